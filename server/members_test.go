@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
-	"github.com/tidemark-im/tidemark/storage"
 )
 
 // The rule nothing_outside_membership (delivery.md §5), and what an addition hands over.
@@ -54,38 +52,6 @@ func TestMembership_nothing_outside_membership_while_messages_wait(t *testing.T)
 			"message abc 1", "message abc 2", "message abc 3")
 		settle()
 		w.wantRows("a former member has no row", "bob")
-	})
-}
-
-// TestMembership_nothing_outside_it_on_a_node_with_an_old_roster: the session's node does not learn
-// that the user was removed. The user still gets nothing sent after that.
-func TestMembership_nothing_outside_it_on_a_node_with_an_old_roster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newCluster(t)
-		a, b := w.node("a"), w.node("b")
-		nodesTrust()
-		chat := a.chat("abc", "alice", "bob", "carol")
-		bob, carol := b.open("bob"), b.open("carol")
-		bob.drain()
-		carol.drain()
-		a.send("alice", chat)
-		want(t, "bob, as a member", messagesOf(bob.drain()), "message abc 1")
-		carol.drain()
-		w.dropping(isMembership)
-		late := &delayed{}
-		leases := w.leases("bob")
-		a.remove(chat, "bob")
-		a.send("alice", chat)
-		want(t, "carol", messagesOf(carol.drain()), "message abc 2")
-		// A sender that looked up before the removal notifies bob as well.
-		late.keep(func() error {
-			return bus.PublishOne(w.ctx, w.bus,
-				registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{
-					To: leases, Notification: &bus.Notification{Chat: chat, Sequence: 2},
-				})
-		})
-		late.release(t)
-		want(t, "bob", messagesOf(bob.drain()))
 	})
 }
 
@@ -374,76 +340,6 @@ func TestMembership_since_join_starts_at_the_head(t *testing.T) {
 	})
 }
 
-// crowd returns n users. The first are alice and bob.
-func crowd(n int) []tidemark.UserID {
-	users := []tidemark.UserID{"alice", "bob"}
-	for i := range n - 2 {
-		users = append(users, tidemark.UserID(fmt.Sprintf("u%04d", i)))
-	}
-	return users
-}
-
-func TestLarge_chats_mark_nothing_and_an_open_finds_them(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newCluster(t)
-		a := w.node("a", func(cfg *server.Config) { cfg.TailMessages = 1 })
-		chat := a.chat("large", crowd(501)...)
-		small := a.chat("small", "alice", "bob")
-		a.leaveProof("bob")
-		before := a.store.Snapshot()
-		for range 3 {
-			a.send("alice", chat)
-		}
-		settle()
-		sent := a.since(before)
-		if sent.Calls["Mark"] != 0 || sent.Marked != 0 {
-			t.Errorf("3 messages to 500 absent members: got %d calls of Mark and %d rows, want 0",
-				sent.Calls["Mark"], sent.Marked)
-		}
-		a.send("alice", small)
-		before = a.store.Snapshot()
-		bob := a.open("bob")
-		lines := bob.drain()
-		got := messagesOf(lines)
-		slices.Sort(got)
-		want(t, "bob", got,
-			"message large 1", "message large 2", "message large 3", "message small 1")
-		calls := a.since(before).Calls
-		if calls["PendingOf"] != 1 || calls["Behind"] != 1 {
-			t.Errorf("the open listed %d times and compared %d times, want once each",
-				calls["PendingOf"], calls["Behind"])
-		}
-		before = a.store.Snapshot()
-		bob.Ack(server.Ack{Chat: chat, Acked: 3}, server.Ack{Chat: small, Acked: 1})
-		settle()
-		bob.goodbye()
-		if n := a.since(before).Marked; n != 0 {
-			t.Errorf("got %d rows written, want 0", n)
-		}
-		want(t, "bob again", messagesOf(a.open("bob").drain()))
-	})
-}
-
-// TestLarge_stays_large: a chat that became large stays large when it shrinks again.
-func TestLarge_stays_large(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newCluster(t)
-		a := w.node("a")
-		chat := a.chat("large", crowd(500)...)
-		a.leaveProof("bob")
-		a.add(chat, "zoe")
-		a.remove(chat, "zoe")
-		a.remove(chat, "u0001")
-		before := a.store.Snapshot()
-		a.send("alice", chat)
-		if n := a.since(before).Marked; n != 0 {
-			t.Errorf("got %d rows written, want 0", n)
-		}
-		want(t, "bob", messagesOf(a.open("bob").drain()), "message large 1")
-		settle()
-	})
-}
-
 func TestTyping_is_dropped_under_pressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -477,32 +373,6 @@ func TestTyping_is_dropped_under_pressure(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-	})
-}
-
-// TestMembership_one_who_was_added_elsewhere_is_sent_to: a node missed that a member was added. The
-// membership version that Append returns makes it read the roster again.
-func TestMembership_one_who_was_added_elsewhere_is_sent_to(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newCluster(t)
-		a, b := w.node("a"), w.node("b")
-		time.Sleep(30 * time.Second) // b trusts its cached rosters from now on
-		chat := tidemark.ChatID("since")
-		_, _, err := a.CreateChat(a.ctx, server.Caller{User: "alice"}, server.CreateChatRequest{
-			ChatID:    chat,
-			Type:      tidemark.Group,
-			History:   tidemark.HistorySinceJoin,
-			MemberIDs: []tidemark.UserID{"bob"},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.send("bob", chat)
-		w.dropping(isMembership)
-		a.add(chat, "dave")
-		w.wantRows("dave may see no message yet", "dave")
-		b.send("bob", chat)
-		w.wantRows("sent by a node that did not know dave", "dave", row("dave", chat, 2))
 	})
 }
 
@@ -559,20 +429,6 @@ func TestRename_of_a_direct_chat_is_denied(t *testing.T) {
 	})
 }
 
-func TestMembership_of_one_who_was_added_elsewhere_is_read_again(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newCluster(t)
-		a, b := w.node("a"), w.node("b")
-		nodesTrust()
-		chat := a.chat("abc", "alice", "bob", "carol")
-		b.send("bob", chat)
-		w.dropping(isMembership)
-		a.add(chat, "dave")
-		_, err := b.DeliveryState(b.ctx, "dave", chat)
-		wantCode(t, "a member unknown to this node", err, "")
-	})
-}
-
 func TestMembership_nothing_outside_membership_when_it_is_read_from_storage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -589,29 +445,5 @@ func TestMembership_nothing_outside_membership_when_it_is_read_from_storage(t *t
 		want(t, "bob", a.open("bob").drain()[:7],
 			"open resumed=false", "message abc 1", "message abc 2", "gap abc 3-4",
 			"message abc 5", "message abc 6", "caught_up")
-	})
-}
-
-func TestMembership_nothing_outside_it_in_the_history_on_a_node_with_an_old_roster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newCluster(t)
-		a, b := w.node("a"), w.node("b")
-		nodesTrust()
-		chat := a.chat("abc", "alice", "bob", "carol")
-		b.send("bob", chat)
-		w.dropping(isMembership)
-		a.remove(chat, "bob")
-		if _, err := storage.AppendOne(w.ctx, w.raw, tidemark.Draft{
-			ChatID:          chat,
-			SenderID:        "alice",
-			ClientMessageID: "k",
-			Content:         "not for bob",
-			ContentType:     tidemark.DefaultContentType,
-			MessageID:       "m",
-		}); err != nil {
-			t.Fatal(err)
-		}
-		_, err := b.History(b.ctx, "bob", server.HistoryRequest{Chat: chat, Limit: 10})
-		wantCode(t, "History", err, tidemark.NotMember)
 	})
 }

@@ -17,7 +17,7 @@ func TestMove_R_UNLANDED_what_was_given_is_marked_if_the_device_has_a_newer_sess
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		m.bob.Detach()
-		m.onFirst(func(e bus.Event) bool { return e.Transfer != nil },
+		m.onFirst(isTransfer,
 			func() { m.b.open("bob", onDevice("phone")).goodbye() })
 		conn, err := m.resume(m.b)
 		if err == nil {

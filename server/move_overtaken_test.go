@@ -14,16 +14,6 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// resume resumes the session of bob's phone at a node.
-func (m *moving) resume(at *core) (*server.Connection, error) {
-	return at.Open(m.ctx, openRequest{
-		User:    "bob",
-		Device:  "phone",
-		Session: m.bob.Session(),
-		After:   m.bob.last,
-	})
-}
-
 // Two connections resume at one node, and a third one at another node overtakes the first. The
 // second, which waits for the same session, must not replace the third one's session by a new one.
 func TestMove_of_three_requests_who_waits_is_overtaken_too(t *testing.T) {
@@ -31,21 +21,15 @@ func TestMove_of_three_requests_who_waits_is_overtaken_too(t *testing.T) {
 		m := newMoving(t)
 		c := m.node("c")
 		m.bob.Detach()
-		var bob *client
-		var others sync.WaitGroup
-		m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
-			others.Go(func() {
-				_, err := m.resume(m.b)
-				wantCode(t, "the second connection, on b", err, tidemark.Unavailable)
-			})
-			others.Go(func() {
-				bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
-			})
-			time.Sleep(100 * time.Millisecond)
+		var second sync.WaitGroup
+		begin, opened := m.overtake(c)
+		m.onFirst(isRequest, func() {
+			second.Go(func() { m.wantOvertaken(m.b) })
+			begin()
 		})
-		_, err := m.resume(m.b)
-		wantCode(t, "the first connection, on b", err, tidemark.Unavailable)
-		others.Wait()
+		m.wantOvertaken(m.b)
+		second.Wait()
+		bob := opened()
 		want(t, "bob on c", bob.drain()[:1], "open resumed=true")
 		m.wantHeld(c, bob, "message ab 2")
 	})
@@ -59,13 +43,9 @@ func TestMove_of_three_requests_that_go_round(t *testing.T) {
 		m := newMoving(t)
 		c := m.node("c")
 		m.bob.Detach()
-		var bob *client
-		var second sync.WaitGroup
-		m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
-			second.Go(func() {
-				bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
-			})
-			time.Sleep(100 * time.Millisecond)
+		begin, opened := m.overtake(c)
+		m.onFirst(isRequest, func() {
+			begin()
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(m.ctx, 3*time.Second)
 			defer cancel()
@@ -77,9 +57,8 @@ func TestMove_of_three_requests_that_go_round(t *testing.T) {
 				t.Errorf("it is told so after %v, want at once", took)
 			}
 		})
-		_, err := m.resume(m.b)
-		wantCode(t, "the first connection, on b", err, tidemark.Unavailable)
-		second.Wait()
+		m.wantOvertaken(m.b)
+		bob := opened()
 		want(t, "bob on c", bob.drain()[:1], "open resumed=true")
 		m.wantHeld(c, bob, "message ab 2")
 		time.Sleep(2 * time.Second) // the arrival on b has ended

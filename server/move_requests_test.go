@@ -1,13 +1,13 @@
 package server_test
 
 import (
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -21,6 +21,40 @@ func (m *moving) onFirst(kind func(bus.Event) bool, do func()) {
 		}
 		return send()
 	})
+}
+
+func isRequest(e bus.Event) bool  { return e.Request != nil }
+func isTransfer(e bus.Event) bool { return e.Transfer != nil }
+
+// resume resumes bob's session at a node, on the device "phone".
+func (m *moving) resume(at *core) (*server.Connection, error) {
+	return at.Open(m.ctx, openRequest{
+		User:    "bob",
+		Device:  "phone",
+		Session: m.bob.Session(),
+		After:   m.bob.last,
+	})
+}
+
+// overtake has two functions for a later connection that gets bob's session. The first opens it at
+// a node, and returns when that node has requested the session. The second waits for the client.
+func (m *moving) overtake(at *core) (begin func(), opened func() *client) {
+	clients := make(chan *client, 1)
+	begin = func() {
+		go func() {
+			clients <- at.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
+		}()
+		time.Sleep(100 * time.Millisecond)
+	}
+	return begin, func() *client { return <-clients }
+}
+
+// wantOvertaken resumes bob's session at a node, and fails the test unless a later connection gets
+// the session.
+func (m *moving) wantOvertaken(at *core) {
+	m.t.Helper()
+	_, err := m.resume(at)
+	wantCode(m.t, "the earlier connection, on "+string(at.node), err, tidemark.Unavailable)
 }
 
 // wantHeld fails the test unless the session's lease is at a node, and what is sent arrives there
@@ -44,14 +78,10 @@ func TestMove_of_two_requests_the_last_gets_the_session(t *testing.T) {
 			m := newMoving(t)
 			c := m.node("c")
 			m.bob.Detach()
-			var bob *client
-			var second sync.WaitGroup
-			m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
+			begin, opened := m.overtake(c)
+			m.onFirst(isRequest, func() {
 				m.a.send("alice", m.chat)
-				second.Go(func() {
-					bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
-				})
-				time.Sleep(100 * time.Millisecond)
+				begin()
 			})
 			_, err := m.b.Open(m.ctx, openRequest{
 				User:    "bob",
@@ -61,7 +91,7 @@ func TestMove_of_two_requests_the_last_gets_the_session(t *testing.T) {
 				Poll:    poll,
 			})
 			wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
-			second.Wait()
+			bob := opened()
 			time.Sleep(time.Second) // until the arrival on b ends
 			lines := bob.drain()
 			want(t, "bob on c", lines[:1], "open resumed=true")
@@ -77,19 +107,10 @@ func TestMove_of_a_session_that_is_about_to_arrive(t *testing.T) {
 		m := newMoving(t)
 		c := m.node("c")
 		m.bob.Detach()
-		var bob *client
-		var second sync.WaitGroup
-		m.onFirst(func(e bus.Event) bool { return e.Transfer != nil }, func() {
-			second.Go(func() { bob = c.open("bob", resuming(m.bob.Session(), m.bob.last)) })
-			time.Sleep(100 * time.Millisecond)
-		})
-		_, err := m.b.Open(m.ctx, openRequest{
-			User:    "bob",
-			Session: m.bob.Session(),
-			After:   m.bob.last,
-		})
-		wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
-		second.Wait()
+		begin, opened := m.overtake(c)
+		m.onFirst(isTransfer, begin)
+		m.wantOvertaken(m.b)
+		bob := opened()
 		want(t, "bob on c", bob.drain()[:1], "open resumed=true")
 		m.wantHeld(c, bob, "message ab 2")
 	})

@@ -99,18 +99,10 @@ func TestMove_R_PASS_a_request_that_comes_before_the_registry_answers(t *testing
 		m, b := newStepped(t)
 		c := m.node("c")
 		m.bob.Detach()
-		var bob *client
-		var second sync.WaitGroup
-		later := func() {
-			second.Go(func() {
-				bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
-			})
-			time.Sleep(100 * time.Millisecond)
-		}
-		b.afterOpen.Store(&later)
-		_, err := m.resume(m.b)
-		wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
-		second.Wait()
+		begin, opened := m.overtake(c)
+		b.afterOpen.Store(&begin)
+		m.wantOvertaken(m.b)
+		bob := opened()
 		want(t, "bob on c", bob.drain()[:1], "open resumed=true")
 		m.wantHeld(c, bob, "message ab 1")
 	})
@@ -157,19 +149,14 @@ func TestMove_R_FOLLOW_what_an_arrival_took_reaches_the_session(t *testing.T) {
 		m := newMoving(t)
 		c := m.node("c")
 		m.bob.Detach()
-		var bob *client
-		var second sync.WaitGroup
-		m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
+		begin, opened := m.overtake(c)
+		m.onFirst(isRequest, func() {
 			m.appendDead("alice", m.chat, "k")
 			m.notifyMarked(m.leases("bob")[0], 2)
-			second.Go(func() {
-				bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
-			})
-			time.Sleep(100 * time.Millisecond)
+			begin()
 		})
-		_, err := m.resume(m.b)
-		wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
-		second.Wait()
+		m.wantOvertaken(m.b)
+		bob := opened()
 		time.Sleep(2 * time.Second)
 		want(t, "bob on c", messagesOf(bob.drain()), "message ab 2")
 	})
@@ -232,18 +219,12 @@ func TestMove_R_LEASEFIRST_an_arrival_leaves_after_its_lease(t *testing.T) {
 		m, b := newStepped(t)
 		c := m.node("c")
 		m.bob.Detach()
-		var bob *client
-		var second sync.WaitGroup
-		m.onFirst(func(e bus.Event) bool { return e.Request != nil }, func() {
-			second.Go(func() {
-				bob = c.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
-			})
-			time.Sleep(100 * time.Millisecond)
-		})
-		_, err := m.resume(m.b)
-		wantCode(t, "the older connection, on b", err, tidemark.Unavailable)
-		second.Wait()
+		begin, opened := m.overtake(c)
+		m.onFirst(isRequest, begin)
+		m.wantOvertaken(m.b)
+		bob := opened()
 		var back *server.Connection
+		var err error
 		comes := func() { back, err = m.resume(m.b) }
 		b.beforeClose.Store(&comes)
 		time.Sleep(2 * time.Second) // the arrival on b ends
@@ -286,7 +267,7 @@ func TestMove_of_a_session_to_which_nobody_comes_back(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
 		m.bob.Detach()
-		m.onFirst(func(e bus.Event) bool { return e.Transfer != nil }, func() {
+		m.onFirst(isTransfer, func() {
 			late := bus.Request{
 				ID:      "late",
 				Session: m.bob.Session(),

@@ -289,8 +289,8 @@ func TestMove_of_what_nobody_gives_tells_all_who_wait(t *testing.T) {
 // late at the old node.
 func TestMove_R_ADDR_nothing_is_lost_on_the_way(t *testing.T) {
 	for name, stage := range map[string]func(e bus.Event) bool{
-		"before the request arrives":  func(e bus.Event) bool { return e.Request != nil },
-		"before the transfer arrives": func(e bus.Event) bool { return e.Transfer != nil },
+		"before the request arrives":  isRequest,
+		"before the transfer arrives": isTransfer,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

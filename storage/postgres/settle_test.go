@@ -30,22 +30,7 @@ func TestBatches_second_attempt_waits_for_the_standby(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := pgx.Connect(t.Context(), server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	do := func(statement string) {
-		if _, err := admin.Exec(context.Background(), statement); err != nil {
-			t.Errorf("%s: %v", statement, err)
-		}
-	}
-	t.Cleanup(func() {
-		do("ALTER SYSTEM RESET synchronous_standby_names")
-		do("SELECT pg_reload_conf()")
-		_ = admin.Close(context.Background())
-	})
-	do("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-	do("SELECT pg_reload_conf()")
+	admin := loseStandby(t, server)
 	waiting := func() (n int) {
 		err := admin.QueryRow(t.Context(),
 			"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'").Scan(&n)
@@ -66,7 +51,11 @@ func TestBatches_second_attempt_waits_for_the_standby(t *testing.T) {
 		results <- err
 	}()
 	wantSoon(t, func() bool { return waiting() == 2 })
-	do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+	_, err = admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE wait_event = 'SyncRep'`)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		if err := <-results; tidemark.CodeOf(err) != tidemark.Unavailable ||
 			strings.Contains(err.Error(), "refused") {
@@ -102,22 +91,7 @@ func TestBatches_what_was_stored_before_waits_for_the_standby(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	server.Exec(t, "postgres", "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-	server.Exec(t, "postgres", "SELECT pg_reload_conf()")
-	admin, err := pgx.Connect(t.Context(), server.URL("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		server.Exec(t, "postgres", "ALTER SYSTEM RESET synchronous_standby_names")
-		server.Exec(t, "postgres", "SELECT pg_reload_conf()")
-		_ = admin.Close(context.Background())
-	})
-	wantSoon(t, func() bool {
-		var names string
-		return admin.QueryRow(t.Context(), "SHOW synchronous_standby_names").Scan(&names) == nil &&
-			names == "nobody"
-	})
+	admin := loseStandby(t, server)
 	for name, do := range map[string]func(context.Context) error{
 		"a resend":      resend,
 		"a stale raise": again,
@@ -145,4 +119,52 @@ func TestBatches_what_was_stored_before_waits_for_the_standby(t *testing.T) {
 			}
 		}
 	}
+}
+
+// loseStandby names a standby that does not exist, until the test ends. It returns a connection for
+// looking at the commits that wait. After Postgres has accepted the name, some time passes before
+// commits wait, so loseStandby returns only when it has seen one wait.
+func loseStandby(t *testing.T, server *service.Server) *pgx.Conn {
+	t.Helper()
+	connect := func() *pgx.Conn {
+		conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		return conn
+	}
+	admin, probe := connect(), connect()
+	server.Exec(t, "postgres", "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+	t.Cleanup(func() {
+		server.Exec(t, "postgres", "ALTER SYSTEM RESET synchronous_standby_names")
+		server.Exec(t, "postgres", "SELECT pg_reload_conf()")
+	})
+	server.Exec(t, "postgres", "SELECT pg_reload_conf()")
+	wantSoon(t, func() bool {
+		committed := make(chan error, 1)
+		go func() {
+			_, err := probe.Exec(t.Context(), "SELECT pg_logical_emit_message(true, 'probe', '')")
+			committed <- err
+		}()
+		waited := false
+		for {
+			select {
+			case err := <-committed:
+				if err != nil {
+					t.Fatal(err)
+				}
+				return waited
+			case <-time.After(5 * time.Millisecond):
+			}
+			canceled, err := admin.Exec(t.Context(), `SELECT pg_cancel_backend(pid)
+				FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'SyncRep'`,
+				probe.PgConn().PID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			waited = waited || canceled.RowsAffected() == 1
+		}
+	})
+	return admin
 }

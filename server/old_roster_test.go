@@ -1,0 +1,109 @@
+package server_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// TestMembership_nothing_outside_it_on_a_node_with_an_old_roster: the session's node does not learn
+// that the user was removed. The user still gets nothing sent after that.
+func TestMembership_nothing_outside_it_on_a_node_with_an_old_roster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		nodesTrust()
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob, carol := b.open("bob"), b.open("carol")
+		bob.drain()
+		carol.drain()
+		a.send("alice", chat)
+		want(t, "bob, as a member", messagesOf(bob.drain()), "message abc 1")
+		carol.drain()
+		w.dropping(isMembership)
+		late := &delayed{}
+		leases := w.leases("bob")
+		a.remove(chat, "bob")
+		a.send("alice", chat)
+		want(t, "carol", messagesOf(carol.drain()), "message abc 2")
+		// A sender that looked up before the removal notifies bob as well.
+		late.keep(func() error {
+			return bus.PublishOne(w.ctx, w.bus,
+				registry.Node{ID: leases[0].Node, Boot: leases[0].Boot}, bus.Event{
+					To: leases, Notification: &bus.Notification{Chat: chat, Sequence: 2},
+				})
+		})
+		late.release(t)
+		want(t, "bob", messagesOf(bob.drain()))
+	})
+}
+
+// TestMembership_one_who_was_added_elsewhere_is_sent_to: a node missed that a member was added. The
+// membership version that Append returns makes it read the roster again.
+func TestMembership_one_who_was_added_elsewhere_is_sent_to(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		time.Sleep(30 * time.Second) // b trusts its cached rosters from now on
+		chat := tidemark.ChatID("since")
+		_, _, err := a.CreateChat(a.ctx, server.Caller{User: "alice"}, server.CreateChatRequest{
+			ChatID:    chat,
+			Type:      tidemark.Group,
+			History:   tidemark.HistorySinceJoin,
+			MemberIDs: []tidemark.UserID{"bob"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.send("bob", chat)
+		w.dropping(isMembership)
+		a.add(chat, "dave")
+		w.wantRows("dave may see no message yet", "dave")
+		b.send("bob", chat)
+		w.wantRows("sent by a node that did not know dave", "dave", row("dave", chat, 2))
+	})
+}
+
+func TestMembership_of_one_who_was_added_elsewhere_is_read_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		nodesTrust()
+		chat := a.chat("abc", "alice", "bob", "carol")
+		b.send("bob", chat)
+		w.dropping(isMembership)
+		a.add(chat, "dave")
+		_, err := b.DeliveryState(b.ctx, "dave", chat)
+		wantCode(t, "a member unknown to this node", err, "")
+	})
+}
+
+func TestMembership_nothing_outside_it_in_the_history_on_a_node_with_an_old_roster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		nodesTrust()
+		chat := a.chat("abc", "alice", "bob", "carol")
+		b.send("bob", chat)
+		w.dropping(isMembership)
+		a.remove(chat, "bob")
+		if _, err := storage.AppendOne(w.ctx, w.raw, tidemark.Draft{
+			ChatID:          chat,
+			SenderID:        "alice",
+			ClientMessageID: "k",
+			Content:         "not for bob",
+			ContentType:     tidemark.DefaultContentType,
+			MessageID:       "m",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := b.History(b.ctx, "bob", server.HistoryRequest{Chat: chat, Limit: 10})
+		wantCode(t, "History", err, tidemark.NotMember)
+	})
+}

@@ -1,0 +1,270 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+func TestStatus_delivery_query_authorization(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.send("alice", chat)
+		ask := func(user tidemark.UserID) error {
+			_, err := a.DeliveryStatus(a.ctx, user,
+				server.DeliveryStatusRequest{Chat: chat, Limit: 10})
+			return err
+		}
+		wantCode(t, "a member", ask("bob"), "")
+		wantCode(t, "a stranger", ask("eve"), tidemark.NotMember)
+		a.remove(chat, "bob")
+		wantCode(t, "a former member", ask("bob"), tidemark.NotMember)
+		_, err := a.DeliveryState(a.ctx, "bob", chat)
+		wantCode(t, "a former member's own state", err, tidemark.NotMember)
+		for n, code := range map[tidemark.Sequence]tidemark.Code{
+			0: tidemark.InvalidSequence, 1: "", 2: tidemark.InvalidSequence,
+		} {
+			_, err := a.DeliveryStatus(a.ctx, "carol", server.DeliveryStatusRequest{
+				Chat:        chat,
+				ForSequence: &n,
+				Limit:       10,
+			})
+			wantCode(t, fmt.Sprintf("for_sequence %d of 1", n), err, code)
+		}
+	})
+}
+
+func TestStatus_group_delivered_requires_all_members(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.send("alice", chat)
+		settle()
+		delivered := func() string {
+			s, err := a.DeliveryStatus(a.ctx, "alice",
+				server.DeliveryStatusRequest{Chat: chat, Limit: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprintf("%d of %d", s.Summary.Delivered, s.Summary.Members)
+		}
+		steps := []string{delivered()}
+		a.ack("bob", chat, 1, 0)
+		steps = append(steps, delivered())
+		a.ack("carol", chat, 1, 0)
+		steps = append(steps, delivered())
+		a.add(chat, "dave")
+		steps = append(steps, delivered())
+		a.remove(chat, "dave")
+		steps = append(steps, delivered())
+		want(t, "delivered", steps, "1 of 3", "2 of 3", "3 of 3", "3 of 4", "3 of 3")
+		settle()
+	})
+}
+
+func TestStatus_read_implies_delivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		for range 3 {
+			a.send("alice", chat)
+		}
+		alice := a.open("alice")
+		settle()
+		alice.drain()
+		a.ack("bob", chat, 0, 3)
+		settle()
+		want(t, "pushed", alice.drain(), "status ab bob 3 3")
+		want(t, "in a snapshot", a.open("alice", withStatuses).drain(), "open resumed=false",
+			"caught_up", "status ab alice 3 2", "status ab bob 3 3")
+		s, err := a.DeliveryStatus(a.ctx, "alice",
+			server.DeliveryStatusRequest{Chat: chat, Limit: 10})
+		if err != nil || s.Summary.Delivered != 2 || s.Summary.Least.Acked != 3 {
+			t.Errorf("asked: got %+v, %v, want 2 delivered, least 3", s.Summary, err)
+		}
+		w.wantState("bob's stored state stays raw", "bob", chat, 0, 3)
+	})
+}
+
+func TestStatus_delivered_not_causal_across_chats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		ab, bc := a.chat("ab", "alice", "bob"), a.chat("bc", "bob", "carol")
+		bob := a.open("bob")
+		bob.drain()
+		a.send("alice", ab)
+		a.send("carol", bc)
+		events, err := bob.Next(a.ctx, nil, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := map[string]bool{}
+		for _, e := range events {
+			if e.Type != tidemark.EventMessage {
+				continue
+			}
+			var m map[string]json.RawMessage
+			if err := json.Unmarshal(e.Payload, &m); err != nil {
+				t.Fatal(err)
+			}
+			if string(m["sequence"]) != "1" {
+				t.Errorf("got sequence %s in %s, want 1: each chat counts its own",
+					m["sequence"], m["chat_id"])
+			}
+			for name := range m {
+				fields[name] = true
+			}
+		}
+		allowed := []string{
+			"message_id", "chat_id", "sequence", "sender_id", "client_message_id", "content",
+			"content_type", "attachment", "created_at",
+		}
+		for name := range fields {
+			if !slices.Contains(allowed, name) {
+				t.Errorf("a message has the new field %q: it must not order across chats", name)
+			}
+		}
+		if len(fields) == 0 {
+			t.Error("got no message")
+		}
+	})
+}
+
+// statusLines returns the status updates about a user.
+func statusLines(lines []string, user string) []string {
+	var out []string
+	for _, l := range lines {
+		if strings.HasPrefix(l, "status ") && strings.Contains(l, " "+user+" ") {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func TestStatus_coalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		for range 200 {
+			a.send("alice", chat)
+		}
+		settle()
+		alice, carol := a.open("alice"), a.open("carol")
+		alice.drain()
+		carol.drain()
+		stops := []func() []string{alice.collect(), carol.collect()}
+		for n := range 100 {
+			a.ack("bob", chat, tidemark.Sequence(n+1), 0)
+			time.Sleep(time.Millisecond)
+		}
+		settle()
+		for i, stop := range stops {
+			got := statusLines(stop(), "bob")
+			if len(got) > 2 || len(got) == 0 || got[len(got)-1] != "status abc bob 100 0" {
+				t.Errorf("member %d: got %v, want at most 2 updates, the last of them at 100",
+					i, got)
+			}
+		}
+	})
+}
+
+// TestStatus_one_unsent_boundary_per_member: a session that is not read holds at most one boundary
+// per chat and member.
+func TestStatus_one_unsent_boundary_per_member(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		for range 20 {
+			a.send("alice", chat)
+		}
+		settle()
+		alice := a.open("alice")
+		alice.drain()
+		for n := range 20 {
+			a.ack("bob", chat, tidemark.Sequence(n+1), 0)
+			settle()
+		}
+		want(t, "alice, who did not read", alice.drain(), "status ab bob 20 0")
+	})
+}
+
+func TestStatus_tick_monotone_aggregate_never_falls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		users := []tidemark.UserID{"alice"}
+		for i := range 50 {
+			users = append(users, tidemark.UserID(fmt.Sprintf("u%02d", i)))
+		}
+		chat := a.chat("big", users...)
+		a.send("alice", chat)
+		settle()
+		alice := a.open("alice")
+		alice.drain()
+		acks := func(n tidemark.Sequence) {
+			for _, u := range users[1:] {
+				a.ack(u, chat, n, 0)
+			}
+			settle()
+		}
+		acks(1)
+		want(t, "all have the first", alice.drain(), "status big all 1 0")
+		a.add(chat, "zoe")
+		settle()
+		a.send("alice", chat)
+		acks(2)
+		for _, l := range alice.drain() {
+			if strings.HasPrefix(l, "status") {
+				t.Errorf("the aggregate moved while zoe has acknowledged nothing: %s", l)
+			}
+		}
+		a.ack("zoe", chat, 2, 0)
+		settle()
+		want(t, "all have the second", alice.drain(), "status big all 2 0")
+		a.send("alice", chat)
+		acks(3)
+		alice.drain()
+		a.remove(chat, "zoe")
+		settle()
+		want(t, "removing the last member without it", alice.drain(),
+			"membership big zoe removed", "status big all 3 0")
+	})
+}
+
+func TestStatus_snapshot_follows_caught_up(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.send("alice", chat)
+		a.send("bob", chat)
+		a.ack("bob", chat, 1, 1)
+		settle()
+		a.ack("bob", chat, 2, 0)
+		a.open("nobody").drain()
+		want(t, "with statuses", a.open("alice", withStatuses).drain(),
+			"open resumed=false", "message ab 2", "caught_up",
+			"status ab alice 1 0", "status ab bob 2 1")
+		want(t, "without", a.open("alice").drain(),
+			"open resumed=false", "message ab 2", "caught_up")
+		alice := a.open("alice")
+		alice.drain()
+		a.ack("bob", chat, 2, 2)
+		settle()
+		want(t, "a raise reaches both sessions", alice.drain(), "status ab bob 2 2")
+	})
+}
