@@ -404,6 +404,17 @@ func TestCrash_pending_or_delivered_when_a_chat_does_not_become_Large(t *testing
 	t.Parallel()
 	author, w, other := trapped(t)
 	many := usersFrom(tidemark.PendingFanoutLimit+1, "u")
+	createsMany := func(ctx context.Context, chat tidemark.ChatID) error {
+		_, _, err := author.CreateChat(ctx, storage.NewChat{
+			ID:        chat,
+			Type:      tidemark.Group,
+			History:   tidemark.HistoryFull,
+			Creator:   "u00000",
+			Members:   many,
+			CreatedAt: time.UnixMilli(1),
+		})
+		return err
+	}
 	for _, tc := range []struct {
 		name string
 		at   trap
@@ -417,32 +428,12 @@ func TestCrash_pending_or_delivered_when_a_chat_does_not_become_Large(t *testing
 				return err
 			}, func(tidemark.ChatID) {}},
 		{"it is created", trap{operation: "PutItem", has: "chat_counters"},
-			func(ctx context.Context, chat tidemark.ChatID) error {
-				_, _, err := author.CreateChat(ctx, storage.NewChat{
-					ID:        chat,
-					Type:      tidemark.Group,
-					History:   tidemark.HistoryFull,
-					Creator:   "u00000",
-					Members:   many,
-					CreatedAt: time.UnixMilli(1),
-				})
-				return err
-			}, func(chat tidemark.ChatID) {
+			createsMany, func(chat tidemark.ChatID) {
 				old(t, other, chat)
 				createGroup(t, other, chat, many[:crowd]...)
 			}},
 		{"it is created, and then by few", trap{operation: "PutItem", has: "chat_counters"},
-			func(ctx context.Context, chat tidemark.ChatID) error {
-				_, _, err := author.CreateChat(ctx, storage.NewChat{
-					ID:        chat,
-					Type:      tidemark.Group,
-					History:   tidemark.HistoryFull,
-					Creator:   "u00000",
-					Members:   many,
-					CreatedAt: time.UnixMilli(1),
-				})
-				return err
-			}, func(chat tidemark.ChatID) { createGroup(t, other, chat, many[:2]...) }},
+			createsMany, func(chat tidemark.ChatID) { createGroup(t, other, chat, many[:2]...) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			chat := tidemark.ChatID(fmt.Sprint("c", len(tc.name)))
