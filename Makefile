@@ -26,6 +26,8 @@ TEST := .build/stages/stages test
 
 # The suites in test/ run the real binary and a browser. All others are a package's own tests.
 PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
+# They begin first, so that no core is idle while the last one ends.
+SLOWEST   = $(addprefix github.com/tidemark-im/tidemark/,storage/postgres cmd/tidemark)
 # Their tests run against a database under load, for minutes. `make test` runs them once, with the
 # race detector.
 DATABASES = $(addprefix github.com/tidemark-im/tidemark/storage/,postgres dynamodb)
@@ -104,9 +106,11 @@ check: ## static, and the tests of the packages without Postgres and DynamoDB: <
 	$(TEST) check $(VET) -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
 
 # The stages of `make test`, in this order. Each is a target, and can be made on its own.
+# Those joined by + are made side by side: one works while another one waits.
 # A red stage does not end the run, but three do (tools/stages).
-STAGES := deps static race race-dynamodb verify \
-	backends-sqlite backends-postgres backends-dynamodb resume simulation suites chaos-minute
+STAGES := deps static race verify \
+	race-dynamodb+backends-sqlite+backends-postgres backends-dynamodb+resume+simulation \
+	suites chaos-minute
 
 .PHONY: test
 test: stages ## everything that has to pass, stage by stage, with a summary at the end
@@ -131,7 +135,7 @@ race: stages postgres-deps dynamodb-deps redis-deps
 race: ## stage: the packages' own tests under the race detector, on memory
 	@scripts/need gcc gcc libc6-dev
 	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 $(TEST) race $(VET) $(SIDE_BY_SIDE) -count=1 \
-		$(RACE) -timeout 10m $(filter-out $(DYNAMODB),$(PACKAGES))
+		$(RACE) -timeout 10m $(SLOWEST) $(filter-out $(DYNAMODB) $(SLOWEST),$(PACKAGES))
 
 race-dynamodb: stages dynamodb-deps
 race-dynamodb: ## stage: the tests that only storage/dynamodb has, under the race detector

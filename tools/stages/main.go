@@ -2,7 +2,8 @@
 // the seconds and the tests of each stage, the ten slowest tests, and for each failure a command
 // that repeats it.
 //
-//	stages run STAGE...      makes each stage in turn; `make test` calls it
+//	stages run STAGE...      makes each stage in turn; `make test` calls it; A+B are made at once
+//	stages stage NAME        makes one stage; `stages run` calls it
 //	stages test NAME ARGS... runs `go test ARGS...`; each stage with Go tests calls it
 //
 // A stage is a target of the Makefile. `stages test` prints its own summary when it was not
@@ -34,6 +35,8 @@ func command(ctx context.Context, args []string) int {
 	switch {
 	case len(args) >= 2 && args[0] == "run":
 		ok, err = runStages(ctx, args[1:])
+	case len(args) == 2 && args[0] == "stage":
+		ok, err = leaveStage(args[1])
 	case len(args) >= 3 && args[0] == "test":
 		ok, err = runTests(args[1], args[2:])
 	default:

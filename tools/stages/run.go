@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -29,42 +31,124 @@ type stage struct {
 	Said []string
 }
 
-// runStages makes the stages in turn, prints the summary, and reports whether all passed.
-// A stage may have several runs of tests; their names begin with the stage's.
-func runStages(ctx context.Context, names []string) (bool, error) {
-	if err := adopt(); err != nil {
-		return false, err
-	}
+// beside joins the names of stages that are made side by side.
+const beside = "+"
+
+// runStages makes the stages in turn, prints the summary, and reports whether all passed. Stages
+// whose names are joined by "+" are made side by side: one works while another one waits.
+func runStages(ctx context.Context, groups []string) (bool, error) {
 	results, err := os.MkdirTemp("", "stages")
 	if err != nil {
 		return false, err
 	}
 	defer os.RemoveAll(results)
+	began := time.Now()
 	var stages []stage
 	red := 0
-	for _, name := range names {
-		if red == mostRed || ctx.Err() != nil {
-			stages = append(stages, stage{Name: name, Left: true})
+	for _, group := range groups {
+		names := strings.Split(group, beside)
+		if red >= mostRed || ctx.Err() != nil {
+			for _, name := range names {
+				stages = append(stages, stage{Name: name, Left: true})
+			}
 			continue
 		}
-		s, err := runStage(name, results)
+		made, err := runGroup(names, results)
 		if err != nil {
 			return false, err
 		}
-		if !s.OK {
-			red++
+		for _, s := range made {
+			if !s.OK {
+				red++
+			}
 		}
-		stages = append(stages, s)
+		stages = append(stages, made...)
 	}
-	printSummary(os.Stdout, stages)
+	printSummary(os.Stdout, stages, time.Since(began))
 	return !slices.ContainsFunc(stages, func(s stage) bool { return !s.OK }), nil
 }
 
+// runGroup makes stages side by side. Each has a process of its own, because finish waits for all
+// children of its process. With several, each line of output begins with its stage.
+func runGroup(names []string, results string) ([]stage, error) {
+	fmt.Printf("\n== %s\n", strings.Join(names, ", "))
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	stages := make([]stage, len(names))
+	errs := make([]error, len(names))
+	var printing sync.Mutex
+	var group sync.WaitGroup
+	for i, name := range names {
+		prefix := ""
+		if len(names) > 1 {
+			prefix = name + ": "
+		}
+		group.Go(func() {
+			stages[i], errs[i] = runProcess(program, name, results, func(line string) {
+				printing.Lock()
+				defer printing.Unlock()
+				fmt.Print(prefix, line)
+			})
+		})
+	}
+	group.Wait()
+	return stages, errors.Join(errs...)
+}
+
+// runProcess makes a stage in a process of its own, and calls show with each line of its output.
+func runProcess(program, name, results string, show func(line string)) (stage, error) {
+	command := exec.Command(program, "stage", name)
+	command.Env = append(os.Environ(), resultsVariable+"="+results)
+	pipe, err := piped(command, true)
+	if err != nil {
+		return stage{}, err
+	}
+	defer pipe.Close()
+	for lines := bufio.NewReader(pipe); ; {
+		line, err := lines.ReadString('\n')
+		if line != "" {
+			show(line)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err := command.Wait(); err != nil {
+		return stage{}, fmt.Errorf("the stage %s: %w", name, err)
+	}
+	var s stage
+	text, err := os.ReadFile(filepath.Join(results, name+stageSuffix))
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	return s, err
+}
+
+// stageSuffix ends the names of the files in which processes leave their stages.
+const stageSuffix = ".stage"
+
+// leaveStage makes a stage, and leaves what it showed for the process that started this one.
+func leaveStage(name string) (bool, error) {
+	if err := adopt(); err != nil {
+		return false, err
+	}
+	results := os.Getenv(resultsVariable)
+	s, err := runStage(name, results)
+	if err != nil {
+		return false, err
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return false, err
+	}
+	return true, os.WriteFile(filepath.Join(results, name+stageSuffix), text, 0o600)
+}
+
 func runStage(name, results string) (stage, error) {
-	fmt.Printf("\n== %s\n", name)
 	began := time.Now()
 	command := exec.Command("make", "--no-print-directory", name)
-	command.Env = append(os.Environ(), resultsVariable+"="+results)
 	pipe, err := piped(command, true)
 	if err != nil {
 		return stage{}, err
@@ -113,22 +197,15 @@ func create(name string) (*os.File, error) {
 	return os.Create(filepath.Join(logs, name))
 }
 
-// collect reads what the runs of a stage left, in the order of their names.
-func collect(name, results string) (found []outcome, err error) {
-	entries, err := os.ReadDir(results)
-	if err != nil {
-		return nil, err
+// collect reads what the tests of a stage left. A stage without Go tests left nothing.
+func collect(name, results string) ([]outcome, error) {
+	text, err := os.ReadFile(filepath.Join(results, name+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	for _, entry := range entries {
-		if entry.Name() != name+".json" && !strings.HasPrefix(entry.Name(), name+"-") {
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join(results, entry.Name()))
-		var o outcome
-		if err = errors.Join(err, json.Unmarshal(text, &o)); err != nil {
-			return nil, fmt.Errorf("reading the outcome of %s: %w", entry.Name(), err)
-		}
-		found = append(found, o)
+	var o outcome
+	if err = errors.Join(err, json.Unmarshal(text, &o)); err != nil {
+		return nil, fmt.Errorf("reading the outcome of %s: %w", name, err)
 	}
-	return found, nil
+	return []outcome{o}, nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -13,6 +14,14 @@ import (
 
 	"gotest.tools/gotestsum/testjson"
 )
+
+// TestMain is the program when a test's run of stages starts it for one of them.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "stage" {
+		os.Exit(command(context.Background(), os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
 
 func TestRepeat_is_ready_to_paste(t *testing.T) {
 	environment := []string{
@@ -130,14 +139,14 @@ func TestPrintSummary_what_failed_is_at_the_end(t *testing.T) {
 		}}},
 		{Name: "verify", Said: []string{"no spin"}},
 		{Name: "suites", Left: true},
-	})
+	}, 2*time.Second)
 	want := `
 stage             result    wall s    CPU s   tests
 static            ok             2        3
 race              FAIL           1        1       5
 verify            FAIL           0        0
 suites            not run        0        0
-together                         3        4       5
+together                         2        4       5
 
 slowest tests
      1.0 s  race              ./p TestB
@@ -196,5 +205,21 @@ func TestRunStages_goes_on_after_a_failure_and_stops_at_the_third(t *testing.T) 
 	log, err := os.ReadFile("log")
 	if want := "red-1\ngreen\nred-2\nred-3\n"; err != nil || string(log) != want {
 		t.Errorf("made were %q, error %v, want %q", log, err, want)
+	}
+}
+
+// Two stages that each wait until the other one has begun.
+func TestRunStages_some_are_made_side_by_side(t *testing.T) {
+	t.Chdir(t.TempDir())
+	makefile := "one two:\n\t@echo >>$@-began; while ! [ -e one-began -a -e two-began ]; do " +
+		"sleep 0.01; done; echo $@ is done\nlast:\n\t@cat one-began two-began\nred:\n\t@false\n"
+	if err := os.WriteFile("Makefile", []byte(makefile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := runStages(t.Context(), []string{"one+two", "last"}); !ok || err != nil {
+		t.Errorf("runStages = %v, %v", ok, err)
+	}
+	if ok, err := runStages(t.Context(), []string{"one+red+two", "last"}); ok || err != nil {
+		t.Errorf("with a red stage runStages = %v, %v", ok, err)
 	}
 }

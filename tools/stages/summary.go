@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -13,16 +14,16 @@ const (
 	brief = 12
 )
 
-// printSummary prints what a run has shown. What failed is at the end, where it is seen first.
-func printSummary(out io.Writer, stages []stage) {
+// printSummary prints what a run has shown, which took the time wall. What failed is at the end,
+// where it is seen first.
+func printSummary(out io.Writer, stages []stage, wall time.Duration) {
 	fmt.Fprintf(out, "\n%-17s %-7s %8s %8s %7s\n", "stage", "result", "wall s", "CPU s", "tests")
-	var total stage
+	total := spent{Wall: wall}
 	var slow []slow
 	var failures []failure
 	passed, failed, skipped, all := 0, 0, 0, 0
 	for _, s := range stages {
-		total.Spent.Wall += s.Spent.Wall
-		total.Spent.CPU += s.Spent.CPU
+		total.CPU += s.Spent.CPU
 		tests := 0
 		for _, o := range s.Outcomes {
 			tests += o.Passed + o.Failed + o.Skipped
@@ -42,7 +43,7 @@ func printSummary(out io.Writer, stages []stage) {
 		printRow(out, s.Name, result(s), s.Spent, tests)
 	}
 	if len(stages) > 1 {
-		printRow(out, "together", "", total.Spent, all)
+		printRow(out, "together", "", total, all)
 	}
 	printSlowest(out, slow)
 	for i, f := range failures {

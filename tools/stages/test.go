@@ -128,7 +128,7 @@ func (o outcome) publish() error {
 	directory := os.Getenv(resultsVariable)
 	if directory == "" {
 		one := stage{Name: o.Name, OK: o.OK, Spent: o.Spent, Outcomes: []outcome{o}}
-		printSummary(os.Stdout, []stage{one})
+		printSummary(os.Stdout, []stage{one}, o.Spent.Wall)
 		return nil
 	}
 	for _, f := range o.Failures {
