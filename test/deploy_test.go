@@ -336,7 +336,7 @@ func longerThanDrain(t *testing.T, wait string) bool {
 // serveHelp returns what `serve --help` prints.
 func serveHelp(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command("go", "run", module+"/cmd/tidemark", "serve", "--help").Output()
+	out, err := exec.Command(build(t), "serve", "--help").Output()
 	if err != nil {
 		t.Fatalf("serve --help: %v\n%s", err, stderrOf(err))
 	}

@@ -3,10 +3,12 @@ package test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -42,13 +44,32 @@ type process struct {
 	ended   chan error
 }
 
-// build builds the program.
+// program builds the program, once for all tests. Go leaves a file as it is that is up to date.
+var program = sync.OnceValues(func() (string, error) {
+	path, err := filepath.Abs("../.build/test/tidemark")
+	if err != nil {
+		return "", err
+	}
+	return path, compile(path, ".")
+})
+
+// compile builds a program from a source tree, with more flags of `go build` if there are any.
+func compile(binary, source string, flags ...string) error {
+	args := append([]string{"build", "-o", binary}, flags...)
+	cmd := exec.Command("go", append(args, module+"/cmd/tidemark")...)
+	cmd.Dir = source
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build in %s: %w\n%s", source, err, out)
+	}
+	return nil
+}
+
+// build returns the path of the program.
 func build(t *testing.T) (binary string) {
 	t.Helper()
-	binary = filepath.Join(t.TempDir(), "tidemark")
-	cmd := exec.Command("go", "build", "-o", binary, module+"/cmd/tidemark")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	binary, err := program()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
