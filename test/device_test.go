@@ -269,10 +269,7 @@ func (d *device) take(ctx context.Context, kind string, id int64, payload []byte
 		session := d.session
 		d.mu.Unlock()
 		if r.Reason != "ahead" {
-			// The answer does not matter: without one, the connection is over as well.
-			_, _, _ = d.try(ctx, http.MethodPost, "/sync", map[string]any{
-				"session": session, "chats": d.cursors(),
-			})
+			d.sync(ctx, session)
 		}
 		d.mu.Lock()
 	case "message":
@@ -291,6 +288,22 @@ func (d *device) take(ctx context.Context, kind string, id int64, payload []byte
 	}
 	d.mu.Unlock()
 	return stored
+}
+
+// sync sends the cursors to the session until the server takes or refuses them.
+func (d *device) sync(ctx context.Context, session string) {
+	for ctx.Err() == nil {
+		status, _, _ := d.try(ctx, http.MethodPost, "/sync", map[string]any{
+			"session": session, "chats": d.cursors(),
+		})
+		if status != 0 && status != http.StatusServiceUnavailable {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // storeLocked stores the next message of a chat. A message that it already has must be the same. A

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +22,7 @@ import (
 
 // upgradeFrom is the commit that the nodes are upgraded from, unless TIDEMARK_UPGRADE_FROM names
 // another.
-const upgradeFrom = "5ed23cc10b0e2700941358aa1cf78284c0db9431"
+const upgradeFrom = "003849547fad82a84ae0b786d5a926810112ab1b"
 
 // TestRolling_upgrade_loses_nothing replaces three nodes, one at a time, by another program, under
 // load and behind the proxy. Clients of every transport lose nothing, and most of their sessions go
@@ -74,7 +73,7 @@ func olderProgram(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary, flags := filepath.Join(t.TempDir(), "tidemark"), []string{}
+	binary, flags := filepath.Join(source, "bin", "tidemark"), []string{}
 	// A shallow clone lacks the commit.
 	fetch := exec.Command("bash", "-euo", "pipefail", "-c",
 		`mkdir -p "$1" && cd .. && git archive "$0" -- . ':!*_test.go' | tar -x -C "$1"`, commit,
@@ -84,11 +83,8 @@ func olderProgram(t *testing.T) string {
 			"commit %s here:\n%s", commit, out)
 		source, flags = "..", []string{"-ldflags", "-X main.version=before"}
 	}
-	cmd := exec.Command("go",
-		slices.Concat([]string{"build", "-o", binary}, flags, []string{"./cmd/tidemark"})...)
-	cmd.Dir = source
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build of %s: %v\n%s", commit, err, out)
+	if err := compile(binary, source, flags...); err != nil {
+		t.Fatalf("building %s: %v", commit, err)
 	}
 	return binary
 }
