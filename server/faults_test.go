@@ -74,7 +74,7 @@ func TestNext_storage_that_fails_now_and_then_loses_nothing(t *testing.T) {
 			}
 			senders := []tidemark.UserID{"alice", "carol", "dave"}
 			bob := a.open("bob")
-			bob.drain()
+			events := len(bob.drain())
 			var mu sync.Mutex
 			dice := rand.New(rand.NewPCG(seed, 1))
 			w.before.set(func(string) error {
@@ -92,8 +92,13 @@ func TestNext_storage_that_fails_now_and_then_loses_nothing(t *testing.T) {
 			}
 			w.before.clear()
 			time.Sleep(time.Minute)
+			lines := stop()
+			events += len(lines)
+			if n := a.Counters()["deliveries_total"]; n != int64(events) {
+				t.Errorf("seed %d: %d deliveries are counted, want %d", seed, n, events)
+			}
 			next := map[tidemark.ChatID]tidemark.Sequence{}
-			for _, l := range messagesOf(stop()) {
+			for _, l := range messagesOf(lines) {
 				var chat tidemark.ChatID
 				var n tidemark.Sequence
 				if _, err := fmt.Sscanf(l, "message %s %d", &chat, &n); err != nil {

@@ -68,8 +68,7 @@ func (r *Reader) Next(
 		switch {
 		case st.kind == stepReturn && len(buf) == given:
 		case st.kind == stepReturn, st.kind == stepIdle && len(buf) > given:
-			s.host.Count.Deliveries.Add(int64(len(buf) - given))
-			return buf, nil
+			return r.deliver(buf, given), nil
 		case st.kind == stepIdle && !wait:
 			// A signal from before the last step must not end the next Wait.
 			if !r.flag.Clear() {
@@ -84,13 +83,19 @@ func (r *Reader) Next(
 				continue
 			}
 			if len(buf) > given {
-				return buf, nil
+				return r.deliver(buf, given), nil
 			}
 			if err := r.pause(ctx, err, wait); err != nil || !wait {
 				return buf, err
 			}
 		}
 	}
+}
+
+// deliver counts the events of buf above the given ones, and returns buf.
+func (r *Reader) deliver(buf []tidemark.Event, given int) []tidemark.Event {
+	r.session.host.Count.Deliveries.Add(int64(len(buf) - given))
+	return buf
 }
 
 // Wait returns nil when Next may have events or an error, and ctx.Err() when ctx ends first. An
