@@ -33,9 +33,6 @@ func (f Flag) Clear() bool {
 	}
 }
 
-// C returns a channel for select statements. Receiving from it clears the flag.
-func (f Flag) C() <-chan struct{} { return f.set }
-
 // Wait waits until the flag is set, and clears it. It returns false if ctx ends first.
 func (f Flag) Wait(ctx context.Context) bool {
 	select {

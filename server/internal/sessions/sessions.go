@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
@@ -89,6 +88,3 @@ func (s *Sessions) Run(ctx context.Context) {
 	loops.Go(func() { s.arrivalLoop(ctx) })
 	loops.Wait()
 }
-
-// Get returns a session of this node, or nil.
-func (s *Sessions) Get(id tidemark.SessionID) *session.Session { return s.Table.Get(id) }
