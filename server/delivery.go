@@ -223,10 +223,7 @@ func (s *Server) DeliveryStatus(
 				status.Sequence, chat.Head)
 		}
 	}
-	if status.Summary, err = s.storage.Summary(ctx, r.Chat, status.Sequence); err != nil {
-		return DeliveryStatus{}, err
-	}
-	if err := s.countAuthor(ctx, &status); err != nil {
+	if status.Summary, err = s.summary(ctx, r.Chat, status.Sequence); err != nil {
 		return DeliveryStatus{}, err
 	}
 	members, more, err := s.storage.StatesIn(ctx, r.Chat, after, r.Limit)
@@ -241,29 +238,70 @@ func (s *Server) DeliveryStatus(
 	return status, nil
 }
 
-// countAuthor counts the message's author as a reader if their acknowledged watermark has reached
-// it.
-func (s *Server) countAuthor(ctx context.Context, status *DeliveryStatus) error {
-	if status.Sequence == 0 || status.Summary.Read == status.Summary.Members {
-		return nil
-	}
-	id := status.Chat.ID
-	messages, err := s.messages(ctx, storage.Range{Chat: id, After: status.Sequence - 1, Limit: 1})
-	if err != nil || len(messages) == 0 {
-		return err
-	}
-	author := messages[0].SenderID
-	roster, err := s.chats.Roster(ctx, id, 0)
+// summary counts who has a chat's messages up to sequence. The author of the last one counts as a
+// reader once they have received it. Their read may be written while storage counts, so it is
+// looked up before and after: without the second look, nobody would count it.
+func (s *Server) summary(
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+) (storage.Summary, error) {
+	author, err := s.authorOf(ctx, chat, sequence)
 	if err != nil {
-		return err
+		return storage.Summary{}, err
 	}
-	if _, ok := roster.Member(author); !ok {
-		return nil
+	before, err := s.receivedOnly(ctx, author, chat, sequence)
+	if err != nil {
+		return storage.Summary{}, err
 	}
-	states, err := s.storage.States(ctx, []storage.StateKey{{User: author, Chat: id}})
+	summary, err := s.storage.Summary(ctx, chat, sequence)
+	if err != nil || !before {
+		return summary, err
+	}
+	after, err := s.receivedOnly(ctx, author, chat, sequence)
+	if err != nil {
+		return storage.Summary{}, err
+	}
+	//rule:tick_monotone.count-author-once
+	if !after {
+		return s.storage.Summary(ctx, chat, sequence)
+	}
+	summary.Read++
+	return summary, nil
+}
+
+// authorOf returns the author of a message. It returns none if there is no such message, or if they
+// are not a member any more.
+func (s *Server) authorOf(
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+) (tidemark.UserID, error) {
+	if sequence == 0 {
+		return "", nil
+	}
+	messages, err := s.messages(ctx, storage.Range{Chat: chat, After: sequence - 1, Limit: 1})
+	if err != nil || len(messages) == 0 {
+		return "", err
+	}
+	roster, err := s.chats.Roster(ctx, chat, 0)
+	if err != nil {
+		return "", err
+	}
+	if _, ok := roster.Member(messages[0].SenderID); !ok {
+		return "", nil
+	}
+	return messages[0].SenderID, nil
+}
+
+// receivedOnly reports whether a user has received a message, and storage does not count it as read
+// by them. It is false for no user.
+func (s *Server) receivedOnly(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, sequence tidemark.Sequence,
+) (bool, error) {
+	if user == "" {
+		return false, nil
+	}
+	states, err := s.storage.States(ctx, []storage.StateKey{{User: user, Chat: chat}})
+	if err != nil {
+		return false, err
+	}
 	//rule:group_delivered_requires_all_members.author-read-after-delivery
-	if err == nil && states[0].Read < status.Sequence && states[0].Acked >= status.Sequence {
-		status.Summary.Read++
-	}
-	return err
+	return states[0].Read < sequence && states[0].Acked >= sequence, nil
 }

@@ -55,6 +55,46 @@ func TestStatus_all_read_is_not_said_before_all_delivered(t *testing.T) {
 	})
 }
 
+// TestStatus_all_read_is_said_while_the_authors_read_is_written: storage counts the readers, and
+// only then has the author's read.
+func TestStatus_all_read_is_said_while_the_authors_read_is_written(t *testing.T) {
+	for _, counted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newCluster(t)
+			c := w.node("a")
+			chat := c.chat("ab", "alice", "bob")
+			c.send("alice", chat)
+			c.ack("alice", chat, 1, 0)
+			c.ack("bob", chat, 1, 1)
+			settle()
+			settle()
+			writes := func(method string) error {
+				if method != "Summary" {
+					return nil
+				}
+				_, err := w.raw.Advance(c.ctx, []storage.Advance{
+					{User: "alice", Chat: chat, Raise: tidemark.Raise{Acked: 1, Read: 1}},
+				})
+				return err
+			}
+			if counted {
+				w.before.set(writes)
+			} else {
+				w.after.set(writes)
+			}
+			status, err := c.DeliveryStatus(c.ctx, "alice",
+				server.DeliveryStatusRequest{Chat: chat, Limit: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := status.Summary; got.Delivered != 2 || got.Read != 2 {
+				t.Errorf("counted %v: got delivered to %d and read by %d of %d, want 2 and 2",
+					counted, got.Delivered, got.Read, got.Members)
+			}
+		})
+	}
+}
+
 func TestSend_seen_beyond_the_head_is_refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
