@@ -95,6 +95,21 @@ func TestStatus_all_read_is_said_while_the_authors_read_is_written(t *testing.T)
 	}
 }
 
+// TestStatus_snapshot_has_exposed_boundaries: bob has read more than they have acknowledged.
+func TestStatus_snapshot_has_exposed_boundaries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("ab", "alice", "bob")
+		for range 2 {
+			c.send("alice", chat)
+		}
+		c.ack("bob", chat, 1, 2)
+		settle()
+		want(t, "alice", statusesOf(c.open("alice", withStatuses).drain()),
+			"status ab alice 2 1", "status ab bob 2 2")
+	})
+}
+
 func TestSend_seen_beyond_the_head_is_refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
@@ -156,6 +171,7 @@ func TestAck_of_a_member_whom_this_node_does_not_know_yet(t *testing.T) {
 		chat := a.chat("abc", "alice", "bob", "carol")
 		a.send("alice", chat)
 		b.ack("bob", chat, 1, 0) // b caches the roster
+		w.dropping(isMembership)
 		a.add(chat, "dave")
 		b.ack("dave", chat, 1, 0)
 		w.wantState("dave", "dave", chat, 1, 0)

@@ -84,6 +84,24 @@ func TestMembership_of_one_who_was_added_elsewhere_is_read_again(t *testing.T) {
 	})
 }
 
+// TestStatus_snapshot_on_a_node_with_an_old_roster: it has the boundaries of a member who was added
+// since.
+func TestStatus_snapshot_on_a_node_with_an_old_roster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		nodesTrust()
+		chat := a.chat("abc", "alice", "bob", "carol")
+		b.send("bob", chat)
+		w.dropping(isMembership)
+		a.add(chat, "dave")
+		a.ack("dave", chat, 1, 1)
+		settle()
+		want(t, "alice", statusesOf(b.open("alice", withStatuses).drain()),
+			"status abc bob 1 0", "status abc dave 1 1")
+	})
+}
+
 func TestMembership_nothing_outside_it_in_the_history_on_a_node_with_an_old_roster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

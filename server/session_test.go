@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +129,11 @@ func messagesOf(lines []string) []string {
 		}
 	}
 	return out
+}
+
+// statusesOf returns the lines of statuses.
+func statusesOf(lines []string) []string {
+	return slices.DeleteFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "status ") })
 }
 
 func TestSession_resume_goes_back_to_the_position(t *testing.T) {

@@ -130,7 +130,9 @@ func TestBody_too_large_is_refused_before_its_end(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = conn.Close() }()
-			if err := conn.SetDeadline(time.Now().Add(wait.Hang)); err != nil {
+			// A server that reads on answers when the rest should have come.
+			deadline := time.Now().Add(limit.RequestWithin - time.Second)
+			if err := conn.SetDeadline(deadline); err != nil {
 				t.Fatal(err)
 			}
 			fmt.Fprintf(conn,

@@ -139,6 +139,25 @@ func TestTickets_end_in_time_on_all_nodes(t *testing.T) {
 	until(t, "it is forgotten", func() bool { return b.Counters()["tickets"] == 0 })
 }
 
+// While there is a connection, a ticket lives for two resume windows more. Without one, it ends
+// after a single one.
+func TestTickets_end_with_the_resume_window(t *testing.T) {
+	t.Parallel()
+	const resume = 4 * time.Second
+	a := start(t, service.Database(t), time.Minute, resume)
+	name := issue(t, a, ann())
+	if !accepts(t, a, name, "") {
+		t.Fatal("a fresh ticket is refused")
+	}
+	a.Bind(t.Context(), name, ann(), "s1")
+	left := time.Now()
+	a.Leave(name, "s1")
+	until(t, "the ticket has ended", func() bool { return !accepts(t, a, name, "s1") })
+	if took := time.Since(left); took < resume*9/10 || took > resume*19/10 {
+		t.Errorf("it ended %v after the connection left, want %v", took, resume)
+	}
+}
+
 // A node whose session was replaced does not take the ticket back when it prolongs its own tickets.
 func TestTickets_of_a_session_that_was_replaced_elsewhere(t *testing.T) {
 	t.Parallel()
@@ -195,7 +214,8 @@ func TestTickets_without_Redis(t *testing.T) {
 	if got, err := b.Look(t.Context(), bound); err != nil || got.User != "ann" {
 		t.Errorf("a look at one of a session of this node: %+v, %v", got, err)
 	}
-	c := start(t, server.URL(), time.Minute, time.Minute)
+	// Without a failure, this node would write to Redis again after half an hour.
+	c := start(t, server.URL(), time.Minute, time.Hour)
 	late := issueLate(t, c)
 	frozen(t, server, a)
 
