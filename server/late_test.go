@@ -95,8 +95,8 @@ func TestStatus_all_read_is_said_while_the_authors_read_is_written(t *testing.T)
 	}
 }
 
-// TestStatus_snapshot_has_exposed_boundaries: bob has read more than they have acknowledged.
-func TestStatus_snapshot_has_exposed_boundaries(t *testing.T) {
+// TestStatus_snapshots_have_exposed_boundaries: bob has read more than they have acknowledged.
+func TestStatus_snapshots_have_exposed_boundaries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t)
 		chat := c.chat("ab", "alice", "bob")
@@ -107,6 +107,15 @@ func TestStatus_snapshot_has_exposed_boundaries(t *testing.T) {
 		settle()
 		want(t, "alice", statusesOf(c.open("alice", withStatuses).drain()),
 			"status ab alice 2 1", "status ab bob 2 2")
+		got, err := c.Sync(c.ctx, "alice", server.SyncRequest{
+			Cursors: []server.Cursor{{Chat: chat, Acked: 2}}, Limit: 1, Statuses: true,
+		})
+		exposed := tidemark.StatusUpdate{
+			ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: 2, Read: 2},
+		}
+		if err != nil || !slices.Contains(got.Statuses, exposed) {
+			t.Errorf("Sync returns the statuses %+v, %v, want %+v", got.Statuses, err, exposed)
+		}
 	})
 }
 
