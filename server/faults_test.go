@@ -59,6 +59,44 @@ func TestNext_storage_down_for_a_while_loses_nothing(t *testing.T) {
 	})
 }
 
+// TestNext_of_a_node_that_stops_is_no_failure_of_storage: the node begins to stop while a session
+// reads from storage.
+func TestNext_of_a_node_that_stops_is_no_failure_of_storage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a", func(cfg *server.Config) { cfg.TailMessages = 1 })
+		chat := a.chat("ab", "alice", "bob")
+		for range 2 {
+			a.send("alice", chat)
+		}
+		bob := a.open("bob")
+		var stopped sync.WaitGroup
+		var once sync.Once
+		w.before.set(func(method string) error {
+			if method == "Ranges" {
+				once.Do(func() {
+					stopped.Go(func() {
+						if err := a.Stop(w.ctx); err != nil {
+							t.Error(err)
+						}
+					})
+					time.Sleep(time.Second)
+				})
+			}
+			return nil
+		})
+		var err error
+		for err == nil {
+			_, err = bob.Next(w.ctx, nil, true)
+		}
+		wantCode(t, "Next", err, tidemark.Unavailable)
+		if n := a.Counters()["storage_failures_total"]; n != 0 {
+			t.Errorf("%d failures of storage are counted, want none", n)
+		}
+		stopped.Wait()
+	})
+}
+
 // TestNext_storage_that_fails_now_and_then_loses_nothing: while storage fails at random, every
 // appended message arrives in order.
 func TestNext_storage_that_fails_now_and_then_loses_nothing(t *testing.T) {

@@ -107,14 +107,15 @@ func (r *Reader) Wait(ctx context.Context) error {
 	return nil
 }
 
-// pause waits after a failed read. The chats stay ready.
+// pause waits after a failed read. The chats stay ready. It returns an error if the reader may not
+// try again.
 func (r *Reader) pause(ctx context.Context, cause error, wait bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	//rule:pending_or_delivered.keep-stream-after-failed-read
-	if code := tidemark.CodeOf(cause); code == tidemark.Replaced || code == tidemark.Gone {
-		return cause
+	if err := r.session.mayRead(r); err != nil {
+		return err
 	}
 	r.session.host.Count.ReadErrors.Add(1)
 	r.session.host.Log.Warn("a session could not read from storage; it tries again", "session",
@@ -259,6 +260,13 @@ func (s *Session) chatsStep() step {
 		st.kind = stepAcked
 	}
 	return st
+}
+
+// mayRead is ownedBy for callers without the session's lock.
+func (s *Session) mayRead(r *Reader) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ownedBy(r)
 }
 
 // ownedBy returns nil if r may read the session.
