@@ -103,19 +103,9 @@ func (s *Server) acknowledge(
 	if err != nil {
 		return err
 	}
-	var clears []storage.Clear
 	for i, done := range advanced {
 		results[at[i]] = AckResult{State: done.State, Err: done.Err}
-		//rule:pending_or_delivered.clear-acknowledged-rows
-		if done.Err == nil && acks[at[i]].Acked > 0 {
-			clears = append(clears, storage.Clear{
-				User:    user,
-				Chat:    done.State.ChatID,
-				Through: done.State.Acked,
-			})
-		}
 	}
-	s.receipts.Clear(ctx, clears)
 	return nil
 }
 

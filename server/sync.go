@@ -142,22 +142,9 @@ func (s *Server) takeCursors(
 			})
 		}
 	}
-	advanced, err := s.receipts.Advance(ctx, advances)
-	if err != nil {
+	if _, err := s.receipts.Advance(ctx, advances); err != nil {
 		return nil, err
 	}
-	var clears []storage.Clear
-	for _, done := range advanced {
-		if done.Err == nil {
-			clears = append(clears, storage.Clear{
-				User:    user,
-				Chat:    done.State.ChatID,
-				Through: done.State.Acked,
-			})
-		}
-	}
-	//rule:R_CLEAR.clear-rows-by-cursor
-	s.receipts.Clear(ctx, clears)
 	return chats, nil
 }
 

@@ -199,9 +199,7 @@ func (r *Receipts) write(ctx context.Context, items []ackbuffer.Item) {
 		if it.Explicit() {
 			//rule:R_CLEAR.clear-acknowledged-row
 			if mayBePending[i] {
-				clears = append(clears, storage.Clear{
-					User: done.State.UserID, Chat: done.State.ChatID, Through: done.State.Acked,
-				})
+				clears = append(clears, clearOf(done.State))
 			}
 		}
 	}
@@ -236,13 +234,30 @@ func (r *Receipts) refold(ctx context.Context, refused []ackbuffer.Item) []ackbu
 	return items
 }
 
-// Advance writes raises at once. It updates the users' sessions, and publishes what rose to the
-// members.
+// Advance writes raises at once, and clears the pending rows that acknowledgements cover. It
+// updates the users' sessions, and publishes what rose to the members.
 func (r *Receipts) Advance(
 	ctx context.Context, advances []storage.Advance,
 ) ([]storage.Advanced, error) {
 	advanced, _, err := r.advance(ctx, advances)
-	return advanced, err
+	if err != nil {
+		return nil, err
+	}
+	var clears []storage.Clear
+	for i, done := range advanced {
+		//rule:pending_or_delivered.clear-acknowledged-rows
+		if done.Err == nil && advances[i].Acked > 0 {
+			clears = append(clears, clearOf(done.State))
+		}
+	}
+	//rule:R_CLEAR.clear-with-raise
+	r.Clear(ctx, clears)
+	return advanced, nil
+}
+
+// clearOf clears the pending row that a watermark covers.
+func clearOf(st tidemark.DeliveryState) storage.Clear {
+	return storage.Clear{User: st.UserID, Chat: st.ChatID, Through: st.Acked}
 }
 
 // advance also reports, for each raise, whether a pending row may exist as far as the user's
