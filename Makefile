@@ -109,8 +109,8 @@ check: ## static, and the tests of the packages without Postgres and DynamoDB: <
 # Those joined by + are made side by side: one works while another one waits.
 # A red stage does not end the run, but three do (tools/stages).
 STAGES := deps static race verify \
-	race-dynamodb+backends-sqlite+backends-postgres+backends-dynamodb \
-	suites chaos-minute+resume+simulation
+	race-dynamodb+backends-sqlite+backends-postgres+backends-dynamodb+resume+simulation \
+	suites chaos-minute
 
 .PHONY: test
 test: stages ## everything that has to pass, stage by stage, with a summary at the end

@@ -41,6 +41,9 @@ test('the code of the README shows messages and their ticks', async () => {
     });
     await bob.close();
     await say(alice, 'Which cake?');
+    await has(alice, [
+      'alice: Tea at five? read', 'bob: With cake', 'alice: Which cake? sent',
+    ]);
     await rest('bob', 'PATCH', `/chats/${chat}/delivery-state`, { last_acked_sequence: 3 });
     await has(alice, [
       'alice: Tea at five? read', 'bob: With cake', 'alice: Which cake? delivered',

@@ -71,6 +71,7 @@ func chaos(t *testing.T, service redisService, seconds int) {
 	if now := b.disturbances(); now != before {
 		t.Logf("the machine has disturbed the nodes %v times before the first fault", now-before)
 		b.ledger.Excuse()
+		b.late = true
 	}
 	b.ledger.Disturb()
 	began := time.Now()
@@ -315,7 +316,9 @@ func (b *testbed) report(truth checker.Truth) {
 		// In a short run, one slow second of the machine is too large a share.
 		within *= 3
 	}
-	if took := b.returned.Quantile(0.99); took > within {
+	// Nor does a machine on which leases run out without a fault tell how fast the clients recover.
+	judged := b.long() || !b.late
+	if took := b.returned.Quantile(0.99); judged && took > within {
 		b.t.Errorf("1 %% of the clients took %v to be whole after their node was killed, want at "+
 			"most %v", took, within)
 	}

@@ -70,8 +70,10 @@ type testbed struct {
 	stayConnected chan struct{}
 	// measuring reports that no fault but the kill of a node happens.
 	measuring atomic.Bool
-	sending   atomic.Bool
-	load      sync.WaitGroup
+	// late says that leases ran out before the first fault, because the machine was too slow.
+	late    bool
+	sending atomic.Bool
+	load    sync.WaitGroup
 
 	chats []string // with many messages
 	// quiet are chats in which only one message is ever sent.

@@ -165,17 +165,17 @@ func TestContention_three_processes_cost_at_most_twice_as_much_as_one(t *testing
 }
 
 // TestContention_nobody_starves: DynamoDB is as far away as in a Region. So the process that has
-// just written knows the head before the others. The others are answered too, long before their
-// deadlines.
+// just written knows the head before the others. The others are answered too: a message that is not
+// stored within the time of a call fails the measurement.
 func TestContention_nobody_starves(t *testing.T) {
-	const away, most = 4 * time.Millisecond, 4 * time.Second
+	const away = 4 * time.Millisecond
 	alone, _ := measure(t, 1, time.Second, away)
 	together, slowest := measure(t, 3, 8*time.Second, away)
 	t.Logf("write units a message: one process %.2f, three %.2f, %.2f times; the slowest message "+
 		"took %v", alone, together, together/alone, slowest)
-	if together > 2*alone || slowest > most {
-		t.Errorf("three processes pay %.2f write units a message, and one %.2f; the slowest took "+
-			"%v, want at most %v", together, alone, slowest, most)
+	if together > 2*alone {
+		t.Errorf("three processes pay %.2f write units a message, and one %.2f, want at most "+
+			"twice as much", together, alone)
 	}
 }
 
