@@ -26,7 +26,7 @@ TEST := .build/stages/stages test
 
 # The suites in test/ run the real binary and a browser. All others are a package's own tests.
 PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
-# They begin first, so that no core is idle while the last one ends.
+# The slowest packages begin first, so that no core is idle at the end.
 SLOWEST   = $(addprefix github.com/tidemark-im/tidemark/,storage/postgres cmd/tidemark)
 # Their tests run against a database under load, for minutes. `make test` runs them once, with the
 # race detector.
@@ -106,8 +106,8 @@ check: ## static, and the tests of the packages without Postgres and DynamoDB: <
 	$(TEST) check $(VET) -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
 
 # The stages of `make test`, in this order. Each is a target, and can be made on its own.
-# Those joined by + are made side by side: one works while another one waits.
-# A red stage does not end the run, but three do (tools/stages).
+# Those joined by + run side by side, so that one uses the cores while another waits.
+# A red stage does not end the run. After three, no further stage begins (tools/stages).
 STAGES := deps static race verify \
 	race-dynamodb+backends-sqlite+backends-postgres+backends-dynamodb+resume+simulation \
 	suites chaos-minute
@@ -117,9 +117,9 @@ test: stages ## everything that has to pass, stage by stage, with a summary at t
 	@.build/stages/stages run $(STAGES)
 
 .PHONY: stages
-stages:
-	@mkdir -p .build/stages
-	@go build -C tools -o ../.build/stages/stages ./stages
+stages: # not within a run, whose stages execute it
+	@[ -n "$${STAGES_RESULTS:-}" ] || { mkdir -p .build/stages && \
+		go build -C tools -o ../.build/stages/stages ./stages; }
 
 # It comes first. So a machine without network fails at once, and no test waits for a download.
 .PHONY: deps

@@ -228,9 +228,9 @@ func (s *Server) DeliveryStatus(
 	return status, nil
 }
 
-// summary counts who has a chat's messages up to sequence. The author of the last one counts as a
-// reader once they have received it. Their read may be written while storage counts, so it is
-// looked up before and after: without the second look, nobody would count it.
+// summary counts which members have a chat's messages up to sequence. The author of that message
+// counts as a reader once they have received it. Their own read may be written while storage
+// counts. So their state is read before and after, and the count is repeated if it changed.
 func (s *Server) summary(
 	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
 ) (storage.Summary, error) {
@@ -254,12 +254,13 @@ func (s *Server) summary(
 	if !after {
 		return s.storage.Summary(ctx, chat, sequence)
 	}
-	summary.Read++
+	// The count has no former members, but the cached roster may.
+	summary.Read = min(summary.Read+1, summary.Members)
 	return summary, nil
 }
 
-// authorOf returns the author of a message. It returns none if there is no such message, or if they
-// are not a member any more.
+// authorOf returns the author of a message. It returns "" if there is no such message, or its
+// author is no longer a member.
 func (s *Server) authorOf(
 	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
 ) (tidemark.UserID, error) {
@@ -280,8 +281,8 @@ func (s *Server) authorOf(
 	return messages[0].SenderID, nil
 }
 
-// receivedOnly reports whether a user has received a message, and storage does not count it as read
-// by them. It is false for no user.
+// receivedOnly reports whether a user has received a message and storage does not count them as a
+// reader. It is false if user is empty.
 func (s *Server) receivedOnly(
 	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, sequence tidemark.Sequence,
 ) (bool, error) {

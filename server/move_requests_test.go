@@ -36,17 +36,24 @@ func (m *moving) resume(at *core) (*server.Connection, error) {
 	})
 }
 
-// overtake has two functions for a later connection that gets bob's session. The first opens it at
-// a node, and returns when that node has requested the session. The second waits for the client.
+// overtake returns two functions for a later connection, which gets bob's session. begin opens it
+// at a node, and returns when that node has requested the session. opened waits for its client.
 func (m *moving) overtake(at *core) (begin func(), opened func() *client) {
 	clients := make(chan *client, 1)
 	begin = func() {
 		go func() {
+			defer close(clients)
 			clients <- at.open("bob", resuming(m.bob.Session(), m.bob.last), onDevice("phone"))
 		}()
 		time.Sleep(100 * time.Millisecond)
 	}
-	return begin, func() *client { return <-clients }
+	return begin, func() *client {
+		c, ok := <-clients
+		if !ok {
+			m.t.FailNow()
+		}
+		return c
+	}
 }
 
 // wantOvertaken resumes bob's session at a node, and fails the test unless a later connection gets

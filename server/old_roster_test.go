@@ -84,8 +84,8 @@ func TestMembership_of_one_who_was_added_elsewhere_is_read_again(t *testing.T) {
 	})
 }
 
-// TestStatus_snapshot_on_a_node_with_an_old_roster: it has the boundaries of a member who was added
-// since.
+// TestStatus_snapshot_on_a_node_with_an_old_roster: it has the boundaries of a member whom the node
+// does not know yet.
 func TestStatus_snapshot_on_a_node_with_an_old_roster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

@@ -296,7 +296,7 @@ func (d *device) sync(ctx context.Context, session string) {
 		status, _, _ := d.try(ctx, http.MethodPost, "/sync", map[string]any{
 			"session": session, "chats": d.cursors(),
 		})
-		if status != 0 && status != http.StatusServiceUnavailable {
+		if status != 0 && status != http.StatusTooManyRequests && status < 500 {
 			return
 		}
 		select {

@@ -44,7 +44,8 @@ type process struct {
 	ended   chan error
 }
 
-// program builds the program, once for all tests. Go leaves a file as it is that is up to date.
+// program builds the program once for all tests. `go build` does not link it again if it is up to
+// date.
 var program = sync.OnceValues(func() (string, error) {
 	path, err := filepath.Abs("../.build/test/tidemark")
 	if err != nil {
@@ -53,7 +54,7 @@ var program = sync.OnceValues(func() (string, error) {
 	return path, compile(path, ".")
 })
 
-// compile builds a program from a source tree, with more flags of `go build` if there are any.
+// compile builds cmd/tidemark of a source tree into binary. flags are further flags of `go build`.
 func compile(binary, source string, flags ...string) error {
 	args := append([]string{"build", "-o", binary}, flags...)
 	cmd := exec.Command("go", append(args, module+"/cmd/tidemark")...)

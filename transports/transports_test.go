@@ -130,7 +130,7 @@ func TestBody_too_large_is_refused_before_its_end(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = conn.Close() }()
-			// A server that reads on answers when the rest should have come.
+			// A server that reads to the end answers only after limit.RequestWithin.
 			deadline := time.Now().Add(limit.RequestWithin - time.Second)
 			if err := conn.SetDeadline(deadline); err != nil {
 				t.Fatal(err)

@@ -121,9 +121,9 @@ func TestBatches_what_was_stored_before_waits_for_the_standby(t *testing.T) {
 	}
 }
 
-// loseStandby names a standby that does not exist, until the test ends. It returns a connection for
-// looking at the commits that wait. After Postgres has accepted the name, some time passes before
-// commits wait, so loseStandby returns only when it has seen one wait.
+// loseStandby configures a synchronous standby that does not exist, until the test ends. Postgres
+// accepts the name before commits wait for it. So loseStandby returns only after it has seen a
+// commit wait. The connection that it returns can look at such commits.
 func loseStandby(t *testing.T, server *service.Server) *pgx.Conn {
 	t.Helper()
 	connect := func() *pgx.Conn {
@@ -141,6 +141,8 @@ func loseStandby(t *testing.T, server *service.Server) *pgx.Conn {
 		server.Exec(t, "postgres", "SELECT pg_reload_conf()")
 	})
 	server.Exec(t, "postgres", "SELECT pg_reload_conf()")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
 	wantSoon(t, func() bool {
 		committed := make(chan error, 1)
 		go func() {
@@ -155,6 +157,8 @@ func loseStandby(t *testing.T, server *service.Server) *pgx.Conn {
 					t.Fatal(err)
 				}
 				return waited
+			case <-ctx.Done():
+				t.Fatal("the commit of the probe neither waits nor ends")
 			case <-time.After(5 * time.Millisecond):
 			}
 			canceled, err := admin.Exec(t.Context(), `SELECT pg_cancel_backend(pid)

@@ -316,9 +316,13 @@ func (b *testbed) report(truth checker.Truth) {
 		// In a short run, one slow second of the machine is too large a share.
 		within *= 3
 	}
-	// Nor does a machine on which leases run out without a fault tell how fast the clients recover.
-	judged := b.long() || !b.late
-	if took := b.returned.Quantile(0.99); judged && took > within {
+	took := b.returned.Quantile(0.99)
+	switch {
+	case took <= within:
+	case b.late && !b.long():
+		// If leases ran out before the first fault, the machine is too slow to measure recovery.
+		b.t.Logf("1 %% of the clients took %v to be whole, which is not judged here", took)
+	default:
 		b.t.Errorf("1 %% of the clients took %v to be whole after their node was killed, want at "+
 			"most %v", took, within)
 	}

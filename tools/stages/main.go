@@ -2,7 +2,7 @@
 // the seconds and the tests of each stage, the ten slowest tests, and for each failure a command
 // that repeats it.
 //
-//	stages run STAGE...      makes each stage in turn; `make test` calls it; A+B are made at once
+//	stages run STAGE...      runs the stages in turn, those of A+B side by side, for `make test`
 //	stages stage NAME        makes one stage; `stages run` calls it
 //	stages test NAME ARGS... runs `go test ARGS...`; each stage with Go tests calls it
 //

@@ -35,7 +35,7 @@ type stage struct {
 const beside = "+"
 
 // runStages makes the stages in turn, prints the summary, and reports whether all passed. Stages
-// whose names are joined by "+" are made side by side: one works while another one waits.
+// whose names are joined by "+" run side by side, so that one uses the cores while another waits.
 func runStages(ctx context.Context, groups []string) (bool, error) {
 	results, err := os.MkdirTemp("", "stages")
 	if err != nil {
@@ -115,26 +115,35 @@ func runProcess(program, name, results string, show func(line string)) (stage, e
 			break
 		}
 	}
-	if err := command.Wait(); err != nil {
-		return stage{}, fmt.Errorf("the stage %s: %w", name, err)
-	}
 	var s stage
-	text, err := os.ReadFile(filepath.Join(results, name+stageSuffix))
+	err = command.Wait()
 	if err == nil {
-		err = json.Unmarshal(text, &s)
+		var text []byte
+		text, err = os.ReadFile(filepath.Join(results, name+stageSuffix))
+		if err == nil {
+			err = json.Unmarshal(text, &s)
+		}
 	}
-	return s, err
+	if err != nil {
+		// The stages beside it have results that are worth a summary.
+		return stage{Name: name, Said: []string{"the process of the stage: " + err.Error()}}, nil
+	}
+	return s, nil
 }
 
-// stageSuffix ends the names of the files in which processes leave their stages.
+// stageSuffix ends the names of the files that hold the results of stages.
 const stageSuffix = ".stage"
 
-// leaveStage makes a stage, and leaves what it showed for the process that started this one.
+// leaveStage runs a stage, and writes its result to a file for the `stages run` that started this
+// process.
 func leaveStage(name string) (bool, error) {
 	if err := adopt(); err != nil {
 		return false, err
 	}
 	results := os.Getenv(resultsVariable)
+	if results == "" {
+		return false, fmt.Errorf("%s is not set", resultsVariable)
+	}
 	s, err := runStage(name, results)
 	if err != nil {
 		return false, err
@@ -197,7 +206,7 @@ func create(name string) (*os.File, error) {
 	return os.Create(filepath.Join(logs, name))
 }
 
-// collect reads what the tests of a stage left. A stage without Go tests left nothing.
+// collect returns the outcome of a stage's Go tests. A stage without Go tests has none.
 func collect(name, results string) ([]outcome, error) {
 	text, err := os.ReadFile(filepath.Join(results, name+".json"))
 	if errors.Is(err, fs.ErrNotExist) {

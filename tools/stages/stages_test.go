@@ -15,7 +15,7 @@ import (
 	"gotest.tools/gotestsum/testjson"
 )
 
-// TestMain is the program when a test's run of stages starts it for one of them.
+// TestMain runs the program instead of the tests if runStages starts it as `stages stage`.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "stage" {
 		os.Exit(command(context.Background(), os.Args[1:]))
@@ -208,11 +208,12 @@ func TestRunStages_goes_on_after_a_failure_and_stops_at_the_third(t *testing.T) 
 	}
 }
 
-// Two stages that each wait until the other one has begun.
+// TestRunStages_some_are_made_side_by_side: each of two stages waits until the other has begun.
 func TestRunStages_some_are_made_side_by_side(t *testing.T) {
 	t.Chdir(t.TempDir())
-	makefile := "one two:\n\t@echo >>$@-began; while ! [ -e one-began -a -e two-began ]; do " +
-		"sleep 0.01; done; echo $@ is done\nlast:\n\t@cat one-began two-began\nred:\n\t@false\n"
+	makefile := "one two:\n\t@echo >>$@-began; for i in `seq 500`; do " +
+		"[ -e one-began -a -e two-began ] && exit 0; sleep 0.01; done; exit 1\n" +
+		"last:\n\t@cat one-began two-began\nred:\n\t@false\n"
 	if err := os.WriteFile("Makefile", []byte(makefile), 0o600); err != nil {
 		t.Fatal(err)
 	}

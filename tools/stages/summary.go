@@ -14,8 +14,8 @@ const (
 	brief = 12
 )
 
-// printSummary prints what a run has shown, which took the time wall. What failed is at the end,
-// where it is seen first.
+// printSummary prints the results of a run and its wall time. Failures are at the end, where they
+// are seen first.
 func printSummary(out io.Writer, stages []stage, wall time.Duration) {
 	fmt.Fprintf(out, "\n%-17s %-7s %8s %8s %7s\n", "stage", "result", "wall s", "CPU s", "tests")
 	total := spent{Wall: wall}

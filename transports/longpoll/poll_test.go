@@ -276,6 +276,7 @@ func TestHTTP2_waits_too(t *testing.T) {
 	}
 	answer := make(chan []int, 1)
 	go func() {
+		defer close(answer)
 		// Other events may come first.
 		for got := []int(nil); ; {
 			page, err := poll(at)

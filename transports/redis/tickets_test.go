@@ -139,8 +139,8 @@ func TestTickets_end_in_time_on_all_nodes(t *testing.T) {
 	until(t, "it is forgotten", func() bool { return b.Counters()["tickets"] == 0 })
 }
 
-// While there is a connection, a ticket lives for two resume windows more. Without one, it ends
-// after a single one.
+// While a connection is there, Redis keeps the ticket for two resume windows. After it has left,
+// the ticket ends with one window.
 func TestTickets_end_with_the_resume_window(t *testing.T) {
 	t.Parallel()
 	const resume = 4 * time.Second

@@ -255,7 +255,7 @@ func (r *Receipts) Advance(
 	return advanced, nil
 }
 
-// clearOf clears the pending row that a watermark covers.
+// clearOf returns the Clear for the pending row that a state's watermark covers.
 func clearOf(st tidemark.DeliveryState) storage.Clear {
 	return storage.Clear{User: st.UserID, Chat: st.ChatID, Through: st.Acked}
 }

@@ -92,7 +92,7 @@ func (r *Reader) Next(
 	}
 }
 
-// deliver counts the events of buf above the given ones, and returns buf.
+// deliver counts the events that were appended after the first given ones, and returns buf.
 func (r *Reader) deliver(buf []tidemark.Event, given int) []tidemark.Event {
 	r.session.host.Count.Deliveries.Add(int64(len(buf) - given))
 	return buf
@@ -107,8 +107,8 @@ func (r *Reader) Wait(ctx context.Context) error {
 	return nil
 }
 
-// pause waits after a failed read. The chats stay ready. It returns an error if the reader may not
-// try again.
+// pause waits after a failed read, and the chats stay ready. It returns an error if ctx has ended
+// or r may not read the session any more.
 func (r *Reader) pause(ctx context.Context, cause error, wait bool) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -262,7 +262,7 @@ func (s *Session) chatsStep() step {
 	return st
 }
 
-// mayRead is ownedBy for callers without the session's lock.
+// mayRead takes the session's lock, and returns nil if r may read the session.
 func (s *Session) mayRead(r *Reader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

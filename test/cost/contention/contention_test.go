@@ -165,8 +165,8 @@ func TestContention_three_processes_cost_at_most_twice_as_much_as_one(t *testing
 }
 
 // TestContention_nobody_starves: DynamoDB is as far away as in a Region. So the process that has
-// just written knows the head before the others. The others are answered too: a message that is not
-// stored within the time of a call fails the measurement.
+// just written knows the head before the others. The others must be answered, too. A message that
+// is not stored before its call's deadline fails the measurement.
 func TestContention_nobody_starves(t *testing.T) {
 	const away = 4 * time.Millisecond
 	alone, _ := measure(t, 1, time.Second, away)
