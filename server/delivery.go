@@ -213,7 +213,12 @@ func (s *Server) DeliveryStatus(
 				status.Sequence, chat.Head)
 		}
 	}
-	if status.Summary, err = s.summary(ctx, r.Chat, status.Sequence); err != nil {
+	author, err := s.authorOf(ctx, r.Chat, status.Sequence)
+	if err != nil {
+		return DeliveryStatus{}, err
+	}
+	status.Summary, err = s.storage.Summary(ctx, r.Chat, status.Sequence, author)
+	if err != nil {
 		return DeliveryStatus{}, err
 	}
 	members, more, err := s.storage.StatesIn(ctx, r.Chat, after, r.Limit)
@@ -228,39 +233,7 @@ func (s *Server) DeliveryStatus(
 	return status, nil
 }
 
-// summary counts which members have a chat's messages up to sequence. The author of that message
-// counts as a reader once they have received it. Their own read may be written while storage
-// counts. So their state is read before and after, and the count is repeated if it changed.
-func (s *Server) summary(
-	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
-) (storage.Summary, error) {
-	author, err := s.authorOf(ctx, chat, sequence)
-	if err != nil {
-		return storage.Summary{}, err
-	}
-	before, err := s.receivedOnly(ctx, author, chat, sequence)
-	if err != nil {
-		return storage.Summary{}, err
-	}
-	summary, err := s.storage.Summary(ctx, chat, sequence)
-	if err != nil || !before {
-		return summary, err
-	}
-	after, err := s.receivedOnly(ctx, author, chat, sequence)
-	if err != nil {
-		return storage.Summary{}, err
-	}
-	//rule:tick_monotone.count-author-once
-	if !after {
-		return s.storage.Summary(ctx, chat, sequence)
-	}
-	// The count has no former members, but the cached roster may.
-	summary.Read = min(summary.Read+1, summary.Members)
-	return summary, nil
-}
-
-// authorOf returns the author of a message. It returns "" if there is no such message, or its
-// author is no longer a member.
+// authorOf returns the author of a message, or "" if there is no such message.
 func (s *Server) authorOf(
 	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
 ) (tidemark.UserID, error) {
@@ -271,28 +244,5 @@ func (s *Server) authorOf(
 	if err != nil || len(messages) == 0 {
 		return "", err
 	}
-	roster, err := s.chats.Roster(ctx, chat, 0)
-	if err != nil {
-		return "", err
-	}
-	if _, ok := roster.Member(messages[0].SenderID); !ok {
-		return "", nil
-	}
 	return messages[0].SenderID, nil
-}
-
-// receivedOnly reports whether a user has received a message and storage does not count them as a
-// reader. It is false if user is empty.
-func (s *Server) receivedOnly(
-	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, sequence tidemark.Sequence,
-) (bool, error) {
-	if user == "" {
-		return false, nil
-	}
-	states, err := s.storage.States(ctx, []storage.StateKey{{User: user, Chat: chat}})
-	if err != nil {
-		return false, err
-	}
-	//rule:group_delivered_requires_all_members.author-read-after-delivery
-	return states[0].Read < sequence && states[0].Acked >= sequence, nil
 }

@@ -3,7 +3,6 @@ package server_test
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
@@ -44,13 +43,24 @@ func TestMembership_nothing_outside_it_on_a_node_with_an_old_roster(t *testing.T
 	})
 }
 
+// oldRoster returns a node, and another one that knows the roster of a chat of alice, bob and carol,
+// and misses the changes from now on.
+func (w *cluster) oldRoster() (current, old *core, chat tidemark.ChatID) {
+	current, old = w.node("a"), w.node("b")
+	nodesTrust()
+	chat = current.chat("abc", "alice", "bob", "carol")
+	old.send("bob", chat)
+	w.dropping(isMembership)
+	return current, old, chat
+}
+
 // TestMembership_one_who_was_added_elsewhere_is_sent_to: a node missed that a member was added. The
 // membership version that Append returns makes it read the roster again.
 func TestMembership_one_who_was_added_elsewhere_is_sent_to(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
-		time.Sleep(30 * time.Second) // b trusts its cached rosters from now on
+		nodesTrust()
 		chat := tidemark.ChatID("since")
 		_, _, err := a.CreateChat(a.ctx, server.Caller{User: "alice"}, server.CreateChatRequest{
 			ChatID:    chat,
@@ -73,11 +83,7 @@ func TestMembership_one_who_was_added_elsewhere_is_sent_to(t *testing.T) {
 func TestMembership_of_one_who_was_added_elsewhere_is_read_again(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
-		a, b := w.node("a"), w.node("b")
-		nodesTrust()
-		chat := a.chat("abc", "alice", "bob", "carol")
-		b.send("bob", chat)
-		w.dropping(isMembership)
+		a, b, chat := w.oldRoster()
 		a.add(chat, "dave")
 		_, err := b.DeliveryState(b.ctx, "dave", chat)
 		wantCode(t, "a member unknown to this node", err, "")
@@ -89,11 +95,7 @@ func TestMembership_of_one_who_was_added_elsewhere_is_read_again(t *testing.T) {
 func TestStatus_snapshot_on_a_node_with_an_old_roster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
-		a, b := w.node("a"), w.node("b")
-		nodesTrust()
-		chat := a.chat("abc", "alice", "bob", "carol")
-		b.send("bob", chat)
-		w.dropping(isMembership)
+		a, b, chat := w.oldRoster()
 		a.add(chat, "dave")
 		a.ack("dave", chat, 1, 1)
 		settle()
@@ -105,11 +107,7 @@ func TestStatus_snapshot_on_a_node_with_an_old_roster(t *testing.T) {
 func TestMembership_nothing_outside_it_in_the_history_on_a_node_with_an_old_roster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
-		a, b := w.node("a"), w.node("b")
-		nodesTrust()
-		chat := a.chat("abc", "alice", "bob", "carol")
-		b.send("bob", chat)
-		w.dropping(isMembership)
+		a, b, chat := w.oldRoster()
 		a.remove(chat, "bob")
 		if _, err := storage.AppendOne(w.ctx, w.raw, tidemark.Draft{
 			ChatID:          chat,

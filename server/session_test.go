@@ -131,9 +131,16 @@ func messagesOf(lines []string) []string {
 	return out
 }
 
-// statusesOf returns the lines of statuses.
-func statusesOf(lines []string) []string {
-	return slices.DeleteFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "status ") })
+// statusesOf returns the lines of statuses, all of them or those of one user.
+func statusesOf(lines []string, user ...string) []string {
+	var out []string
+	for _, l := range lines {
+		if strings.HasPrefix(l, "status ") &&
+			(len(user) == 0 || strings.Contains(l, " "+user[0]+" ")) {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 func TestSession_resume_goes_back_to_the_position(t *testing.T) {

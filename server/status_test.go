@@ -142,17 +142,6 @@ func TestStatus_delivered_not_causal_across_chats(t *testing.T) {
 	})
 }
 
-// statusLines returns the status updates about a user.
-func statusLines(lines []string, user string) []string {
-	var out []string
-	for _, l := range lines {
-		if strings.HasPrefix(l, "status ") && strings.Contains(l, " "+user+" ") {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
 func TestStatus_coalesced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -172,7 +161,7 @@ func TestStatus_coalesced(t *testing.T) {
 		}
 		settle()
 		for i, stop := range stops {
-			got := statusLines(stop(), "bob")
+			got := statusesOf(stop(), "bob")
 			if len(got) > 2 || len(got) == 0 || got[len(got)-1] != "status abc bob 100 0" {
 				t.Errorf("member %d: got %v, want at most 2 updates, the last of them at 100",
 					i, got)

@@ -207,10 +207,11 @@ type Deliveries interface {
 		limit int) (states []tidemark.DeliveryState, more bool, err error)
 
 	// Summary counts the current members of a chat whose exposed boundary has reached a sequence.
-	// It also returns the least boundary of all members (ADR-008 §4.3). A member without a row
-	// counts as 0. A chat without members has the least boundary 0. NotFound: no such chat.
-	// Eventual.
-	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (Summary, error)
+	// author, unless empty, counts as a reader once they have received it. Summary also returns the
+	// least boundary of all members (ADR-008 §4.3). A member without a row counts as 0. A chat
+	// without members has the least boundary 0. NotFound: no such chat. Eventual.
+	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+		author tidemark.UserID) (Summary, error)
 }
 
 // Pending stores which chats a user has not received completely. One entry is a pending row.
@@ -398,6 +399,26 @@ type Summary struct {
 	Read      int
 	// Least is the least exposed boundary of all current members.
 	Least tidemark.Boundary
+}
+
+// Count adds a member with this state to the summary of a sequence and its author.
+func (s *Summary) Count(
+	st tidemark.DeliveryState, sequence tidemark.Sequence, author tidemark.UserID,
+) {
+	//rule:read_implies_delivered.summary-of-exposed
+	boundary := st.Exposed()
+	if boundary.Acked >= sequence {
+		s.Delivered++
+	}
+	//rule:group_delivered_requires_all_members.author-reads-what-they-received
+	if boundary.Read >= sequence || st.UserID == author && boundary.Acked >= sequence {
+		s.Read++
+	}
+	if s.Members++; s.Members == 1 {
+		s.Least = boundary
+	}
+	//rule:group_delivered_requires_all_members.summary-of-least
+	s.Least = s.Least.Least(boundary)
 }
 
 // Clear is an acknowledgement that may remove or shorten a pending row.

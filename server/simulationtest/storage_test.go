@@ -230,10 +230,11 @@ func (s gatedStore) StatesIn(
 
 func (s gatedStore) Summary(
 	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+	author tidemark.UserID,
 ) (storage.Summary, error) {
 	return through(ctx, s.n, "Summary",
 		string(chat), func(ctx context.Context) (storage.Summary, error) {
-			return s.n.simulation.raw.Summary(ctx, chat, sequence)
+			return s.n.simulation.raw.Summary(ctx, chat, sequence, author)
 		})
 }
 

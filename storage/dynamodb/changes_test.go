@@ -169,7 +169,7 @@ func TestAddMembers_since_join_by_an_author_who_died(t *testing.T) {
 	url := newTables(t)
 	s := openTest(t, url)
 	unsettled(t, s, url)
-	summary, err := s.Summary(t.Context(), "c", 5)
+	summary, err := s.Summary(t.Context(), "c", 5, "")
 	if err != nil || summary.Members != 121 || summary.Delivered != 121 ||
 		summary.Least.Acked != 5 {
 		t.Errorf("Summary: %+v, error %v, want 121 members who have 5", summary, err)

@@ -85,7 +85,7 @@ func sees(
 	behind := slices.ContainsFunc(lags, func(l storage.Lag) bool { return l.Chat == chat })
 	states, _, err := s.StatesIn(t.Context(), chat, "", 3*crowd)
 	must(t, err)
-	summary, err := s.Summary(t.Context(), chat, 1)
+	summary, err := s.Summary(t.Context(), chat, 1, "")
 	must(t, err)
 	if inRoster != want || inList != want || behind != want {
 		t.Errorf("%s is in the roster: %v, has the chat listed: %v, is behind: %v; want %v",

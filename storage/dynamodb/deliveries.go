@@ -290,7 +290,7 @@ func (s *Store) StatesIn(
 
 // Summary implements storage.Deliveries.
 func (s *Store) Summary(
-	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence, author tidemark.UserID,
 ) (storage.Summary, error) {
 	c, ctx, leave, err := s.enter(ctx, "summary", 0)
 	if err != nil {
@@ -312,19 +312,9 @@ func (s *Store) Summary(
 	if err != nil {
 		return storage.Summary{}, call.Public(err)
 	}
-	summary := storage.Summary{Members: len(found)}
-	for i, state := range found {
-		boundary := state.Exposed()
-		if boundary.Acked >= sequence {
-			summary.Delivered++
-		}
-		if boundary.Read >= sequence {
-			summary.Read++
-		}
-		if i == 0 {
-			summary.Least = boundary
-		}
-		summary.Least = summary.Least.Least(boundary)
+	var summary storage.Summary
+	for _, state := range found {
+		summary.Count(state, sequence, author)
 	}
 	return summary, nil
 }

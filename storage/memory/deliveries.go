@@ -115,7 +115,7 @@ func (s *Store) StatesIn(
 
 // Summary implements storage.Deliveries.
 func (s *Store) Summary(
-	ctx context.Context, id tidemark.ChatID, sequence tidemark.Sequence,
+	ctx context.Context, id tidemark.ChatID, sequence tidemark.Sequence, author tidemark.UserID,
 ) (storage.Summary, error) {
 	if err := s.enter(ctx); err != nil {
 		return storage.Summary{}, err
@@ -125,21 +125,9 @@ func (s *Store) Summary(
 	if err != nil {
 		return storage.Summary{}, err
 	}
-	summary := storage.Summary{Members: c.MemberCount}
-	for i, m := range c.current().Members {
-		//rule:read_implies_delivered.summary-of-exposed
-		boundary := s.state(m.UserID, id).Exposed()
-		if boundary.Acked >= sequence {
-			summary.Delivered++
-		}
-		if boundary.Read >= sequence {
-			summary.Read++
-		}
-		if i == 0 {
-			summary.Least = boundary
-		}
-		//rule:group_delivered_requires_all_members.summary-of-least
-		summary.Least = summary.Least.Least(boundary)
+	var summary storage.Summary
+	for _, m := range c.current().Members {
+		summary.Count(s.state(m.UserID, id), sequence, author)
 	}
 	return summary, nil
 }

@@ -162,9 +162,10 @@ func (s *Store) StatesIn(
 // Summary implements storage.Deliveries.
 func (s *Store) Summary(
 	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+	author tidemark.UserID,
 ) (summary storage.Summary, err error) {
 	began := time.Now()
-	summary, err = s.store.Summary(ctx, chat, sequence)
+	summary, err = s.store.Summary(ctx, chat, sequence, author)
 	s.meter.done(ctx, opSummary, began, err)
 	return summary, err
 }

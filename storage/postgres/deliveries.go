@@ -329,12 +329,16 @@ func (s *Store) StatesIn(
 }
 
 // summaryOf returns one row for each existing chat, also for a chat without members.
+//
+//rule:group_delivered_requires_all_members.summary-statement-in-postgres
 const summaryOf = `SELECT s.* FROM (SELECT key FROM chats WHERE id = $1 LIMIT 1) AS c
 	CROSS JOIN LATERAL (
 	SELECT count(*),
 		count(*) FILTER (
 			WHERE coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0) >= $2),
-		count(*) FILTER (WHERE coalesce(d.last_read_sequence, 0) >= $2),
+		count(*) FILTER (WHERE coalesce(CASE m.user_id
+			WHEN $3 THEN greatest(d.last_acked_sequence, d.last_read_sequence)
+			ELSE d.last_read_sequence END, 0) >= $2),
 		coalesce(min(coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0)), 0),
 		coalesce(min(coalesce(d.last_read_sequence, 0)), 0)
 	FROM members AS m
@@ -345,13 +349,13 @@ const summaryOf = `SELECT s.* FROM (SELECT key FROM chats WHERE id = $1 LIMIT 1)
 
 // Summary implements storage.Deliveries.
 func (s *Store) Summary(
-	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence, author tidemark.UserID,
 ) (storage.Summary, error) {
 	var found storage.Summary
 	err := s.read(ctx, func(ctx context.Context, c *conn) error {
 		var acked, read int64
-		err := c.QueryRow(ctx, summaryOf, string(chat), column(sequence)).Scan(&found.Members,
-			&found.Delivered, &found.Read, &acked, &read)
+		err := c.QueryRow(ctx, summaryOf, string(chat), column(sequence), string(author)).Scan(
+			&found.Members, &found.Delivered, &found.Read, &acked, &read)
 		found.Least = tidemark.Boundary{
 			Acked: tidemark.Sequence(acked),
 			Read:  tidemark.Sequence(read),

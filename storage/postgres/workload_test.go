@@ -381,7 +381,7 @@ func (w *workload) reads() []operation {
 	}
 	summary := func(chat tidemark.ChatID, want int) func() (int, int, error) {
 		return func() (int, int, error) {
-			found, err := w.s.Summary(ctx, chat, 50)
+			found, err := w.s.Summary(ctx, chat, 50, "")
 			return found.Members, want, err
 		}
 	}

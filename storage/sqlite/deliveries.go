@@ -220,7 +220,9 @@ func page[T any](
 const summary = `SELECT c.key, count(m.user_id),
 		coalesce(sum(max(coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0))
 			>= ?2), 0),
-		coalesce(sum(coalesce(d.last_read_sequence, 0) >= ?2), 0),
+		coalesce(sum(coalesce(CASE m.user_id
+			WHEN ?3 THEN max(d.last_acked_sequence, d.last_read_sequence)
+			ELSE d.last_read_sequence END, 0) >= ?2), 0),
 		coalesce(min(max(coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0))),
 			0),
 		coalesce(min(coalesce(d.last_read_sequence, 0)), 0)
@@ -231,7 +233,7 @@ const summary = `SELECT c.key, count(m.user_id),
 
 // Summary implements storage.Deliveries.
 func (s *Store) Summary(
-	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence, author tidemark.UserID,
 ) (storage.Summary, error) {
 	var result storage.Summary
 	err := s.read(ctx, func(c *conn) error {
@@ -241,6 +243,7 @@ func (s *Store) Summary(
 		}
 		q.string(1, string(chat))
 		q.integer(2, int64(sequence))
+		q.string(3, string(author))
 		known := false
 		_, err = q.one(func(row *stmt) {
 			known = !row.nullAt(0)

@@ -187,7 +187,7 @@ func everyMethod(t *testing.T, s *Store) {
 	ok(err)
 	_, _, err = s.StatesIn(ctx, chat, "", 10)
 	ok(err)
-	_, err = s.Summary(ctx, chat, 1)
+	_, err = s.Summary(ctx, chat, 1, "ben")
 	ok(err)
 	_, _, err = s.PendingOf(ctx, "ben", "", 10)
 	ok(err)

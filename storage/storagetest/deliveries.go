@@ -263,6 +263,28 @@ var statusRules = []rule{
 			f.eventually("summary", func() any { return f.summary(c, sequence) }, want)
 		}
 	}},
+	{"Summary_author_is_a_reader_once_they_have_received_it", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.group("c", alice, bob, f.user("carol"))
+		f.send(c, alice, 2)
+		f.raise(alice, c, tidemark.Raise{Acked: 1}, at(1))
+		f.raise(bob, c, tidemark.Raise{Acked: 2, Read: 2}, at(2))
+		readers := func(sequence tidemark.Sequence, author tidemark.UserID, want int) {
+			f.Helper()
+			f.eventually("readers", func() any {
+				s, err := f.store.Summary(f.ctx, c, sequence, author)
+				f.ok(err)
+				return s.Read
+			}, want)
+		}
+		readers(1, "", 1)
+		readers(1, alice, 2)
+		readers(2, alice, 1) // they have not received it
+		f.raise(alice, c, tidemark.Raise{Acked: 2, Read: 2}, at(3))
+		readers(2, alice, 2)
+		f.remove(c, alice)
+		readers(2, alice, 1)
+	}},
 	{"Summary_members_without_a_row_count_as_0", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
 		c := f.group("c", alice, bob)
@@ -279,14 +301,14 @@ var statusRules = []rule{
 		})
 		f.remove(c, alice)
 		f.eventually("without members", func() any { return f.summary(c, 1) }, storage.Summary{})
-		_, err := f.store.Summary(f.ctx, f.chat("none"), 1)
+		_, err := f.store.Summary(f.ctx, f.chat("none"), 1, "")
 		f.code(err, tidemark.NotFound)
 	}},
 }
 
 func (f *fixture) summary(chat tidemark.ChatID, sequence tidemark.Sequence) storage.Summary {
 	f.Helper()
-	s, err := f.store.Summary(f.ctx, chat, sequence)
+	s, err := f.store.Summary(f.ctx, chat, sequence, "")
 	f.ok(err)
 	return s
 }

@@ -149,9 +149,11 @@ func (i *intercepted) StatesIn(
 
 func (i *intercepted) Summary(
 	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+	author tidemark.UserID,
 ) (storage.Summary, error) {
-	return results2(i, "Summary",
-		1, func() (storage.Summary, error) { return i.Store.Summary(ctx, chat, sequence) })
+	return results2(i, "Summary", 1, func() (storage.Summary, error) {
+		return i.Store.Summary(ctx, chat, sequence, author)
+	})
 }
 
 func (i *intercepted) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {

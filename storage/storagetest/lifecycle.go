@@ -76,7 +76,7 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	_, errs["States"] = s.States(ctx, []storage.StateKey{{User: alice, Chat: chat}})
 	_, _, errs["StatesOf"] = s.StatesOf(ctx, alice, "", 1)
 	_, _, errs["StatesIn"] = s.StatesIn(ctx, chat, "", 1)
-	_, errs["Summary"] = s.Summary(ctx, chat, 1)
+	_, errs["Summary"] = s.Summary(ctx, chat, 1, "")
 	_, errs["Mark"] = s.Mark(ctx, []tidemark.PendingDelivery{
 		{UserID: alice, ChatID: chat, FirstUndelivered: 1},
 	})

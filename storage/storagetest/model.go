@@ -316,8 +316,9 @@ func (m *model) readStatuses(rt *rapid.T) {
 	chat, limit := m.drawChat(rt), rapid.IntRange(1, 3).Draw(rt, "limit")
 	sequence := m.drawSequence(rt, chat)
 	m.bothEventually("StatesIn", func(f *fixture) any { return f.statesIn(chat, limit) })
+	author := rapid.SampledFrom(append([]tidemark.UserID{""}, m.everyone...)).Draw(rt, "author")
 	m.bothEventually("Summary", func(f *fixture) any {
-		summary, err := f.store.Summary(f.ctx, chat, sequence)
+		summary, err := f.store.Summary(f.ctx, chat, sequence, author)
 		return []any{summary, tidemark.CodeOf(err)}
 	})
 	m.both("Chat", func(f *fixture) (any, error) { return f.store.Chat(f.ctx, chat) })

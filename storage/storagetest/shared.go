@@ -136,8 +136,9 @@ func (t *turns) StatesIn(
 
 func (t *turns) Summary(
 	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+	author tidemark.UserID,
 ) (storage.Summary, error) {
-	return t.next().Summary(ctx, chat, sequence)
+	return t.next().Summary(ctx, chat, sequence, author)
 }
 
 func (t *turns) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {

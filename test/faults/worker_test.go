@@ -255,7 +255,7 @@ func (w *worker) read(ctx context.Context) {
 		w.members(ctx, chat)
 	case 6:
 		w.call(ctx, "Summary", func(ctx context.Context, s storage.Store) error {
-			_, err := s.Summary(ctx, chat, head)
+			_, err := s.Summary(ctx, chat, head, "")
 			return err
 		})
 	case 7:

@@ -199,7 +199,7 @@ func (r *Receipts) announce(
 		r.Recompute(chat)
 		return delivery.Announcement{}, 0, nil
 	default:
-		sum, err := r.Storage.Summary(ctx, chat, 0)
+		sum, err := r.Storage.Summary(ctx, chat, 0, "")
 		if err != nil {
 			return delivery.Announcement{}, 0, err
 		}

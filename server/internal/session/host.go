@@ -39,7 +39,8 @@ type Storage interface {
 	ChatsOf(ctx context.Context, user tidemark.UserID,
 		page storage.ChatsPage) ([]storage.ChatListItem, bool, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
-	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence) (storage.Summary,
+	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+		author tidemark.UserID) (storage.Summary,
 		error)
 	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID,
 		limit int) ([]storage.PendingRow, bool, error)
@@ -111,7 +112,7 @@ func (h *Host) Boundaries(
 			continue
 		}
 		if len(p.Users) > tidemark.StatusFanoutLimit {
-			sum, err := h.Storage.Summary(ctx, p.ChatID, 0)
+			sum, err := h.Storage.Summary(ctx, p.ChatID, 0, "")
 			if err != nil {
 				return nil, nil, err
 			}
