@@ -224,3 +224,17 @@ func TestRunStages_some_are_made_side_by_side(t *testing.T) {
 		t.Errorf("with a red stage runStages = %v, %v", ok, err)
 	}
 }
+
+// TestRunProcess_that_breaks_is_a_red_stage: its result is not there, and those of others count.
+func TestRunProcess_that_breaks_is_a_red_stage(t *testing.T) {
+	for _, program := range []string{"false", "true"} {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := runProcess(path, "race", t.TempDir(), func(string) {})
+		if err != nil || s.OK || s.Name != "race" || len(s.Said) != 1 {
+			t.Errorf("the process %s: %+v, error %v, want a red stage", program, s, err)
+		}
+	}
+}
