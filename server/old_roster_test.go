@@ -43,8 +43,8 @@ func TestMembership_nothing_outside_it_on_a_node_with_an_old_roster(t *testing.T
 	})
 }
 
-// oldRoster returns a node, and another one that knows the roster of a chat of alice, bob and carol,
-// and misses the changes from now on.
+// oldRoster returns a node, and another one that knows the roster of a chat of alice, bob and
+// carol. It misses the changes from now on.
 func (w *cluster) oldRoster() (current, old *core, chat tidemark.ChatID) {
 	current, old = w.node("a"), w.node("b")
 	nodesTrust()
