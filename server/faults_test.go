@@ -430,6 +430,7 @@ func TestStop_waits_for_a_send_under_way(t *testing.T) {
 		if err := a.Stop(a.ctx); err != nil {
 			t.Errorf("Stop: %v", err)
 		}
+		synctest.Wait() // the send has ended, but its goroutine may not have said so
 		if !done.Load() {
 			t.Error("Stop returned while a send was under way")
 		}
