@@ -37,8 +37,9 @@ DATABASES = $(addprefix github.com/tidemark-im/tidemark/storage/,postgres dynamo
 # which the detector knows. So the detector still finds a race around it.
 RACE := -race -gcflags=modernc.org/...=-race=false
 
-# Its calls go through the SDK of AWS, which is slow under the race detector. With the detector run
-# its own tests and the histories of two stores; make backends-dynamodb runs all of them without.
+# Its calls go through the SDK of AWS, which is slow under the race detector. These tests make so
+# many of them that they run without it (make store-dynamodb). The others run with it (make
+# race-dynamodb).
 DYNAMODB  = github.com/tidemark-im/tidemark/storage/dynamodb
 SLOW_UNDER_RACE := ^Test(Limits|Cost|Store$$|Store_durable)|^TestStore_shared$$/^(rules|model)$$
 
@@ -106,11 +107,11 @@ check: ## static, and the tests of the packages without Postgres and DynamoDB: <
 	$(TEST) check $(VET) -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
 
 # The stages of `make test`, in this order. Each is a target, and can be made on its own.
-# Those joined by + run side by side, so that one uses the cores while another waits.
+# Those joined by + run side by side, a few at a time, so that one uses the cores while another
+# waits. The longest come first. chaos-minute has bounds in seconds, so it runs alone.
 # A red stage does not end the run. After three, no further stage begins (tools/stages).
-STAGES := deps static race verify \
-	race-dynamodb+backends-sqlite+backends-postgres+backends-dynamodb+resume+simulation \
-	suites chaos-minute
+STAGES := deps verify $(subst $() ,+,$(strip race backends-postgres static \
+	backends-dynamodb race-dynamodb store-dynamodb backends-sqlite simulation resume)) suites chaos-minute
 
 .PHONY: test
 test: stages ## everything that has to pass, stage by stage, with a summary at the end
@@ -143,6 +144,12 @@ race-dynamodb: ## stage: the tests that only storage/dynamodb has, under the rac
 	@CGO_ENABLED=1 $(TEST) race-dynamodb $(VET) -count=1 $(RACE) -timeout 10m \
 		-skip '$(SLOW_UNDER_RACE)' ./storage/dynamodb
 
+.PHONY: store-dynamodb
+store-dynamodb: stages dynamodb-deps
+store-dynamodb: ## stage: the other tests of storage/dynamodb: the contract, limits, cost
+	@$(TEST) store-dynamodb $(VET) -count=1 -timeout 10m -run '$(SLOW_UNDER_RACE)' \
+		./storage/dynamodb
+
 .PHONY: verify
 verify: ## stage: the models in Spin, with all rules and without each; kept until a model changes
 	scripts/verify
@@ -153,8 +160,7 @@ backends: stages ## the three stages backends-…
 
 backends-sqlite: ## stage: the tests of the core and of the transports on SQLite
 backends-postgres: ## stage: the same on Postgres
-backends-dynamodb: ## stage: the same on DynamoDB's emulator, and the tests of storage/dynamodb
-backends-dynamodb: MORE_PACKAGES += ./storage/dynamodb
+backends-dynamodb: ## stage: the same on DynamoDB's emulator
 # The core decides who may do what, not the store. The test of its table makes a chat for each cell.
 # On a database that takes three quarters of the time of ./transports. Memory, SQLite and make soak
 # run it.
@@ -163,7 +169,7 @@ $(addprefix backends-,$(BACKENDS)): stages postgres-deps dynamodb-deps redis-dep
 	@TIDEMARK_TEST_STORE=$(@:backends-%=%) TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) \
 		TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),1000) \
 		$(TEST) $@ $(VET) $(LEFT_OUT) -count=$(BACKEND_RUNS) $(SIDE_BY_SIDE) \
-		-timeout $(BACKEND_LIMIT) $(STORE_PACKAGES) $(MORE_PACKAGES)
+		-timeout $(BACKEND_LIMIT) $(STORE_PACKAGES)
 
 .PHONY: resume
 resume: stages ## stage: clients that are cut at random, a thousand times, and lose nothing
@@ -181,8 +187,9 @@ suites: postgres-deps dynamodb-deps redis-deps helm-deps
 suites: ## stage: the real binary under curl, other clients, proxies, faults and Chromium
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
-	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) -count=1 -parallel 6 -timeout 20m \
-		-skip '$(SHAPE)' $(filter-out %/test/chaos,$(shell go list ./test/...))
+	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) $(SIDE_BY_SIDE) -count=1 -parallel 6 \
+		-timeout 20m -skip '$(SHAPE)' ./test ./test/faults \
+		$(filter-out %/test %/test/faults %/test/chaos,$(shell go list ./test/...))
 
 .PHONY: chaos-minute
 chaos-minute: stages postgres-deps redis-deps chaos-deps

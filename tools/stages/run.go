@@ -34,6 +34,10 @@ type stage struct {
 // beside joins the names of stages that are made side by side.
 const beside = "+"
 
+// atOnce is how many stages of a group run at a time. The tests of a stage wait for services, clocks
+// and disks. So two stages do not keep two cores busy.
+const atOnce = 4
+
 // runStages makes the stages in turn, prints the summary, and reports whether all passed. Stages
 // whose names are joined by "+" run side by side, so that one uses the cores while another waits.
 func runStages(ctx context.Context, groups []string) (bool, error) {
@@ -53,7 +57,7 @@ func runStages(ctx context.Context, groups []string) (bool, error) {
 			}
 			continue
 		}
-		made, err := runGroup(names, results)
+		made, err := runGroup(ctx, names, results)
 		if err != nil {
 			return false, err
 		}
@@ -68,9 +72,10 @@ func runStages(ctx context.Context, groups []string) (bool, error) {
 	return !slices.ContainsFunc(stages, func(s stage) bool { return !s.OK }), nil
 }
 
-// runGroup makes stages side by side. Each has a process of its own, because finish waits for all
-// children of its process. With several, each line of output begins with its stage.
-func runGroup(names []string, results string) ([]stage, error) {
+// runGroup makes stages side by side. They begin in the given order, and atOnce of them run at a
+// time. Each has a process of its own, because finish waits for all children of its process. With
+// several, each line of output begins with its stage. After ctx has ended, no further stage begins.
+func runGroup(ctx context.Context, names []string, results string) ([]stage, error) {
 	fmt.Printf("\n== %s\n", strings.Join(names, ", "))
 	program, err := os.Executable()
 	if err != nil {
@@ -80,12 +85,20 @@ func runGroup(names []string, results string) ([]stage, error) {
 	errs := make([]error, len(names))
 	var printing sync.Mutex
 	var group sync.WaitGroup
+	running := make(chan struct{}, atOnce)
 	for i, name := range names {
 		prefix := ""
 		if len(names) > 1 {
 			prefix = name + ": "
 		}
+		running <- struct{}{}
+		if ctx.Err() != nil {
+			stages[i] = stage{Name: name, Left: true}
+			<-running
+			continue
+		}
 		group.Go(func() {
+			defer func() { <-running }()
 			stages[i], errs[i] = runProcess(program, name, results, func(line string) {
 				printing.Lock()
 				defer printing.Unlock()

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -222,6 +225,44 @@ func TestRunStages_some_are_made_side_by_side(t *testing.T) {
 	}
 	if ok, err := runStages(t.Context(), []string{"one+red+two", "last"}); ok || err != nil {
 		t.Errorf("with a red stage runStages = %v, %v", ok, err)
+	}
+}
+
+// TestRunGroup_few_at_a_time: each stage writes down how many run beside it.
+func TestRunGroup_few_at_a_time(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var names []string
+	for i := range 3 * atOnce {
+		names = append(names, fmt.Sprintf("s%d", i))
+	}
+	makefile := strings.Join(names, " ") + ":\n\t@touch $@.runs; ls *.runs | wc -l >$@.seen; " +
+		"sleep 0.02; rm $@.runs\n"
+	if err := os.WriteFile("Makefile", []byte(makefile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stages, err := runGroup(t.Context(), names, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range stages {
+		seen, err := os.ReadFile(names[i] + ".seen")
+		n, notNumber := strconv.Atoi(strings.TrimSpace(string(seen)))
+		if err = errors.Join(err, notNumber); err != nil || !s.OK || s.Name != names[i] {
+			t.Fatalf("stage %s: %+v, error %v", names[i], s, err)
+		}
+		if n < 1 || n > atOnce {
+			t.Errorf("%d stages ran at a time, want 1 to %d", n, atOnce)
+		}
+	}
+}
+
+func TestRunGroup_that_was_cancelled_begins_no_stage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	stages, err := runGroup(ctx, []string{"one", "two"}, t.TempDir())
+	if err != nil || len(stages) != 2 || !stages[0].Left || !stages[1].Left {
+		t.Errorf("runGroup = %+v, %v, want two that were left out", stages, err)
 	}
 }
 
