@@ -110,8 +110,9 @@ check: ## static, and the tests of the packages without Postgres and DynamoDB: <
 # Those joined by + run side by side, a few at a time, so that one uses the cores while another
 # waits. The longest come first. chaos-minute has bounds in seconds, so it runs alone.
 # A red stage does not end the run. After three, no further stage begins (tools/stages).
-STAGES := deps verify $(subst $() ,+,$(strip race backends-postgres static \
-	backends-dynamodb race-dynamodb store-dynamodb backends-sqlite simulation resume)) suites chaos-minute
+TOGETHER := race backends-postgres static backends-dynamodb race-dynamodb store-dynamodb \
+	backends-sqlite simulation resume
+STAGES := deps verify $(subst $() ,+,$(strip $(TOGETHER))) suites chaos-minute
 
 .PHONY: test
 test: stages ## everything that has to pass, stage by stage, with a summary at the end

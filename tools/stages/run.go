@@ -34,8 +34,8 @@ type stage struct {
 // beside joins the names of stages that are made side by side.
 const beside = "+"
 
-// atOnce is how many stages of a group run at a time. The tests of a stage wait for services, clocks
-// and disks. So two stages do not keep two cores busy.
+// atOnce is how many stages of a group run at a time. The tests of a stage wait for services,
+// clocks and disks, so two stages do not keep two cores busy.
 const atOnce = 4
 
 // runStages makes the stages in turn, prints the summary, and reports whether all passed. Stages
