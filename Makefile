@@ -108,11 +108,11 @@ check: ## static, and the tests of the packages without Postgres and DynamoDB: <
 
 # The stages of `make test`, in this order. Each is a target, and can be made on its own.
 # Those joined by + run side by side, a few at a time, so that one uses the cores while another
-# waits. The longest come first. chaos-minute has bounds in seconds, so it runs alone.
+# waits. The longest come first. chaos-short has bounds in seconds, so it runs alone.
 # A red stage does not end the run. After three, no further stage begins (tools/stages).
 TOGETHER := race backends-postgres static backends-dynamodb race-dynamodb store-dynamodb \
 	backends-sqlite simulation resume
-STAGES := deps verify $(subst $() ,+,$(strip $(TOGETHER))) suites chaos-minute
+STAGES := deps verify $(subst $() ,+,$(strip $(TOGETHER))) suites chaos-short
 
 .PHONY: test
 test: stages ## everything that has to pass, stage by stage, with a summary at the end
@@ -192,10 +192,10 @@ suites: ## stage: the real binary under curl, other clients, proxies, faults and
 		-timeout 20m -skip '$(SHAPE)' ./test ./test/faults \
 		$(filter-out %/test %/test/faults %/test/chaos,$(shell go list ./test/...))
 
-.PHONY: chaos-minute
-chaos-minute: stages postgres-deps redis-deps chaos-deps
-chaos-minute: ## stage: the first test of `make chaos`, for a minute
-	@TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),60) $(TEST) chaos-minute $(VET) \
+.PHONY: chaos-short
+chaos-short: stages postgres-deps redis-deps chaos-deps
+chaos-short: ## stage: the first test of `make chaos`, for half a minute
+	@TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),30) $(TEST) chaos-short $(VET) \
 		-count=1 -timeout 10m -run '^TestChaos$$' ./test/chaos
 
 # For how long faults are injected into several nodes.
