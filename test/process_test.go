@@ -3,7 +3,6 @@ package test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-im/tidemark/test/services/ports"
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
@@ -60,15 +60,15 @@ func waitReady(ctx context.Context, url string, ended chan error) error {
 	}
 }
 
-// freeAddress returns an address of the loopback interface on which no program listens.
+// freeAddress returns an address of the loopback interface on which no program listens, and that no
+// other test gets.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := ports.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }
 
 // environment returns the caller's environment without TIDEMARK_ variables: the program refuses

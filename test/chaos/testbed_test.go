@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-im/tidemark/test/chaos/checker"
 	"github.com/tidemark-im/tidemark/test/chaos/client"
 	"github.com/tidemark-im/tidemark/test/chaos/cluster"
+	"github.com/tidemark-im/tidemark/test/services/ports"
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
@@ -439,10 +440,9 @@ func (b *testbed) joinAndLeave(random *rand.Rand) {
 
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	link, err := cluster.NewLink("127.0.0.1:1")
+	address, err := ports.FreeAddress()
 	must(t, err)
-	defer link.Close()
-	return link.Address()
+	return address
 }
 
 func must(t testing.TB, err error) {

@@ -10,6 +10,7 @@ import (
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+	"github.com/tidemark-im/tidemark/test/services/ports"
 )
 
 // Link is a node's connection to a service, through toxiproxy.
@@ -29,10 +30,11 @@ type Link struct {
 // NewLink forwards a free port of the loopback interface to a service, until Close.
 func NewLink(service string) (*Link, error) {
 	l := &Link{service: service}
-	if err := l.open("127.0.0.1:0"); err != nil {
-		return nil, err
+	address, err := ports.FreeAddress()
+	if err == nil {
+		err = l.open(address)
 	}
-	return l, nil
+	return l, err
 }
 
 // open starts a proxy without delay and without other toxics.

@@ -6,13 +6,12 @@ package process
 import (
 	_ "embed"
 	"errors"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
+
+	"github.com/tidemark-im/tidemark/test/services/ports"
 )
 
 //go:embed supervise.sh
@@ -91,7 +90,7 @@ func (h *Home) Close() error { return errors.Join(h.hold.Close(), h.supervisor.W
 // port if start returns ErrPortTaken.
 func OnFreePort(start func(port int) error) (err error) {
 	for range 20 {
-		port, free := FreePort()
+		port, free := ports.Free()
 		if free != nil {
 			return free
 		}
@@ -100,18 +99,4 @@ func OnFreePort(start func(port int) error) (err error) {
 		}
 	}
 	return err
-}
-
-// FreePort returns a port of 127.0.0.1 on which no program listens. It is below the ports that the
-// system gives to connections, so that none takes it while the program is down.
-func FreePort() (int, error) {
-	var err error
-	for range 100 {
-		port := 15_000 + rand.IntN(17_000)
-		var listener net.Listener
-		if listener, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			return port, listener.Close()
-		}
-	}
-	return 0, err
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemark-im/tidemark/test/services/ports"
 	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
@@ -44,7 +45,7 @@ func StartCluster(t testing.TB) *Cluster {
 }
 
 func startMember(home *process.Home, name string) (*Server, error) {
-	bus, err := process.FreePort()
+	bus, err := ports.Free()
 	if err != nil {
 		return nil, err
 	}
