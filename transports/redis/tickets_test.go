@@ -101,7 +101,7 @@ func TestTickets_carry_what_they_stand_for(t *testing.T) {
 func TestTickets_end_in_time_on_all_nodes(t *testing.T) {
 	t.Parallel()
 	url := service.Database(t)
-	const ttl, resume = time.Second, 1200 * time.Millisecond
+	const ttl, resume = 3 * time.Second, 2500 * time.Millisecond
 	a, b := start(t, url, ttl, resume), start(t, url, ttl, resume)
 	unused, used := issue(t, a, ann()), issue(t, a, ann())
 	moved, orphan := issue(t, a, ann()), issue(t, a, ann())
@@ -162,7 +162,7 @@ func TestTickets_end_with_the_resume_window(t *testing.T) {
 func TestTickets_of_a_session_that_was_replaced_elsewhere(t *testing.T) {
 	t.Parallel()
 	url := service.Database(t)
-	const resume = 300 * time.Millisecond
+	const resume = time.Second
 	a, b := start(t, url, time.Minute, resume), start(t, url, time.Minute, resume)
 	name := issue(t, a, ann())
 	if !accepts(t, a, name, "") {

@@ -18,9 +18,11 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		os.Exit(m.Run())
 	}
-	if err := reserved.take(port); errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
+	err = reserved.take(port)
+	switch {
+	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EACCES):
 		os.Exit(3)
-	} else if err != nil {
+	case err != nil:
 		os.Exit(4)
 	}
 }
