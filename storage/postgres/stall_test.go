@@ -103,6 +103,13 @@ func newScene(t *testing.T, server *service.Server, disk *service.Disk) *scene {
 	sc.rival = &rival{t, sc.connect(url)}
 	// The watch's own commits do not wait for the disk.
 	sc.watch = sc.connect(url + "&synchronous_commit=off")
+	// A scene that fails stops no other one. This comes before the other cleanups.
+	t.Cleanup(func() {
+		if disk != nil {
+			disk.Resume(t)
+		}
+		_ = syscall.Kill(server.PID(), syscall.SIGCONT)
+	})
 	return sc
 }
 
@@ -132,13 +139,15 @@ func (sc *scene) locked(chat tidemark.ChatID) bool {
 	return err != nil
 }
 
-// waitsFor waits until another backend waits for an event.
-func (sc *scene) waitsFor(event string) {
+// commitWaits waits until the commit of another backend waits for the stalled disk. If the
+// background writer of the log flushes at that moment, the commit waits for its lock.
+func (sc *scene) commitWaits() {
 	sc.Helper()
-	const waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = $1 AND state = " +
-		"'active' AND pid <> pg_backend_pid())"
+	const waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE (wait_event = 'WALSync' OR " +
+		"wait_event_type = 'LWLock' AND wait_event = 'WALWrite') AND state = 'active' AND " +
+		"pid <> pg_backend_pid())"
 	wantSoon(sc.T, func() (is bool) {
-		sc.ok(sc.watch.QueryRow(sc.Context(), waits, event).Scan(&is))
+		sc.ok(sc.watch.QueryRow(sc.Context(), waits).Scan(&is))
 		return is
 	})
 }
@@ -265,7 +274,7 @@ func TestLocks_go_with_the_call_or_the_client(t *testing.T) {
 			func(sc *scene) {
 				sc.disk.Stall(sc)
 				sc.call(sc.Context())
-				sc.waitsFor("WALSync")
+				sc.commitWaits()
 				sc.cancel()
 				sc.unavailable()
 				sc.others()
@@ -294,7 +303,7 @@ func TestLocks_go_with_the_call_or_the_client(t *testing.T) {
 				// The client's start must not wait for the disk.
 				sc.start("remove ben")
 				sc.disk.Stall(sc)
-				sc.waitsFor("WALSync")
+				sc.commitWaits()
 				sc.kill()
 				sc.others()
 			},
