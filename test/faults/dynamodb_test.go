@@ -80,8 +80,10 @@ func (ts *tables) inject(fired func() error, faults ...dynamo.Fault) {
 		}
 		missing = fired()
 		// As many as are enough for every case, and then another kind of call, or another call
-		// of the rarest kind: the fault may have missed it, as its caller had given up.
-		return min(happened, 100) + reached, missing == nil || ts.over() || ts.hasty()
+		// of the rarest kind: the fault may have missed it, as its caller had given up. Before
+		// that kind, a Large chat needs its members.
+		members := min(calls["UpdateItem chat_memberships"], 10_000) / 20
+		return min(happened, 100) + reached + members, missing == nil || ts.over() || ts.hasty()
 	})
 	for _, n := range ts.networks {
 		n.Inject()
