@@ -163,6 +163,10 @@ func (s *Server) RemoveMember(
 	}
 	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
+	before, err := s.chats.Roster(ctx, chat, 0)
+	if err != nil {
+		return err
+	}
 	removed, err := s.remove(ctx, chat, user)
 	if err != nil {
 		return err
@@ -180,7 +184,7 @@ func (s *Server) RemoveMember(
 	s.announce(ctx,
 		[]tidemark.MembershipChange{{ChatID: chat, UserID: user, Change: tidemark.Removed}},
 		removed.Version, recipients)
-	if roster != nil && len(roster.Users) > tidemark.StatusFanoutLimit {
+	if len(before.Users) > tidemark.StatusFanoutLimit {
 		//rule:group_delivered_requires_all_members.recompute-after-removal
 		s.receipts.Recompute(chat)
 	}

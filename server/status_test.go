@@ -234,6 +234,36 @@ func TestStatus_tick_monotone_aggregate_never_falls(t *testing.T) {
 	})
 }
 
+// TestStatus_group_that_becomes_small_says_who_has_what: while it was large, the boundaries of its
+// members were not published one by one.
+func TestStatus_group_that_becomes_small_says_who_has_what(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		users := []tidemark.UserID{"alice"}
+		for i := range tidemark.StatusFanoutLimit {
+			users = append(users, tidemark.UserID(fmt.Sprintf("u%02d", i)))
+		}
+		chat := a.chat("big", users...)
+		a.send("alice", chat)
+		alice := b.open("alice")
+		alice.drain()
+		late, others := users[1], users[2:]
+		wanted := []string{"status big alice 1 0"} // her device has it
+		for _, u := range others {
+			a.ack(u, chat, 1, 1)
+			wanted = append(wanted, fmt.Sprintf("status big %s 1 1", u))
+		}
+		settle()
+		want(t, "one member has nothing", alice.drain())
+		a.remove(chat, late)
+		settle()
+		got := statusesOf(alice.drain())
+		slices.Sort(got)
+		want(t, "the last one without it has gone", got, wanted...)
+	})
+}
+
 func TestStatus_snapshot_follows_caught_up(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

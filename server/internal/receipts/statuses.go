@@ -10,8 +10,10 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // maxStatuses bounds the members and chats in statuses. Beyond it an update is dropped; clients can
@@ -74,7 +76,8 @@ func (r *Receipts) moved(st tidemark.DeliveryState) {
 	r.raiseLocked(statusKey{st.ChatID, st.UserID}, r.Watermarks.Raise(st).Exposed())
 }
 
-// Recompute makes StatusLoop read and publish the least boundary of a chat's members.
+// Recompute makes StatusLoop read and publish the least boundary of a chat's members. If the chat
+// has become small, it publishes the boundary of each.
 func (r *Receipts) Recompute(chat tidemark.ChatID) {
 	r.statuses.mu.Lock()
 	defer r.statuses.mu.Unlock()
@@ -182,7 +185,8 @@ func (r *Receipts) publish(
 
 // announce returns the announcement for a chat's members, and the number of its updates. In a chat
 // above tidemark.StatusFanoutLimit, updates of members become one update of the chat. Its least
-// boundary is then read once for all of them.
+// boundary is then read once for all of them. If that was asked for and the chat has become small
+// meanwhile, the boundaries of all members are read: those that rose before were not published.
 func (r *Receipts) announce(
 	ctx context.Context, chat tidemark.ChatID, updates []tidemark.StatusUpdate,
 ) (delivery.Announcement, int, error) {
@@ -194,7 +198,12 @@ func (r *Receipts) announce(
 	switch asked := slices.ContainsFunc(updates, aggregate); {
 	//rule:group_delivered_requires_all_members.aggregate-for-large-chats
 	case len(roster.Users) <= tidemark.StatusFanoutLimit:
-		updates = slices.DeleteFunc(updates, aggregate)
+		//rule:group_delivered_requires_all_members.each-member-after-shrinking
+		if asked {
+			if updates, err = r.ofAll(ctx, roster); err != nil {
+				return delivery.Announcement{}, 0, err
+			}
+		}
 	case !asked:
 		r.Recompute(chat)
 		return delivery.Announcement{}, 0, nil
@@ -207,6 +216,28 @@ func (r *Receipts) announce(
 	}
 	event := bus.Event{Status: &bus.Status{Updates: updates, Version: roster.Version}}
 	return delivery.Announcement{To: roster.Users, Event: event}, len(updates), nil
+}
+
+// ofAll reads the boundary of each member, and leaves out those of 0.
+func (r *Receipts) ofAll(
+	ctx context.Context, roster *chat.Roster,
+) (updates []tidemark.StatusUpdate, err error) {
+	keys := make([]storage.StateKey, len(roster.Users))
+	for i, user := range roster.Users {
+		keys[i] = storage.StateKey{User: user, Chat: roster.ChatID}
+	}
+	states, err := r.Storage.States(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range states {
+		if b := st.Exposed(); b != (tidemark.Boundary{}) {
+			updates = append(updates, tidemark.StatusUpdate{
+				ChatID: st.ChatID, UserID: st.UserID, Boundary: b,
+			})
+		}
+	}
+	return updates, nil
 }
 
 // Receive passes updates to the sessions that hold the leases. It skips users who are known to have
