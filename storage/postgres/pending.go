@@ -40,7 +40,8 @@ func (s *Store) mark(
 	key := func(i int) storage.StateKey {
 		return storage.StateKey{User: rows[i].UserID, Chat: rows[i].ChatID}
 	}
-	return inTurns(len(rows), key, func(turn []int, users, chats []string, written []bool) error {
+	return inTurns(len(rows), key, func(turn []int, written []bool) error {
+		users, chats := columnsOf(turn, key)
 		first := make([]int64, len(turn))
 		at := make(map[storage.StateKey]int, len(turn))
 		for n, i := range turn {
@@ -103,26 +104,9 @@ func (s *Store) clear(ctx context.Context, c *conn, items []storage.Clear) ([]bo
 	key := func(i int) storage.StateKey {
 		return storage.StateKey{User: items[i].User, Chat: items[i].Chat}
 	}
-	return inTurns(len(items), key, func(turn []int, users, chats []string, cleared []bool) error {
-		through := make([]int64, len(turn))
-		for n, i := range turn {
-			through[n] = column(items[i].Through)
-		}
+	return inTurns(len(items), key, func(turn []int, cleared []bool) error {
 		for again := 0; ; again++ {
-			stood, touched := 0, 0
-			err := c.each(ctx, clearRows, []any{users, chats, through}, func(row pgx.Rows) error {
-				var no, count int
-				err := row.Scan(&no, &count)
-				switch {
-				case err != nil:
-				case no == 0:
-					stood = count
-				default:
-					cleared[turn[no-1]] = true
-					touched++
-				}
-				return err
-			})
+			stood, touched, err := clearOnce(ctx, c, items, turn, key, cleared)
 			//rule:R_CLEAR.clear-again-after-race
 			if err != nil || touched == stood {
 				return err
@@ -131,15 +115,44 @@ func (s *Store) clear(ctx context.Context, c *conn, items []storage.Clear) ([]bo
 				return tidemark.Errorf(tidemark.Unavailable,
 					"the pending rows of a user change too quickly; try again")
 			}
+			// A row that was cleared may have been marked again since; it must stay.
+			//rule:R_CLEAR.clear-once
+			turn = slices.DeleteFunc(turn, func(i int) bool { return cleared[i] })
 		}
 	})
+}
+
+// clearOnce runs clearRows for the items of the turn and notes in cleared whose row it touched.
+// stood is how many rows were to be cleared when the statement began.
+func clearOnce(
+	ctx context.Context, c *conn, items []storage.Clear, turn []int,
+	key func(i int) storage.StateKey, cleared []bool,
+) (stood, touched int, err error) {
+	users, chats := columnsOf(turn, key)
+	through := make([]int64, len(turn))
+	for n, i := range turn {
+		through[n] = column(items[i].Through)
+	}
+	err = c.each(ctx, clearRows, []any{users, chats, through}, func(row pgx.Rows) error {
+		var no, count int
+		err := row.Scan(&no, &count)
+		switch {
+		case err != nil:
+		case no == 0:
+			stood = count
+		default:
+			cleared[turn[no-1]] = true
+			touched++
+		}
+		return err
+	})
+	return stood, touched, err
 }
 
 // inTurns calls write with the indexes of at most maxItems items, in the order of their keys. Each
 // call names a user and chat once. Items with equal keys go to successive calls.
 func inTurns(
-	n int, key func(i int) storage.StateKey,
-	write func(turn []int, users, chats []string, results []bool) error,
+	n int, key func(i int) storage.StateKey, write func(turn []int, results []bool) error,
 ) ([]bool, error) {
 	results := make([]bool, n)
 	todo := make([]int, n)
@@ -162,16 +175,21 @@ func inTurns(
 			return cmp.Or(strings.Compare(string(x.User), string(y.User)),
 				strings.Compare(string(x.Chat), string(y.Chat)))
 		})
-		users, chats := make([]string, len(turn)), make([]string, len(turn))
-		for at, i := range turn {
-			users[at], chats[at] = string(key(i).User), string(key(i).Chat)
-		}
-		if err := write(turn, users, chats, results); err != nil {
+		if err := write(turn, results); err != nil {
 			return nil, err
 		}
 		todo = rest
 	}
 	return results, nil
+}
+
+// columnsOf returns the users and the chats of the keys of a turn, as two columns.
+func columnsOf(turn []int, key func(i int) storage.StateKey) (users, chats []string) {
+	users, chats = make([]string, len(turn)), make([]string, len(turn))
+	for n, i := range turn {
+		users[n], chats[n] = string(key(i).User), string(key(i).Chat)
+	}
+	return users, chats
 }
 
 // pendingOfUsers reads a page of each user's rows. For each row it looks up the chat and the

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -458,6 +459,45 @@ func TestClear_row_or_head_that_moved_meanwhile_is_looked_at_again(t *testing.T)
 				t.Errorf("the row is %+v, %v; want %d", rows, err, tc.left)
 			}
 		})
+	}
+}
+
+// The first round removes ben's row of d, and misses that of c, which has gone meanwhile. Before
+// the second round ben's row of d is marked anew. That mark is later than the clear and must stay.
+func TestClear_a_row_that_is_marked_again_after_it_was_cleared_stays(t *testing.T) {
+	_, r := withRival(t, patient)
+	s, w := watched(t, r.conn.Config().ConnString()+patient)
+	r.do("INSERT INTO pending_deliveries VALUES ('ben', 'c', 1), ('ben', 'd', 1)")
+	r.do("COMMIT")
+	r.do("BEGIN")
+	r.do("DELETE FROM pending_deliveries WHERE chat_id = 'c'")
+	rounds, committed := 0, make(chan struct{})
+	w.before = func(text string) {
+		if text != clearRows {
+			return
+		}
+		if rounds++; rounds == 2 {
+			<-committed
+			r.do("INSERT INTO pending_deliveries VALUES ('ben', 'd', 2)")
+		}
+	}
+	var cleared []bool
+	var err error
+	var group sync.WaitGroup
+	group.Go(func() {
+		cleared, err = s.Clear(t.Context(), []storage.Clear{
+			{User: "ben", Chat: "c", Through: 5}, {User: "ben", Chat: "d", Through: 5},
+		})
+	})
+	r.commit()
+	close(committed)
+	group.Wait()
+	if want := []bool{false, true}; err != nil || !slices.Equal(cleared, want) || rounds != 2 {
+		t.Errorf("cleared is %v in %d rounds, %v; want %v in 2", cleared, rounds, err, want)
+	}
+	rows, _, err := s.PendingOf(t.Context(), "ben", "", 10)
+	if err != nil || len(rows) != 1 || rows[0].ChatID != "d" || rows[0].FirstUndelivered != 2 {
+		t.Errorf("the rows are %+v, %v; want one, of d from 2", rows, err)
 	}
 }
 

@@ -22,8 +22,11 @@ import (
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/dsn"
 )
 
-// A watch records the statements of a store.
+// A watch records the statements of a store, and calls before, if it is set, with each of them
+// before it is sent.
 type watch struct {
+	before func(text string)
+
 	mu      sync.Mutex
 	texts   []string // the statements, in their order
 	trips   int      // the number of round trips
@@ -75,6 +78,9 @@ func (w *watch) take() (texts []string, trips int, notices []string) {
 }
 
 func (w *watch) saw(text string) {
+	if w.before != nil {
+		w.before(text)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.texts = append(w.texts, text)
