@@ -29,6 +29,8 @@ type busy struct {
 	refusesUnlocked bool
 	// altersText says that a draft is stored with another text than the result has.
 	altersText bool
+	// namesStranger says that a result has another sender, whom the history does not know.
+	namesStranger bool
 }
 
 func (b *busy) AddMembers(
@@ -85,6 +87,9 @@ func (b *busy) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.A
 		return nil, err
 	}
 	for i, a := range appended {
+		if b.namesStranger && a.Err == nil {
+			a.Message.SenderID = "nobody"
+		}
 		if results[at[i]].Err == nil {
 			results[at[i]] = a
 			if b.altersText && i == 0 && a.Err == nil && !a.Duplicate {
@@ -123,6 +128,10 @@ func TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored(t *testin
 		{
 			"stores another text",
 			func(b *busy) { b.altersText = true }, "no order of these operations",
+		},
+		{
+			"names a stranger",
+			func(b *busy) { b.namesStranger = true }, `"nobody"`,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -418,6 +418,21 @@ func difference(got, want any) string {
 	return cmp.Diff(want, got, cmpopts.EquateEmpty())
 }
 
+// retryBatch makes a call with many items, and repeats it as retry does. once reports whether the
+// first call succeeded. If not, the calls before the last may have done the work of some items.
+func retryBatch[I, R any](
+	f *fixture, call func(context.Context, []I) ([]R, error), items []I,
+) (results []R, once bool) {
+	f.Helper()
+	calls := 0
+	f.ok(retry(func() (err error) {
+		calls++
+		results, err = call(f.ctx, items)
+		return err
+	}))
+	return results, calls == 1
+}
+
 // retry repeats a call while the store refuses it as Unavailable. If many calls write to one chat,
 // a slow machine serves only some of them in time. It gives up after wait.Hang.
 func retry(call func() error) error {

@@ -41,11 +41,10 @@ func newNodePair(t *testing.T, url string) *nodePair {
 	return w
 }
 
+// join joins a node. On a busy machine, Redis may not answer the first calls in time.
 func (w *nodePair) join(r *registryredis.Registry, id tidemark.NodeID) {
 	w.Helper()
-	if err := r.Join(w.Context(), node(id), long); err != nil {
-		w.Fatalf("Join(%s): %v", id, err)
-	}
+	w.eventually("Join", func() error { return r.Join(w.Context(), node(id), long) })
 }
 
 func (w *nodePair) epoch(r *registryredis.Registry) registry.Epoch {
