@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -48,23 +49,11 @@ func runStages(ctx context.Context, groups []string) (bool, error) {
 	defer os.RemoveAll(results)
 	began := time.Now()
 	var stages []stage
-	red := 0
+	var red atomic.Int32
 	for _, group := range groups {
-		names := strings.Split(group, beside)
-		if red >= mostRed || ctx.Err() != nil {
-			for _, name := range names {
-				stages = append(stages, stage{Name: name, Left: true})
-			}
-			continue
-		}
-		made, err := runGroup(ctx, names, results)
+		made, err := runGroup(ctx, strings.Split(group, beside), results, &red)
 		if err != nil {
 			return false, err
-		}
-		for _, s := range made {
-			if !s.OK {
-				red++
-			}
 		}
 		stages = append(stages, made...)
 	}
@@ -74,9 +63,15 @@ func runStages(ctx context.Context, groups []string) (bool, error) {
 
 // runGroup makes stages side by side. They begin in the given order, and atOnce of them run at a
 // time. Each has a process of its own, because finish waits for all children of its process. With
-// several, each line of output begins with its stage. After ctx has ended, no further stage begins.
-func runGroup(ctx context.Context, names []string, results string) ([]stage, error) {
-	fmt.Printf("\n== %s\n", strings.Join(names, ", "))
+// several, each line of output begins with its stage. red counts the stages that failed. After ctx
+// has ended, or mostRed have failed, no further stage begins.
+func runGroup(
+	ctx context.Context, names []string, results string, red *atomic.Int32,
+) ([]stage, error) {
+	ended := func() bool { return red.Load() >= mostRed || ctx.Err() != nil }
+	if !ended() {
+		fmt.Printf("\n== %s\n", strings.Join(names, ", "))
+	}
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -92,7 +87,7 @@ func runGroup(ctx context.Context, names []string, results string) ([]stage, err
 			prefix = name + ": "
 		}
 		running <- struct{}{}
-		if ctx.Err() != nil {
+		if ended() {
 			stages[i] = stage{Name: name, Left: true}
 			<-running
 			continue
@@ -104,6 +99,9 @@ func runGroup(ctx context.Context, names []string, results string) ([]stage, err
 				defer printing.Unlock()
 				fmt.Print(prefix, line)
 			})
+			if !stages[i].OK {
+				red.Add(1)
+			}
 		})
 	}
 	group.Wait()

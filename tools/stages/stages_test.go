@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -211,6 +212,26 @@ func TestRunStages_goes_on_after_a_failure_and_stops_at_the_third(t *testing.T) 
 	}
 }
 
+// TestRunStages_stops_within_a_group_at_the_third_failure: of the six stages of a group, three run
+// at a time. The first ones fail at once, and the last ones do not begin.
+func TestRunStages_stops_within_a_group_at_the_third_failure(t *testing.T) {
+	t.Chdir(t.TempDir())
+	makefile := "red-1 red-2 red-3 red-4 red-5 late:\n\t@echo $@ >>log; false\n"
+	if err := os.WriteFile("Makefile", []byte(makefile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ok, err := runStages(t.Context(), []string{"red-1+red-2+red-3+red-4+red-5+late"})
+	if ok || err != nil {
+		t.Errorf("runStages = %v, %v", ok, err)
+	}
+	// When the third has failed, two others may be running.
+	log, err := os.ReadFile("log")
+	if n := strings.Count(string(log), "\n"); err != nil || n < mostRed || n >= mostRed+atOnce {
+		t.Errorf("made were %q, error %v, want at least %d and less than %d",
+			log, err, mostRed, mostRed+atOnce)
+	}
+}
+
 // TestRunStages_some_are_made_side_by_side: each of two stages waits until the other has begun.
 func TestRunStages_some_are_made_side_by_side(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -240,7 +261,7 @@ func TestRunGroup_few_at_a_time(t *testing.T) {
 	if err := os.WriteFile("Makefile", []byte(makefile), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	stages, err := runGroup(t.Context(), names, t.TempDir())
+	stages, err := runGroup(t.Context(), names, t.TempDir(), new(atomic.Int32))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +281,7 @@ func TestRunGroup_that_was_cancelled_begins_no_stage(t *testing.T) {
 	t.Chdir(t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	stages, err := runGroup(ctx, []string{"one", "two"}, t.TempDir())
+	stages, err := runGroup(ctx, []string{"one", "two"}, t.TempDir(), new(atomic.Int32))
 	if err != nil || len(stages) != 2 || !stages[0].Left || !stages[1].Left {
 		t.Errorf("runGroup = %+v, %v, want two that were left out", stages, err)
 	}
