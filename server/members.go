@@ -70,7 +70,7 @@ func (s *Server) AddMembers(
 		return MemberPage{}, err
 	}
 	defer s.calls.end()
-	if _, err := s.mayManage(ctx, c, chat); err != nil {
+	if _, _, err := s.mayManage(ctx, c, chat); err != nil {
 		return MemberPage{}, err
 	}
 	ctx, cancel := delivery.Detach(ctx)
@@ -150,23 +150,12 @@ func (s *Server) RemoveMember(
 		return err
 	}
 	defer s.calls.end()
-	if c.User == user && !c.Backend {
-		roster, _, err := s.chats.Member(ctx, user, chat)
-		if err != nil {
-			return err
-		}
-		if roster.Type == tidemark.Direct {
-			return tidemark.Errorf(tidemark.Denied, "the members of a direct chat are fixed")
-		}
-	} else if _, err := s.mayManage(ctx, c, chat); err != nil {
+	before, err := s.mayRemove(ctx, c, chat, user)
+	if err != nil {
 		return err
 	}
 	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
-	before, err := s.chats.Roster(ctx, chat, 0)
-	if err != nil {
-		return err
-	}
 	removed, err := s.remove(ctx, chat, user)
 	if err != nil {
 		return err
@@ -174,21 +163,41 @@ func (s *Server) RemoveMember(
 	s.chats.Chat(chat).Invalidate(removed.Version)
 	//rule:nothing_outside_membership.tell-removed-member
 	recipients := []tidemark.UserID{user}
+	members := len(before.Users)
 	roster, err := s.chats.Roster(ctx, chat, removed.Version)
 	if err != nil {
 		s.log.Warn("a removal is not announced to the other members: their roster cannot be read",
 			"chat", chat, "error", err)
 	} else {
 		recipients = append(recipients, roster.Users...)
+		//rule:group_delivered_requires_all_members.count-members-before-removal
+		members = max(members, len(roster.Users)+1) // before may be an old roster
 	}
 	s.announce(ctx,
 		[]tidemark.MembershipChange{{ChatID: chat, UserID: user, Change: tidemark.Removed}},
 		removed.Version, recipients)
-	if len(before.Users) > tidemark.StatusFanoutLimit {
+	if members > tidemark.StatusFanoutLimit {
 		//rule:group_delivered_requires_all_members.recompute-after-removal
 		s.receipts.Recompute(chat)
 	}
 	return nil
+}
+
+// mayRemove returns the chat's roster if the caller may end the user's membership.
+//
+// Errors: NotFound, NotMember (the caller), Denied.
+func (s *Server) mayRemove(
+	ctx context.Context, c Caller, id tidemark.ChatID, user tidemark.UserID,
+) (*chat.Roster, error) {
+	if c.User != user || c.Backend {
+		roster, _, err := s.mayManage(ctx, c, id)
+		return roster, err
+	}
+	roster, _, err := s.chats.Member(ctx, user, id)
+	if err == nil && roster.Type == tidemark.Direct {
+		err = tidemark.Errorf(tidemark.Denied, "the members of a direct chat are fixed")
+	}
+	return roster, err
 }
 
 // remove ends a membership. If an outcome is unknown, remove tries again. NotMember then counts as

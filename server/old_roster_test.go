@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -101,6 +102,34 @@ func TestStatus_snapshot_on_a_node_with_an_old_roster(t *testing.T) {
 		settle()
 		want(t, "alice", statusesOf(b.open("alice", withStatuses).drain()),
 			"status abc bob 1 0", "status abc dave 1 1")
+	})
+}
+
+// TestStatus_group_that_becomes_small_on_nodes_with_old_rosters: the node that removes a member
+// does not know that the chat had become large, and still publishes the boundaries. The
+// node of alice's session does not know that it has become small, and still sends them.
+func TestStatus_group_that_becomes_small_on_nodes_with_old_rosters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		nodesTrust()
+		users := []tidemark.UserID{"alice"}
+		for i := range tidemark.StatusFanoutLimit - 1 {
+			users = append(users, tidemark.UserID(fmt.Sprintf("u%02d", i)))
+		}
+		chat := a.chat("big", users...)
+		b.send("alice", chat)
+		w.dropping(isMembership)
+		a.add(chat, "zoe")
+		alice := a.open("alice")
+		alice.drain()
+		a.ack("u00", chat, 1, 1)
+		settle()
+		want(t, "of a large chat", alice.drain())
+		b.remove(chat, "zoe")
+		settle()
+		want(t, "of a chat that has become small", alice.drain(),
+			"status big alice 1 0", "status big u00 1 1")
 	})
 }
 

@@ -131,12 +131,13 @@ func messagesOf(lines []string) []string {
 	return out
 }
 
-// statusesOf returns the lines of statuses, all of them or those of one user.
-func statusesOf(lines []string, user ...string) []string {
+// statusesOf returns the lines of statuses, all of them or those of the given users.
+func statusesOf(lines []string, users ...string) []string {
 	var out []string
 	for _, l := range lines {
+		about := func(user string) bool { return strings.Contains(l, " "+user+" ") }
 		if strings.HasPrefix(l, "status ") &&
-			(len(user) == 0 || strings.Contains(l, " "+user[0]+" ")) {
+			(len(users) == 0 || slices.ContainsFunc(users, about)) {
 			out = append(out, l)
 		}
 	}

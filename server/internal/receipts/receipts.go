@@ -24,8 +24,7 @@ type Storage interface {
 	Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error)
 	Clear(ctx context.Context, items []storage.Clear) ([]bool, error)
 	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
-		author tidemark.UserID) (storage.Summary,
-		error)
+		author tidemark.UserID) (storage.Summary, error)
 	Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
 }

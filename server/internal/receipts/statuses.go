@@ -10,7 +10,6 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
-	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
@@ -200,7 +199,11 @@ func (r *Receipts) announce(
 	case len(roster.Users) <= tidemark.StatusFanoutLimit:
 		//rule:group_delivered_requires_all_members.each-member-after-shrinking
 		if asked {
-			if updates, err = r.ofAll(ctx, roster); err != nil {
+			keys := make([]storage.StateKey, len(roster.Users))
+			for i, user := range roster.Users {
+				keys[i] = storage.StateKey{User: user, Chat: chat}
+			}
+			if updates, err = r.Watermarks.Statuses(ctx, r.Storage, keys); err != nil {
 				return delivery.Announcement{}, 0, err
 			}
 		}
@@ -218,32 +221,13 @@ func (r *Receipts) announce(
 	return delivery.Announcement{To: roster.Users, Event: event}, len(updates), nil
 }
 
-// ofAll reads the boundary of each member, and leaves out those of 0.
-func (r *Receipts) ofAll(
-	ctx context.Context, roster *chat.Roster,
-) (updates []tidemark.StatusUpdate, err error) {
-	keys := make([]storage.StateKey, len(roster.Users))
-	for i, user := range roster.Users {
-		keys[i] = storage.StateKey{User: user, Chat: roster.ChatID}
-	}
-	states, err := r.Storage.States(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
-	for _, st := range states {
-		if b := st.Exposed(); b != (tidemark.Boundary{}) {
-			updates = append(updates, tidemark.StatusUpdate{
-				ChatID: st.ChatID, UserID: st.UserID, Boundary: b,
-			})
-		}
-	}
-	return updates, nil
-}
-
 // Receive passes updates to the sessions that hold the leases. It skips users who are known to have
 // left the chat.
 func (r *Receipts) Receive(to []registry.Lease, e *bus.Status) {
 	chat := r.Chats.Chat(e.Updates[0].ChatID)
+	// The session decides by the roster whether it sends the boundaries of members or an aggregate.
+	//rule:group_delivered_requires_all_members.outdate-roster-on-status
+	chat.Invalidate(e.Version)
 	for _, u := range e.Updates {
 		if u.UserID != "" {
 			//rule:tick_monotone.remember-status-from-nodes

@@ -24,7 +24,6 @@ package session
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -40,8 +39,7 @@ type Storage interface {
 		page storage.ChatsPage) ([]storage.ChatListItem, bool, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
 	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
-		author tidemark.UserID) (storage.Summary,
-		error)
+		author tidemark.UserID) (storage.Summary, error)
 	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID,
 		limit int) ([]storage.PendingRow, bool, error)
 	Behind(ctx context.Context, user tidemark.UserID, q storage.BehindQuery) ([]storage.Lag,
@@ -116,7 +114,10 @@ func (h *Host) Boundaries(
 			if err != nil {
 				return nil, nil, err
 			}
-			updates = append(updates, tidemark.StatusUpdate{ChatID: p.ChatID, Boundary: sum.Least})
+			if sum.Least != (tidemark.Boundary{}) {
+				updates = append(updates,
+					tidemark.StatusUpdate{ChatID: p.ChatID, Boundary: sum.Least})
+			}
 			continue
 		}
 		read = append(read, p)
@@ -129,21 +130,11 @@ func (h *Host) Boundaries(
 			}
 		}
 	}
-	states, err := h.Storage.States(ctx, keys)
+	ofMembers, err := h.Watermarks.Statuses(ctx, h.Storage, keys)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, st := range states {
-		h.Watermarks.Learn(st)
-		//rule:read_implies_delivered.send-exposed-boundary
-		updates = append(updates, tidemark.StatusUpdate{
-			ChatID: st.ChatID, UserID: st.UserID, Boundary: st.Exposed(),
-		})
-	}
-	updates = slices.DeleteFunc(updates, func(u tidemark.StatusUpdate) bool {
-		return u.Boundary == tidemark.Boundary{}
-	})
-	return updates, read, nil
+	return append(updates, ofMembers...), read, nil
 }
 
 // acked returns lower bounds of a user's acknowledged watermarks. What is not in memory takes one

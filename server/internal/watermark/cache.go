@@ -3,11 +3,17 @@
 package watermark
 
 import (
+	"context"
 	"sync"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
+
+// Storage reads the states for Statuses.
+type Storage interface {
+	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
+}
 
 // Cache caches watermarks, and is bounded. Watermarks only grow, so a cached one is a lower bound
 // of the stored one. It is safe for concurrent use.
@@ -83,6 +89,28 @@ func (c *Cache) Learn(st tidemark.DeliveryState) {
 	if b, there := c.states[key]; there {
 		c.states[key] = b.Merge(tidemark.Boundary{Acked: st.Acked, Read: st.Read})
 	}
+}
+
+// Statuses reads states, and returns what other users may see of them, without zero boundaries. It
+// learns the states.
+func (c *Cache) Statuses(
+	ctx context.Context, from Storage, keys []storage.StateKey,
+) (updates []tidemark.StatusUpdate, err error) {
+	states, err := from.States(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	for _, st := range states {
+		c.Learn(st)
+		//rule:read_implies_delivered.send-exposed-boundary
+		b := st.Exposed()
+		if b != (tidemark.Boundary{}) {
+			updates = append(updates, tidemark.StatusUpdate{
+				ChatID: st.ChatID, UserID: st.UserID, Boundary: b,
+			})
+		}
+	}
+	return updates, nil
 }
 
 // Raise enters or raises a state that was read or written, and returns the highest known.
