@@ -106,8 +106,8 @@ func TestStatus_snapshot_on_a_node_with_an_old_roster(t *testing.T) {
 }
 
 // TestStatus_group_that_becomes_small_on_nodes_with_old_rosters: the node that removes a member
-// does not know that the chat had become large, and still publishes the boundaries. The
-// node of alice's session does not know that it has become small, and still sends them.
+// does not know that the chat had become large, and still publishes the boundaries. The node of
+// alice's session does not know that it has become small, and still sends them.
 func TestStatus_group_that_becomes_small_on_nodes_with_old_rosters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
