@@ -2,11 +2,11 @@ package server_test
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // The rule nothing_outside_membership (delivery.md §5), and what an addition hands over.
@@ -163,18 +164,18 @@ func TestMembership_resume_sends_nothing_of_a_chat_that_was_left(t *testing.T) {
 	})
 }
 
-// watch ends a Next that never returns, by replacing its connection. It counts, because the clock
-// of a bubble stands still while a goroutine runs. Until stop is called, synctest.Wait must not be
-// called.
+// watch ends a Next that never returns, by replacing its connection. Until stop is called,
+// synctest.Wait must not be called.
 func (c *client) watch() (stop func()) {
 	var done atomic.Bool
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for range 3_000_000 {
+		for began := machineTime(c.t); machineTime(c.t)-began < wait.Hang; {
 			if done.Load() {
 				return
 			}
-			runtime.Gosched()
+			pause := syscall.NsecToTimespec(int64(time.Millisecond))
+			_ = syscall.Nanosleep(&pause, nil)
 		}
 		c.t.Error("Next does not return")
 		_, _ = c.core.Open(context.Background(), openRequest{
@@ -187,6 +188,16 @@ func (c *client) watch() (stop func()) {
 		done.Store(true)
 		watching.Wait()
 	}
+}
+
+// machineTime returns the time of the machine. The clock of a bubble stands still while one of its
+// goroutines runs or is in a call of the system.
+func machineTime(t *testing.T) time.Duration {
+	var now syscall.Timeval
+	if err := syscall.Gettimeofday(&now); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(now.Nano())
 }
 
 // TestMembership_removal_during_a_read_leaves_nothing_behind: a user is removed while their session

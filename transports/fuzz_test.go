@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -150,7 +151,10 @@ func (p *inProcess) serve(t testing.TB, r *http.Request) (status int, detail str
 		body = nil
 	}
 	p.contract.Answer(t, r.Method, r.URL.EscapedPath(), res, body)
-	if res.StatusCode >= 500 {
+	// On a slow machine the time is over before the answer. The client of a stream has then left,
+	// and a session that it resumes is not fetched for it.
+	left := errors.Is(ctx.Err(), context.DeadlineExceeded)
+	if res.StatusCode >= 500 && !(left && res.StatusCode == http.StatusServiceUnavailable) {
 		t.Errorf("%s %s: %d %s", r.Method, r.URL, res.StatusCode, body)
 	}
 	if res.StatusCode >= 400 && r.Method != http.MethodHead {
