@@ -85,7 +85,7 @@ export async function until(what, check, seen = () => '') {
       const last = JSON.stringify(await seen());
       throw new Error(`not within ${DEADLINE_MS} ms: ${what} ${last}`);
     }
-    await new Promise((resolve) => setTimeout(resolve, 25));
+    await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }
 

@@ -13,7 +13,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -37,23 +36,16 @@ type bare struct {
 
 func dialBare(t *testing.T, s *transporttest.Stack) *bare {
 	t.Helper()
-	return dialWith(t, s, net.Dialer{})
+	return dialWith(t, s, &net.Dialer{})
 }
 
-// dialNotReading is dialBare for a client that will stop reading. Its receive buffer is small. With
-// SmallSendBuffers in the server, a few answers fill both, on every machine.
+// dialNotReading is dialBare for a client that will stop reading.
 func dialNotReading(t *testing.T, s *transporttest.Stack) *bare {
 	t.Helper()
-	small := func(_, _ string, raw syscall.RawConn) (err error) {
-		failed := raw.Control(func(fd uintptr) {
-			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 1<<10)
-		})
-		return errors.Join(err, failed)
-	}
-	return dialWith(t, s, net.Dialer{Control: small})
+	return dialWith(t, s, transporttest.SmallReceiveBuffers())
 }
 
-func dialWith(t *testing.T, s *transporttest.Stack, dialer net.Dialer) *bare {
+func dialWith(t *testing.T, s *transporttest.Stack, dialer *net.Dialer) *bare {
 	t.Helper()
 	base, err := url.Parse(s.URL)
 	if err != nil {

@@ -2,11 +2,13 @@ package transporttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -148,6 +150,17 @@ func SmallSendBuffers(h *http.Server) {
 		}
 		return ctx
 	}
+}
+
+// SmallReceiveBuffers returns a Dialer whose connections buffer little of what their client does
+// not read. With SmallSendBuffers in the server, a few answers fill both, on every machine.
+func SmallReceiveBuffers() *net.Dialer {
+	return &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		failed := raw.Control(func(fd uintptr) {
+			err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 1<<10)
+		})
+		return errors.Join(err, failed)
+	}}
 }
 
 // Transport returns the RoundTripper of the test's clients. It compares every exchange with

@@ -239,13 +239,17 @@ func TestDeaf_client_is_cut_and_its_session_waits(t *testing.T) {
 		HTTP:         transporttest.SmallSendBuffers,
 	})
 	chat := s.Group("alice", "bob")
-	c := transporttest.DialWebSocket(t, s, nil, "bob")
+	small := &http.Client{
+		Transport: &http.Transport{DialContext: transporttest.SmallReceiveBuffers().DialContext},
+	}
+	c := transporttest.DialWebSocket(t, s, nil, "bob",
+		func(o *websocket.DialOptions) { o.HTTPClient = small })
 	open := decode[struct{ Session string }](t, next(t, c, "open"))
 	caughtUp := next(t, c, "caught_up")
 	text := strings.Repeat("x", 60<<10)
 	sent := 0
 	wait.For(t, "the client is cut", func() (int, bool) {
-		if sent < 400 { // 24 MB, more than the kernel buffers
+		if sent < 20 { // 1 MB, more than the kernel buffers
 			s.SendText("alice", chat, fmt.Sprint(sent), text)
 			sent++
 		}
