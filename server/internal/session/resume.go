@@ -125,14 +125,20 @@ type Positions struct {
 }
 
 // Seek moves the session to a device's cursors, and sends what follows them. In chats that are not
-// named it sends again what is not acknowledged. It then reconciles. It returns false if the
-// session is not served here.
-func (s *Session) Seek(to Positions) bool {
+// named it sends again what is not acknowledged. It then reconciles. A call with the id of the last
+// one changes nothing. It returns false if the session is not served here.
+func (s *Session) Seek(id string, to Positions) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.residence.serves() {
 		return false
 	}
+	// A Seek from another node is repeated until its answer arrives.
+	//rule:resume_lossless.seek-once
+	if s.sought == id {
+		return true
+	}
+	s.sought = id
 	for _, r := range to.Refused {
 		s.reset(r)
 	}

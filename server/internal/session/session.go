@@ -29,6 +29,8 @@ type Session struct {
 	catchUp    catchUp
 	attachment attachment
 	statuses   statuses
+	// sought is the id of the last Seek.
+	sought string
 }
 
 // New returns a live session without a reader. The lease names its id, user and device. The caller

@@ -21,8 +21,8 @@ const (
 )
 
 // Seek sets a session's positions. The caller has checked that the session is the user's. Seek
-// follows a session that moves. It may set the positions twice, which is harmless, because it
-// rewinds to the same cursors.
+// follows a session that moves. If the session moves in that moment, Seek may set the positions
+// twice. The client then receives some messages again.
 //
 // Errors: Gone if there is no such session. ErrUncertain if it may exist, but the registry or its
 // node has not answered within a second.
@@ -38,7 +38,7 @@ func (s *Sessions) Seek(
 	for {
 		missing := ErrUncertain
 		if sess := s.Table.Get(id); sess != nil {
-			if sess.Arrived(ctx) == session.Landed && sess.Seek(to) {
+			if sess.Arrived(ctx) == session.Landed && sess.Seek(q.ID, to) {
 				return nil
 			}
 		} else if lease, err := s.Leases.Lease(ctx, user, id); err == nil {

@@ -138,7 +138,7 @@ func (s *Sessions) seekHere(ctx context.Context, q *bus.Seek) {
 	sess := s.Table.Get(q.Session)
 	//rule:nothing_outside_membership.seek-for-its-user-only
 	if sess == nil || sess.User() != q.User || json.Unmarshal(q.Positions, &to) != nil ||
-		!sess.Seek(to) {
+		!sess.Seek(q.ID, to) {
 		return
 	}
 	_ = bus.PublishOne(ctx, s.Bus, q.From, bus.Event{Sought: &bus.Sought{ID: q.ID}})
