@@ -14,31 +14,37 @@ import (
 
 const (
 	// searchTime is the time limit of the search for an order. A search usually takes milliseconds.
-	searchTime = time.Minute
+	searchTime = 30 * time.Second
 	// shortenTime is the time limit of each search that makes a contradiction shorter.
 	shortenTime = 200 * time.Millisecond
 )
 
 // check returns "" if the operations in a chat have an order that the contract allows. Otherwise it
-// returns a report that explains the contradiction.
-func (h *history) check(chat tidemark.ChatID) string {
+// returns a report that explains the contradiction. decided is false if h.searchTime was too short
+// to find an order or to exclude all of them.
+func (h *history) check(chat tidemark.ChatID) (report string, decided bool) {
 	var operations []*operation
 	for _, o := range h.operations {
 		if o.chat == chat {
 			operations = append(operations, o)
 		}
 	}
+	slices.SortFunc(operations, func(a, b *operation) int { return cmp.Compare(a.call, b.call) })
 	first := h.first[chat]
-	switch result, _ := search(first, operations, searchTime); result {
+	result, best := search(first, operations, h.searchTime)
+	says := "no order of these operations gives these answers"
+	switch result {
 	case porcupine.Ok:
-		return ""
+		return "", true
 	case porcupine.Unknown:
-		return fmt.Sprintf("no order of %d operations was found in %v, and none was excluded",
-			len(operations), searchTime)
+		says = fmt.Sprintf("no order of these %d operations was found in %v, and not all orders "+
+			"are excluded", len(operations), h.searchTime)
+	default:
+		operations = shorten(first, operations)
+		_, best = search(first, operations, searchTime)
 	}
-	operations = shorten(first, operations)
-	_, best := search(first, operations, searchTime)
-	return strings.ReplaceAll(describe(first, operations, best), h.prefix, "")
+	return says + ". " + strings.ReplaceAll(describe(first, operations, best), h.prefix, ""),
+		result != porcupine.Unknown
 }
 
 // unexplained returns "" if each draft of a chat that was refused alone has a reason. Otherwise it
@@ -98,9 +104,8 @@ func search(
 }
 
 // shorten removes operations that a contradiction does not need: reads, and operations that began
-// after all others had ended.
+// after all others had ended. The operations are in the order of their calls.
 func shorten(first room, operations []*operation) []*operation {
-	slices.SortFunc(operations, func(a, b *operation) int { return cmp.Compare(a.call, b.call) })
 	for i := len(operations) - 1; i >= 0; i-- {
 		o := operations[i]
 		last := !slices.ContainsFunc(operations, func(other *operation) bool {
@@ -120,9 +125,8 @@ func shorten(first room, operations []*operation) []*operation {
 // describe lists the operations, the longest order of them, and why it cannot be continued.
 func describe(first room, operations, best []*operation) string {
 	var b strings.Builder
-	fmt.Fprintf(&b,
-		"no order of these operations gives these answers. They are in the order of their calls, "+
-			"with the times of call and answer in µs:\n")
+	b.WriteString("They are in the order of their calls, with the times of call and answer " +
+		"in µs:\n")
 	for _, o := range operations {
 		answered, got := fmt.Sprint(o.answer.Microseconds()), o.got
 		if o.unknown {

@@ -149,7 +149,8 @@ func TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored(t *testin
 					histories++
 				}
 				for _, chat := range h.rooms {
-					found += h.check(chat) + h.unexplained(chat)
+					broken, _ := h.check(chat)
+					found += broken + h.unexplained(chat)
 				}
 			}
 			if tc.want == "" && found != "" {
@@ -159,5 +160,20 @@ func TestHistories_a_draft_may_be_refused_alone_and_then_is_not_stored(t *testin
 				t.Errorf("got %q, want it to say %q", found, tc.want)
 			}
 		})
+	}
+}
+
+// TestHistories_an_undecided_search_counts_for_nothing: a search without time decides nothing. Such
+// a history does not count, and does not fail the test alone.
+func TestHistories_an_undecided_search_counts_for_nothing(t *testing.T) {
+	var sum tally
+	for _, searchTime := range []time.Duration{time.Nanosecond, searchTime} {
+		h := newHistory(newSuite(memory.New()).fixture(t), nil)
+		h.searchTime = searchTime
+		sum.add(t, h, 10)
+	}
+	if sum.histories != 1 || sum.undecided != 1 {
+		t.Errorf("%d histories count and %d are undecided, want 1 and 1",
+			sum.histories, sum.undecided)
 	}
 }
