@@ -8,7 +8,6 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
-	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/server/internal/pagetoken"
 	"github.com/tidemark-im/tidemark/storage"
@@ -239,7 +238,7 @@ func (s *Server) RenameChat(
 		return ChatView{}, err
 	}
 	defer s.calls.end()
-	_, m, err := s.mayManage(ctx, c, chat)
+	m, err := s.mayManage(ctx, c, chat)
 	if err != nil {
 		return ChatView{}, err
 	}
@@ -249,29 +248,29 @@ func (s *Server) RenameChat(
 	return s.view(ctx, c.User, m, chat)
 }
 
-// mayManage returns the chat's roster, and the caller's membership, if they may change the chat.
-// The membership is empty if the caller is a backend whose user is no member.
+// mayManage returns the caller's membership if they may change the chat. The membership is empty if
+// the caller is a backend whose user is no member.
 //
 // Errors: NotFound, NotMember, Denied.
 func (s *Server) mayManage(
-	ctx context.Context, c Caller, id tidemark.ChatID,
-) (*chat.Roster, tidemark.Member, error) {
-	roster, m, err := s.chats.Member(ctx, c.User, id)
+	ctx context.Context, c Caller, chat tidemark.ChatID,
+) (tidemark.Member, error) {
+	roster, m, err := s.chats.Member(ctx, c.User, chat)
 	switch {
 	case tidemark.CodeOf(err) == tidemark.NotMember && c.Backend:
-		if roster, err = s.chats.Roster(ctx, id, 0); err != nil {
-			return nil, m, err
+		if roster, err = s.chats.Roster(ctx, chat, 0); err != nil {
+			return m, err
 		}
 	case err != nil:
-		return nil, m, err
+		return m, err
 	}
 	switch {
 	//rule:caller_does_only_what_they_may.direct-chats-have-no-manager
 	case roster.Type == tidemark.Direct:
-		return nil, m, tidemark.Errorf(tidemark.Denied, "a direct chat cannot be changed")
+		return m, tidemark.Errorf(tidemark.Denied, "a direct chat cannot be changed")
 	//rule:caller_does_only_what_they_may.owner-manages-group
 	case m.Role != tidemark.Owner && !c.Backend:
-		return nil, m, tidemark.Errorf(tidemark.Denied, "only an owner of the chat may do that")
+		return m, tidemark.Errorf(tidemark.Denied, "only an owner of the chat may do that")
 	}
-	return roster, m, nil
+	return m, nil
 }

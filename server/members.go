@@ -70,7 +70,7 @@ func (s *Server) AddMembers(
 		return MemberPage{}, err
 	}
 	defer s.calls.end()
-	if _, _, err := s.mayManage(ctx, c, chat); err != nil {
+	if _, err := s.mayManage(ctx, c, chat); err != nil {
 		return MemberPage{}, err
 	}
 	ctx, cancel := delivery.Detach(ctx)
@@ -150,8 +150,7 @@ func (s *Server) RemoveMember(
 		return err
 	}
 	defer s.calls.end()
-	before, err := s.mayRemove(ctx, c, chat, user)
-	if err != nil {
+	if err := s.mayRemove(ctx, c, chat, user); err != nil {
 		return err
 	}
 	ctx, cancel := delivery.Detach(ctx)
@@ -163,41 +162,43 @@ func (s *Server) RemoveMember(
 	s.chats.Chat(chat).Invalidate(removed.Version)
 	//rule:nothing_outside_membership.tell-removed-member
 	recipients := []tidemark.UserID{user}
-	members := len(before.Users)
+	wasLarge := true
 	roster, err := s.chats.Roster(ctx, chat, removed.Version)
 	if err != nil {
 		s.log.Warn("a removal is not announced to the other members: their roster cannot be read",
 			"chat", chat, "error", err)
 	} else {
 		recipients = append(recipients, roster.Users...)
+		// Each later version has at most one member less than the one before.
+		later := int(roster.Version - removed.Version)
 		//rule:group_delivered_requires_all_members.count-members-before-removal
-		members = max(members, len(roster.Users)+1) // before may be an old roster
+		wasLarge = len(roster.Users)+1+later > tidemark.StatusFanoutLimit
 	}
 	s.announce(ctx,
 		[]tidemark.MembershipChange{{ChatID: chat, UserID: user, Change: tidemark.Removed}},
 		removed.Version, recipients)
-	if members > tidemark.StatusFanoutLimit {
+	if wasLarge {
 		//rule:group_delivered_requires_all_members.recompute-after-removal
 		s.receipts.Recompute(chat)
 	}
 	return nil
 }
 
-// mayRemove returns the chat's roster if the caller may end the user's membership.
+// mayRemove returns nil if the caller may end the user's membership.
 //
 // Errors: NotFound, NotMember (the caller), Denied.
 func (s *Server) mayRemove(
-	ctx context.Context, c Caller, id tidemark.ChatID, user tidemark.UserID,
-) (*chat.Roster, error) {
+	ctx context.Context, c Caller, chat tidemark.ChatID, user tidemark.UserID,
+) error {
 	if c.User != user || c.Backend {
-		roster, _, err := s.mayManage(ctx, c, id)
-		return roster, err
+		_, err := s.mayManage(ctx, c, chat)
+		return err
 	}
-	roster, _, err := s.chats.Member(ctx, user, id)
+	roster, _, err := s.chats.Member(ctx, user, chat)
 	if err == nil && roster.Type == tidemark.Direct {
 		err = tidemark.Errorf(tidemark.Denied, "the members of a direct chat are fixed")
 	}
-	return roster, err
+	return err
 }
 
 // remove ends a membership. If an outcome is unknown, remove tries again. NotMember then counts as

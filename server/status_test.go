@@ -264,6 +264,41 @@ func TestStatus_group_that_becomes_small_says_who_has_what(t *testing.T) {
 	})
 }
 
+// TestStatus_group_that_becomes_small_by_two_removals_at_once: the first one reads the members when
+// the second one has been made as well.
+func TestStatus_group_that_becomes_small_by_two_removals_at_once(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		users := []tidemark.UserID{"alice"}
+		for i := range tidemark.StatusFanoutLimit {
+			users = append(users, tidemark.UserID(fmt.Sprintf("u%02d", i)))
+		}
+		chat := a.chat("big", users...)
+		a.send("alice", chat)
+		alice := a.open("alice")
+		alice.drain()
+		a.ack("u00", chat, 1, 1)
+		settle()
+		removing, removed := false, false
+		w.before.set(func(method string) error {
+			if method == "RemoveMember" {
+				removing = true
+			}
+			if method == "Rosters" && removing && !removed {
+				removed = true
+				b.remove(chat, "u02")
+			}
+			return nil
+		})
+		a.remove(chat, "u01")
+		w.before.clear()
+		settle()
+		want(t, "of a chat that has become small", statusesOf(alice.drain(), "alice", "u00"),
+			"status big alice 1 0", "status big u00 1 1")
+	})
+}
+
 func TestStatus_snapshot_follows_caught_up(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -471,6 +472,7 @@ func TestClear_a_row_that_is_marked_again_after_it_was_cleared_stays(t *testing.
 	r.do("COMMIT")
 	r.do("BEGIN")
 	r.do("DELETE FROM pending_deliveries WHERE chat_id = 'c'")
+	var markErr error
 	rounds, committed := 0, make(chan struct{})
 	w.before = func(text string) {
 		if text != clearRows {
@@ -478,7 +480,8 @@ func TestClear_a_row_that_is_marked_again_after_it_was_cleared_stays(t *testing.
 		}
 		if rounds++; rounds == 2 {
 			<-committed
-			r.do("INSERT INTO pending_deliveries VALUES ('ben', 'd', 2)")
+			_, markErr = r.conn.Exec(t.Context(),
+				"INSERT INTO pending_deliveries VALUES ('ben', 'd', 2)")
 		}
 	}
 	var cleared []bool
@@ -489,9 +492,12 @@ func TestClear_a_row_that_is_marked_again_after_it_was_cleared_stays(t *testing.
 			{User: "ben", Chat: "c", Through: 5}, {User: "ben", Chat: "d", Through: 5},
 		})
 	})
-	r.commit()
-	close(committed)
+	func() {
+		defer close(committed)
+		r.commit()
+	}()
 	group.Wait()
+	err = errors.Join(err, markErr)
 	if want := []bool{false, true}; err != nil || !slices.Equal(cleared, want) || rounds != 2 {
 		t.Errorf("cleared is %v in %d rounds, %v; want %v in 2", cleared, rounds, err, want)
 	}

@@ -22,9 +22,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/dsn"
 )
 
-// A watch records the statements of a store, and calls before, if it is set, with each of them
-// before it is sent.
+// A watch records the statements of a store.
 type watch struct {
+	// before, if set, is called with each statement before that is sent.
 	before func(text string)
 
 	mu      sync.Mutex

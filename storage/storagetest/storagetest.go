@@ -124,6 +124,7 @@ func (s suite) run(t *testing.T, role string, rules []rule) {
 // tb contains the methods of *testing.T and *rapid.T that a fixture uses.
 type tb interface {
 	Helper()
+	Logf(format string, args ...any)
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
@@ -418,8 +419,9 @@ func difference(got, want any) string {
 	return cmp.Diff(want, got, cmpopts.EquateEmpty())
 }
 
-// retryBatch makes a call with many items, and repeats it as retry does. once reports whether the
-// first call succeeded. If not, the calls before the last may have done the work of some items.
+// retryBatch makes a call with many items, repeats it as retry does, and logs that. once reports
+// whether the first call succeeded. If not, the calls before the last may have done the work of
+// some items.
 func retryBatch[I, R any](
 	f *fixture, call func(context.Context, []I) ([]R, error), items []I,
 ) (results []R, once bool) {
@@ -430,6 +432,9 @@ func retryBatch[I, R any](
 		results, err = call(f.ctx, items)
 		return err
 	}))
+	if calls > 1 {
+		f.Logf("a call with %d items took %d attempts", len(items), calls)
+	}
 	return results, calls == 1
 }
 

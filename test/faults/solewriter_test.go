@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -57,7 +58,7 @@ func (o *soleWriter) step(ctx context.Context, w *worker) {
 		for !w.append(ctx, []*send{s}) && ctx.Err() == nil && !o.ending.Load() {
 			<-time.After(10 * time.Millisecond)
 		}
-		o.head++ // it is stored, or will be when everything has settled
+		o.appended() // it is stored, or will be when everything has settled
 		if s.sequence != 0 && s.sequence != o.head {
 			w.broken("%s: message %d of its only sender is confirmed at %d",
 				o.chat, o.head, s.sequence)
@@ -77,27 +78,38 @@ func (o *soleWriter) step(ctx context.Context, w *worker) {
 		})
 	case what == 3:
 		through := o.head - tidemark.Sequence(w.random.Int64N(min(int64(o.head), 5)))
-		head := o.head
 		o.did(w.call(ctx, "Clear", func(ctx context.Context, s storage.Store) error {
 			_, err := s.Clear(ctx, []storage.Clear{
 				{User: receiver, Chat: o.chat, Through: through},
 			})
 			return err
-		}), func(was tidemark.Sequence) []tidemark.Sequence {
-			switch {
-			case was == 0 || was > through:
-				return []tidemark.Sequence{was}
-			case through < head:
-				return []tidemark.Sequence{through + 1}
-			case o.head > head: // it happened late
-				return []tidemark.Sequence{0, through + 1}
-			default:
-				return []tidemark.Sequence{0}
-			}
-		})
+		}), o.clearing(through))
 	default:
 		o.look(ctx, w)
 	}
+}
+
+// clearing returns the change of a Clear that is called now.
+func (o *soleWriter) clearing(through tidemark.Sequence) change {
+	head := o.head
+	return func(was tidemark.Sequence) []tidemark.Sequence {
+		switch {
+		case was == 0 || was > through:
+			return []tidemark.Sequence{was}
+		case through < head:
+			return []tidemark.Sequence{through + 1}
+		case o.head > head: // it happened late
+			return []tidemark.Sequence{0, through + 1}
+		default:
+			return []tidemark.Sequence{0}
+		}
+	}
+}
+
+// appended notes a message. A Clear that happens after it leaves a row.
+func (o *soleWriter) appended() {
+	o.head++
+	o.widen()
 }
 
 // did notes a change.
@@ -162,4 +174,18 @@ func (o *soleWriter) look(ctx context.Context, w *worker) bool {
 	o.possible = map[tidemark.Sequence]bool{first: true}
 	o.widen()
 	return true
+}
+
+// TestSoleWriter_a_late_clear_may_leave_a_row: a Clear up to the head got no answer. If it happens
+// after the next message, it leaves a row that begins with that message.
+func TestSoleWriter_a_late_clear_may_leave_a_row(t *testing.T) {
+	o := &soleWriter{
+		history: &history{}, head: 1, possible: map[tidemark.Sequence]bool{1: true},
+	}
+	o.did(false, o.clearing(1))
+	o.appended()
+	got := slices.Sorted(maps.Keys(o.possible))
+	if want := []tidemark.Sequence{0, 1, 2}; !slices.Equal(got, want) {
+		t.Errorf("the row can be one of %v, want %v", got, want)
+	}
 }

@@ -213,7 +213,7 @@ func TestRunStages_goes_on_after_a_failure_and_stops_at_the_third(t *testing.T) 
 }
 
 // TestRunStages_stops_within_a_group_at_the_third_failure: of the six stages of a group, three run
-// at a time. The first ones fail at once, and the last ones do not begin.
+// at a time. All fail at once, so the last one does not begin.
 func TestRunStages_stops_within_a_group_at_the_third_failure(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makefile := "red-1 red-2 red-3 red-4 red-5 late:\n\t@echo $@ >>log; false\n"

@@ -166,7 +166,12 @@ func SmallReceiveBuffers() *net.Dialer {
 // Transport returns the RoundTripper of the test's clients. It compares every exchange with
 // openapi.yaml.
 func (s *Stack) Transport(t testing.TB) http.RoundTripper {
-	return s.contract.Transport(t, http.DefaultTransport)
+	return s.TransportOver(t, http.DefaultTransport)
+}
+
+// TransportOver is Transport for a client with another RoundTripper.
+func (s *Stack) TransportOver(t testing.TB, over http.RoundTripper) http.RoundTripper {
+	return s.contract.Transport(t, over)
 }
 
 // stop stops the adapters, the HTTP server and the core, in the order of the program.

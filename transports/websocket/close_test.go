@@ -239,9 +239,9 @@ func TestDeaf_client_is_cut_and_its_session_waits(t *testing.T) {
 		HTTP:         transporttest.SmallSendBuffers,
 	})
 	chat := s.Group("alice", "bob")
-	small := &http.Client{
-		Transport: &http.Transport{DialContext: transporttest.SmallReceiveBuffers().DialContext},
-	}
+	small := &http.Client{Transport: s.TransportOver(t, &http.Transport{
+		DialContext: transporttest.SmallReceiveBuffers().DialContext,
+	})}
 	c := transporttest.DialWebSocket(t, s, nil, "bob",
 		func(o *websocket.DialOptions) { o.HTTPClient = small })
 	open := decode[struct{ Session string }](t, next(t, c, "open"))

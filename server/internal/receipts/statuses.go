@@ -203,9 +203,11 @@ func (r *Receipts) announce(
 			for i, user := range roster.Users {
 				keys[i] = storage.StateKey{User: user, Chat: chat}
 			}
-			if updates, err = r.Watermarks.Statuses(ctx, r.Storage, keys); err != nil {
+			states, err := r.Storage.States(ctx, keys)
+			if err != nil {
 				return delivery.Announcement{}, 0, err
 			}
+			updates = r.Watermarks.Statuses(states)
 		}
 	case !asked:
 		r.Recompute(chat)

@@ -67,8 +67,8 @@ func TestStatuses_beyond_the_bound_are_dropped_and_counted(t *testing.T) {
 	for i := range tidemark.Sequence(maxStatuses + 2) {
 		r.raiseLocked(statusKey{"c", tidemark.UserID(fmt.Sprint("u", i))}, tidemark.Boundary{})
 	}
-	if n, dropped := len(r.statuses.entries), r.Count.UpdatesDropped.Load(); n > maxStatuses ||
-		int64(n)+dropped < maxStatuses+2 {
-		t.Errorf("%d are kept and %d dropped, want %d and the rest", n, dropped, maxStatuses)
+	if n, dropped := len(r.statuses.entries), r.Count.UpdatesDropped.Load(); n != maxStatuses ||
+		dropped != 2 {
+		t.Errorf("%d are kept and %d dropped, want %d and 2", n, dropped, maxStatuses)
 	}
 }

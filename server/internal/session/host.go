@@ -130,11 +130,11 @@ func (h *Host) Boundaries(
 			}
 		}
 	}
-	ofMembers, err := h.Watermarks.Statuses(ctx, h.Storage, keys)
+	states, err := h.Storage.States(ctx, keys)
 	if err != nil {
 		return nil, nil, err
 	}
-	return append(updates, ofMembers...), read, nil
+	return append(updates, h.Watermarks.Statuses(states)...), read, nil
 }
 
 // acked returns lower bounds of a user's acknowledged watermarks. What is not in memory takes one

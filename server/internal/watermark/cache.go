@@ -3,17 +3,11 @@
 package watermark
 
 import (
-	"context"
 	"sync"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
-
-// Storage reads the states for Statuses.
-type Storage interface {
-	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
-}
 
 // Cache caches watermarks, and is bounded. Watermarks only grow, so a cached one is a lower bound
 // of the stored one. It is safe for concurrent use.
@@ -91,15 +85,9 @@ func (c *Cache) Learn(st tidemark.DeliveryState) {
 	}
 }
 
-// Statuses reads states, and returns what other users may see of them, without zero boundaries. It
-// learns the states.
-func (c *Cache) Statuses(
-	ctx context.Context, from Storage, keys []storage.StateKey,
-) (updates []tidemark.StatusUpdate, err error) {
-	states, err := from.States(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
+// Statuses learns states that were read, and returns what other users may see of them, without zero
+// boundaries.
+func (c *Cache) Statuses(states []tidemark.DeliveryState) (updates []tidemark.StatusUpdate) {
 	for _, st := range states {
 		c.Learn(st)
 		//rule:read_implies_delivered.send-exposed-boundary
@@ -110,7 +98,7 @@ func (c *Cache) Statuses(
 			})
 		}
 	}
-	return updates, nil
+	return updates
 }
 
 // Raise enters or raises a state that was read or written, and returns the highest known.
