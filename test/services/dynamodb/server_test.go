@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tidemark-im/tidemark/test/services/process"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 func TestMain(m *testing.M) {
@@ -107,14 +108,21 @@ func TestKill_and_Run_keep_what_is_confirmed(t *testing.T) {
 	client := s.Client()
 	confirmed := 0
 	for range 5 {
-		ended := make(chan int)
+		ended, first := make(chan int), make(chan struct{})
 		go func() {
 			n := confirmed
 			for put(context.Background(), client, n) == nil {
+				if n == confirmed {
+					close(first)
+				}
 				n++
 			}
 			ended <- n
 		}()
+		select {
+		case <-first:
+		case <-time.After(wait.Hang):
+		}
 		<-time.After(100 * time.Millisecond)
 		pid := s.PID()
 		s.Kill(t)

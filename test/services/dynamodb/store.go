@@ -1,8 +1,10 @@
 package dynamodb
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -43,7 +45,9 @@ func (s *Server) Client() *dynamodb.Client {
 		Region:       region(),
 		BaseEndpoint: aws.String(s.endpoint),
 		Retryer:      aws.NopRetryer{},
-		HTTPClient:   &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+		HTTPClient: inMemory{
+			&http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+		},
 	}
 	key, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
 	if key == "" {
@@ -52,6 +56,22 @@ func (s *Server) Client() *dynamodb.Client {
 	options.Credentials = credentials.NewStaticCredentialsProvider(key, secret,
 		os.Getenv("AWS_SESSION_TOKEN"))
 	return dynamodb.New(options)
+}
+
+// inMemory is an HTTP client that sends a call in one write. With the SDK's own body a fast answer
+// may end the connection before it is read (aws-sdk-go-v2, issue 2737).
+type inMemory struct{ *http.Client }
+
+// Do implements dynamodb.HTTPClient.
+func (c inMemory) Do(request *http.Request) (*http.Response, error) {
+	if request.Body != nil {
+		body, err := io.ReadAll(request.Body)
+		if err != nil {
+			return nil, err
+		}
+		request.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return c.Client.Do(request)
 }
 
 // region returns the region of the tables. For an emulator it is only a part of their names.

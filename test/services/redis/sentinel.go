@@ -8,8 +8,9 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
-// Watched is a master, its replica, and the Sentinel that promotes the replica when the master has
-// not answered for a second.
+// Watched is a master, its replica, and the Sentinel that promotes the replica. It does so only
+// during FailOver and Promoted: on a busy machine a master may be silent for longer than the second
+// after which Sentinel is told to act.
 type Watched struct {
 	Pair
 	Sentinel *Server
@@ -44,7 +45,7 @@ func startWatched(home *process.Home) (w *Watched, err error) {
 	w.Sentinel,
 		err = startSentinel(home, "sentinel",
 		fmt.Sprint("sentinel monitor tidemark 127.0.0.1 ", w.Master.port, " 1"),
-		"sentinel down-after-milliseconds tidemark 1000",
+		"sentinel down-after-milliseconds tidemark "+asleep,
 		"sentinel failover-timeout tidemark 3000", "sentinel parallel-syncs tidemark 1")
 	return w, err
 }
@@ -59,10 +60,12 @@ func (w *Watched) FailOver(t testing.TB) {
 	w.Promoted(t)
 }
 
-// Promoted waits until the replica has been promoted, after the master was killed. That takes about
-// 2 s. Then it starts the former master empty, as a replica that copies the new master.
+// Promoted lets Sentinel promote the replica, after the master was killed, and waits until it has.
+// That takes about 2 s. Then it starts the former master empty, as a replica that copies the new
+// master.
 func (w *Watched) Promoted(t testing.TB) {
 	t.Helper()
+	w.acts(t, awake)
 	w.promoted(t)
 	wait(t, "Sentinel names the new master", func() (string, bool) {
 		reply, err := w.Sentinel.Ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "tidemark")
@@ -73,9 +76,22 @@ func (w *Watched) Promoted(t testing.TB) {
 	if err := w.Replica.configure(); err != nil {
 		t.Fatal(err)
 	}
+	w.acts(t, asleep)
 	w.Replica.RunEmpty(t)
 	w.joined(t)
 	w.known(t)
+}
+
+// How long a master is silent before Sentinel promotes its replica, in milliseconds.
+const (
+	awake  = "1000"
+	asleep = "3600000"
+)
+
+// acts sets that time.
+func (w *Watched) acts(t testing.TB, after string) {
+	t.Helper()
+	w.Sentinel.Do(t, "SENTINEL", "SET", "tidemark", "down-after-milliseconds", after)
 }
 
 // known waits until Sentinel knows the replica well enough to promote it.

@@ -2,12 +2,14 @@ package endpoint
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -147,6 +149,45 @@ func TestClient_keeps_its_connections(t *testing.T) {
 	if got := len(r.conns); got > 2*calls {
 		t.Errorf("%d rounds of %d calls took %d connections", rounds, calls, got)
 	}
+}
+
+// TestClient_sends_a_call_in_one_write: with the SDK's own body it would be two, and a fast answer
+// could end the connection.
+func TestClient_sends_a_call_in_one_write(t *testing.T) {
+	alone(t)
+	var r recorder
+	var writes atomic.Int64
+	var dialer net.Dialer
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			return countingConn{conn, &writes}, err
+		},
+	}
+	defer transport.CloseIdleConnections()
+	client, err := mustParse(t,
+		"dynamodb://r/p?endpoint="+r.serve(t)).Client(t.Context(), transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const calls = 3
+	for range calls {
+		_, _ = client.ListTables(t.Context(), &dynamodb.ListTablesInput{})
+	}
+	if got := writes.Load(); got != calls || len(r.signed) != calls {
+		t.Errorf("%d calls, of which %d arrived, took %d writes", calls, len(r.signed), got)
+	}
+}
+
+// countingConn is a connection that counts its writes.
+type countingConn struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c countingConn) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(b)
 }
 
 type transportFunc func(*http.Request) (*http.Response, error)

@@ -9,8 +9,9 @@ import (
 	"strconv"
 )
 
-// whole is an HTTP client that returns only complete answers. The SDK takes an empty answer for one
-// without items. It only logs a checksum that does not match, and uses the answer.
+// whole is an HTTP client that sends requests in one piece, and returns only complete answers. The
+// SDK takes an empty answer for one without items. It only logs a checksum that does not match, and
+// uses the answer.
 type whole struct {
 	*http.Client
 }
@@ -18,6 +19,9 @@ type whole struct {
 // Do implements dynamodb.HTTPClient. An incomplete answer is an error, and the call may have been
 // performed.
 func (w whole) Do(request *http.Request) (*http.Response, error) {
+	if err := inMemory(request); err != nil {
+		return nil, err
+	}
 	response, err := w.Client.Do(request)
 	if err != nil {
 		return nil, err
@@ -44,4 +48,22 @@ func (w whole) Do(request *http.Request) (*http.Response, error) {
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	return response, nil
+}
+
+// inMemory replaces the body of a request by one that net/http knows to be in memory. Headers and
+// body are then sent together.
+//
+// With the SDK's own body, a fast answer may end the connection: the SDK closes the body when the
+// answer comes, perhaps before net/http has seen its end, and net/http takes that for an error
+// (aws-sdk-go-v2, issue 2737).
+func inMemory(request *http.Request) error {
+	if request.Body == nil {
+		return nil
+	}
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return fmt.Errorf("reading the call: %w", err)
+	}
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
 }
