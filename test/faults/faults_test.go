@@ -32,7 +32,7 @@ func database(t *testing.T, s *service.Server) string {
 	u, err := url.Parse(at)
 	must(t, err)
 	u.User = url.UserPassword(role, "secret")
-	must(t, postgres.Migrate(t.Context(), u.String(), postgres.Up))
+	insist(t, func() error { return postgres.Migrate(t.Context(), u.String(), postgres.Up) })
 	return u.String()
 }
 
@@ -60,8 +60,11 @@ func nodes(t *testing.T, at string) []storage.Store {
 	t.Helper()
 	stores := []storage.Store{}
 	for range 2 {
-		store, err := postgres.Open(t.Context(), postgres.Config{URL: at})
-		must(t, err)
+		var store *postgres.Store
+		insist(t, func() (err error) {
+			store, err = postgres.Open(t.Context(), postgres.Config{URL: at})
+			return err
+		})
 		t.Cleanup(func() { must(t, store.Close()) })
 		stores = append(stores, store)
 	}

@@ -107,7 +107,7 @@ func (h *history) verify() {
 	for node, store := range h.stores {
 		stored := map[string]tidemark.Sequence{}
 		var heads []tidemark.Sequence
-		h.insist(func() (err error) {
+		insist(h.t, func() (err error) {
 			heads, err = store.Heads(ctx, h.allChats())
 			return err
 		})
@@ -115,7 +115,7 @@ func (h *history) verify() {
 			last := tidemark.Sequence(0)
 			for more := true; more; {
 				var pages [][]tidemark.Message
-				h.insist(func() (err error) {
+				insist(h.t, func() (err error) {
 					pages, err = store.Ranges(ctx, []storage.Range{
 						{Chat: chat, After: last, Limit: 1000},
 					})
@@ -150,7 +150,7 @@ func (h *history) verify() {
 		}
 		for key, told := range h.raised {
 			var states []tidemark.DeliveryState
-			h.insist(func() (err error) {
+			insist(h.t, func() (err error) {
 				states, err = store.States(ctx, []storage.StateKey{key})
 				return err
 			})
@@ -177,16 +177,16 @@ func (h *history) verify() {
 	}
 }
 
-// insist repeats a call while it is refused as Unavailable: the fault is over, and the machine may
-// be busy.
-func (h *history) insist(call func() error) {
-	h.t.Helper()
+// insist repeats a call while it is refused as Unavailable: there is no fault yet or no more, and
+// the machine may be busy.
+func insist(t *testing.T, call func() error) {
+	t.Helper()
 	var err error
 	wait.Poll(func() (int, bool) {
 		err = call()
 		return 0, tidemark.CodeOf(err) != tidemark.Unavailable
 	})
-	must(h.t, err)
+	must(t, err)
 }
 
 func must(t *testing.T, err error) {
