@@ -299,7 +299,9 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 				perStep: perStepLarge,
 			})
 			h.run(func() {
-				h.await(30*time.Second, "enough is done", func() bool {
+				h.eventually("enough is done", func() bool {
+					h.mu.Lock()
+					defer h.mu.Unlock()
 					return len(h.calls) >= 17 && h.least("CreateChat") >= 15 &&
 						h.calls["CreateChat"] >= 6 || len(h.violations) > 0
 				})

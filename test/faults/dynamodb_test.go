@@ -74,14 +74,17 @@ func (ts *tables) inject(fired func() error, faults ...dynamo.Fault) {
 	var missing error
 	wait.Poll(func() (int, bool) {
 		calls, kinds := ts.counts()
-		happened, reached := 0, min(calls[writesOfLarge], 50)
+		happened, reached := 0, 0
 		for _, of := range kinds {
 			happened, reached = happened+total(of), reached+len(of)
 		}
+		for _, n := range calls {
+			reached += min(n, 50)
+		}
 		missing = fired()
 		// As many as are enough for every case, and then another kind of call, or another call
-		// of the rarest kind: the fault may have missed it, as its caller had given up. Before
-		// that kind, a Large chat needs its members.
+		// of a rare kind: the fault may have missed it, or its caller had given up. Before the
+		// rarest kind, a Large chat needs its members.
 		members := min(calls["UpdateItem chat_memberships"], 10_000) / 20
 		return min(happened, 100) + reached + members, missing == nil || ts.over() || ts.hasty()
 	})

@@ -29,11 +29,11 @@ type groupCreator struct {
 	// perStep is how many members join at a time.
 	perStep int
 	made    int
-	// chat is the present chat, "" if it is finished. stage is the next stage. doubt reports that
-	// the present stage was refused once.
-	chat  tidemark.ChatID
-	stage int
-	doubt bool
+	// chat is the present chat, "" if it is finished. stage is the next stage, and asked how many
+	// users it has asked about already. doubt reports that the present stage was refused once.
+	chat         tidemark.ChatID
+	stage, asked int
+	doubt        bool
 }
 
 func (f *groupCreator) user(n int) tidemark.UserID {
@@ -52,7 +52,8 @@ func (f *groupCreator) step(ctx context.Context, w *worker) {
 	w.node = w.random.IntN(len(w.stores))
 	if f.chat == "" {
 		f.made++
-		f.chat, f.stage = tidemark.ChatID(fmt.Sprint(f.name, "-", f.made)), 0
+		f.chat = tidemark.ChatID(fmt.Sprint(f.name, "-", f.made))
+		f.stage, f.asked = 0, 0
 	}
 	<-time.After(time.Duration(w.random.IntN(100)) * time.Millisecond)
 	stages := []func(context.Context, *worker) bool{
@@ -68,13 +69,13 @@ func (f *groupCreator) step(ctx context.Context, w *worker) {
 	}
 }
 
-// finish performs the remaining stages of the present chat, after the fault. Each stage has its own
+// finish performs the remaining stages of the present chat, after the fault. Each step has its own
 // deadline: the stages of a Large chat are long.
 func (f *groupCreator) finish(ctx context.Context, w *worker) {
 	deadline := time.Now().Add(f.patience)
 	for f.chat != "" && !f.over() {
-		before := f.stage
-		if f.step(ctx, w); f.stage != before {
+		stage, asked := f.stage, f.asked
+		if f.step(ctx, w); f.stage != stage || f.asked != asked {
 			deadline = time.Now().Add(f.patience)
 		}
 		if time.Now().After(deadline) {
@@ -161,7 +162,11 @@ func (f *groupCreator) look(ctx context.Context, w *worker) bool {
 // pending reads the pending rows of some users. Each member of a Large chat has one, which stands
 // for its heads; no other user has.
 func (f *groupCreator) pending(ctx context.Context, w *worker) bool {
-	for n := 1; n < 2*f.perStep; n += f.perStep / 12 {
+	for ; ; f.asked++ {
+		n := 1 + f.asked*(f.perStep/12)
+		if n >= 2*f.perStep {
+			return true
+		}
 		want := 2*f.perStep > tidemark.PendingFanoutLimit && n != 1
 		if !w.call(ctx, "PendingOf", func(ctx context.Context, s storage.Store) error {
 			rows, _, err := s.PendingOf(ctx, f.user(n), "", 1000)
@@ -180,7 +185,6 @@ func (f *groupCreator) pending(ctx context.Context, w *worker) bool {
 			return false
 		}
 	}
-	return true
 }
 
 // direct creates the direct chat of two users from both sides, over two nodes. Both calls must
