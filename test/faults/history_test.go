@@ -240,8 +240,8 @@ func (h *history) work(inject func()) {
 	running.Wait()
 }
 
-// await waits until the condition holds, for patience without progress. It calls condition under the
-// lock.
+// await waits until the condition holds, for patience without progress. It calls condition under
+// the lock.
 func (h *history) await(what string, condition func() (progress int, holds bool)) {
 	h.t.Helper()
 	most, deadline := -1, time.Time{}
