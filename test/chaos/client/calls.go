@@ -148,7 +148,7 @@ func (d *Device) sendAcknowledgements(
 		return true
 	}
 	status, answer := d.call(ctx, http.MethodPost, "/acks", map[string]any{"chats": states})
-	var answered struct{ Chats []state }
+	var answered struct{ States []state }
 	if status != http.StatusOK || json.Unmarshal(answer, &answered) != nil {
 		if status >= 400 && status != http.StatusServiceUnavailable &&
 			status != http.StatusTooManyRequests {
@@ -157,7 +157,11 @@ func (d *Device) sendAcknowledgements(
 		}
 		return false
 	}
-	for _, s := range answered.Chats {
+	if len(answered.States) != len(states) {
+		d.Ledger.Complain(checker.Refused, "%s acknowledged %d chats, and was answered %s",
+			d.Log.Name, len(states), answer)
+	}
+	for _, s := range answered.States {
 		if s.Code == "" {
 			d.Ledger.Report(s.ChatID, d.Log.User, checker.Boundary{Acked: s.Acked, Read: s.Read})
 			if s.Acked < chats[s.ChatID] {
