@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// warmUp is how long the clients run before the first fault.
+	// warmUp is how long the clients run before the first fault. A session that began a chat too
+	// late has as long again to go back.
 	warmUp = 5 * time.Second
 	// afterKill is how long clients have to reconnect after a node was killed, before the next
 	// fault.
@@ -68,6 +69,9 @@ func chaos(t *testing.T, service redisService, seconds int) {
 	before := b.disturbances()
 	stop := b.send()
 	pause(b.ctx, warmUp)
+	for end := time.Now().Add(warmUp); b.ledger.Early() > 0 && time.Now().Before(end); {
+		pause(b.ctx, 20*time.Millisecond)
+	}
 	if now := b.disturbances(); now != before {
 		t.Logf("the machine has disturbed the nodes %v times before the first fault", now-before)
 		b.ledger.Excuse()

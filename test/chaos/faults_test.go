@@ -128,10 +128,17 @@ func (b *testbed) delay(r *rand.Rand) time.Duration {
 	return between(r, 0.2, 2.2)
 }
 
-// pick reserves a random node for the caller until release.
+// pick reserves a random node for the caller until release. If the node has ended by itself, the
+// test has failed, and pick starts the node again.
 func (b *testbed) pick(r *rand.Rand) (m *machine, release func()) {
 	m = b.nodes[r.IntN(len(b.nodes))]
 	m.mu.Lock()
+	if err := m.Died(); err != nil {
+		b.t.Error(err)
+		if err := b.restart(m); err != nil {
+			b.t.Error(err)
+		}
+	}
 	return m, m.mu.Unlock
 }
 

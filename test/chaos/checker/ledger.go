@@ -94,7 +94,13 @@ type Ledger struct {
 	faults      []Fault
 	counts      map[Kind]int
 	// early are faults that count unless the nodes were disturbed before the first fault.
-	early []Fault
+	early []earlyFault
+}
+
+// earlyFault is a fault of a device in a chat.
+type earlyFault struct {
+	Fault
+	device, chat string
 }
 
 // claim is a reported boundary, and what the devices had acknowledged by then.
@@ -133,13 +139,30 @@ func (l *Ledger) Excuse() {
 	l.early = nil
 }
 
-// complainEarly records a fault that only a disturbance explains. No fault has begun yet.
-func (l *Ledger) complainEarly(kind Kind, format string, args ...any) {
+// complainEarly records a fault of a device in a chat that only a disturbance explains. No fault has
+// begun yet.
+func (l *Ledger) complainEarly(kind Kind, device, chat, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.early) < maxTold {
-		l.early = append(l.early, Fault{kind, fmt.Sprintf(format, args...)})
+		l.early = append(l.early, earlyFault{Fault{kind, fmt.Sprintf(format, args...)}, device, chat})
 	}
+}
+
+// wentBack notes that a connection that began a chat too late sends what it left out.
+func (l *Ledger) wentBack(device, chat string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.early = slices.DeleteFunc(l.early, func(f earlyFault) bool {
+		return f.Kind == Gap && f.device == device && f.chat == chat
+	})
+}
+
+// Early returns how many faults count unless the nodes were disturbed.
+func (l *Ledger) Early() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.early)
 }
 
 // judgeEarlyLocked makes the early faults count. The caller holds mu.

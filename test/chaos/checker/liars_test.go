@@ -130,6 +130,15 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			p.bob.Message("c", 4, "ann", id(4), 31)
 			p.bob.Message("c", 5, "ann", id(5), 32)
 		}, ""},
+		"honest: a connection begins too late, as a notification is late, and goes " +
+			"back": {func(p *play) {
+			p.send(4)
+			p.send(5)
+			p.again()
+			p.bob.Message("c", 5, "ann", id(5), 30)
+			p.bob.Message("c", 4, "ann", id(4), 31)
+			p.bob.Message("c", 5, "ann", id(5), 32)
+		}, ""},
 		"honest: a stream goes back when the machine stood still": {func(p *play) {
 			p.bob.Message("c", 2, "ann", id(2), 30)
 			p.bob.Message("c", 3, "ann", id(3), 31)

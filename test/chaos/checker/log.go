@@ -284,8 +284,10 @@ func (d *Log) Gap(chat string, from, to, number int64) {
 //
 // A connection may begin a chat too late. Then another device, or a message of the user, has moved
 // the watermark beyond messages that this session was not notified of. The session must go back
-// once it notices, as every device is complete in the end. Before the first fault this must not
-// happen, unless the machine itself has disturbed the nodes (Ledger.Excuse).
+// once it notices, as every device is complete in the end. Before the first fault that is a late
+// notification: the node of message 1 stands still before it notifies, and that of message 2 does
+// not. The session must go back before the first fault, unless the machine itself has disturbed the
+// nodes (Ledger.Excuse).
 //
 // A session may also go back by itself, as it compares with what the user has acknowledged (R_MIN).
 // Then messages that the device has come again.
@@ -299,8 +301,9 @@ func (d *Log) inOrderLocked(name string, c *chat, from, to int64) bool {
 		c.displaced = true
 		return false
 	case late && c.next == 0:
-		d.ledger.complainEarly(Gap, "%s began %s at %d, and has the first %d",
+		d.ledger.complainEarly(Gap, d.Name, name, "%s began %s at %d, and has the first %d",
 			d.Name, name, from, c.stored())
+		c.displaced = true
 		return false
 	case late:
 		d.ledger.Complain(Gap, "%s got %d of %s, and has the first %d",
@@ -309,10 +312,13 @@ func (d *Log) inOrderLocked(name string, c *chat, from, to int64) bool {
 	case c.next != 0 && from != c.next && c.rewinds > 0:
 		c.rewinds--
 	case c.next != 0 && from != c.next && !c.displaced && d.ledger.Undisturbed():
-		d.ledger.complainEarly(Order, "%s got %d of %s where %d was due",
+		d.ledger.complainEarly(Order, d.Name, name, "%s got %d of %s where %d was due",
 			d.Name, from, name, c.next)
 	case c.next != 0 && from != c.next:
 		d.counts.Back++
+	}
+	if c.displaced {
+		d.ledger.wentBack(d.Name, name)
 	}
 	c.displaced, c.next = false, to+1
 	return true

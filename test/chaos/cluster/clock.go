@@ -6,59 +6,145 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
-// setClock shifts the time of day of one process, by whole seconds.
+// setClock shifts the time of day of one process, by whole seconds. The process is stopped for some
+// milliseconds, and continues.
 //
 // A Go program reads the time from the kernel's vDSO, which a preloaded library cannot replace.
 // setClock overwrites the function there with one that makes the system call and adds the seconds.
-// The monotonic clock is unchanged.
+// The monotonic clock is unchanged. A thread that is in the function while it is overwritten would
+// run half of each, and the process would crash. So setClock writes only while every thread stands
+// still elsewhere.
 func setClock(pid int, apart time.Duration) error {
 	if runtime.GOARCH != "amd64" {
 		return errors.New("clocks can be set apart on amd64 only")
-	}
-	var low, high int64
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(maps)) {
-		if strings.HasSuffix(line, "[vdso]\n") {
-			if _, err := fmt.Sscanf(line, "%x-%x", &low, &high); err != nil {
-				return err
-			}
-		}
 	}
 	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = memory.Close() }()
+	f, err := findGettime(pid, memory)
+	if err != nil {
+		return err
+	}
+	for tries := 0; ; tries++ {
+		written, err := f.overwrite(pid, memory, gettime(int32(apart/time.Second)))
+		if written || err != nil {
+			return err
+		}
+		if tries == 10_000 {
+			return fmt.Errorf("a thread of process %d is always in clock_gettime", pid)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// function is where a process has a function: its first address, and the one behind its last.
+type function struct{ from, to int64 }
+
+// findGettime returns where the vDSO of a process has clock_gettime.
+func findGettime(pid int, memory io.ReaderAt) (function, error) {
+	var low, high int64
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return function{}, err
+	}
+	for line := range strings.Lines(string(maps)) {
+		if strings.HasSuffix(line, "[vdso]\n") {
+			if _, err := fmt.Sscanf(line, "%x-%x", &low, &high); err != nil {
+				return function{}, err
+			}
+		}
+	}
 	image := make([]byte, high-low)
 	if _, err := memory.ReadAt(image, low); err != nil {
-		return err
+		return function{}, err
 	}
 	library, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
-		return err
+		return function{}, err
 	}
 	symbols, err := library.DynamicSymbols()
 	if err != nil {
-		return err
+		return function{}, err
 	}
-	for _, symbol := range symbols {
-		if symbol.Name == "__vdso_clock_gettime" {
-			code := gettime(int32(apart / time.Second))
-			//nolint:gosec // an offset within a few pages
-			_, err := memory.WriteAt(code, low+int64(symbol.Value))
-			return err
+	for _, s := range symbols {
+		if s.Name == "__vdso_clock_gettime" {
+			//nolint:gosec // offsets within a few pages
+			return function{low + int64(s.Value), low + int64(s.Value+s.Size)}, nil
 		}
 	}
-	return errors.New("the vDSO has no clock_gettime")
+	return function{}, errors.New("the vDSO has no clock_gettime")
+}
+
+// overwrite stops the process, writes the code unless a thread is in the function, and continues the
+// process. It reports whether it wrote.
+func (f function) overwrite(pid int, memory io.WriterAt, code []byte) (written bool, err error) {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, syscall.Kill(pid, syscall.SIGCONT)) }()
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return false, err
+	}
+	for _, thread := range threads {
+		at, err := standsAt(pid, thread.Name())
+		if err != nil || f.from <= at && at < f.to {
+			return false, err
+		}
+	}
+	_, err = memory.WriteAt(code, f.from)
+	return err == nil, err
+}
+
+// standsAt waits until a thread of a stopped process stands still, and returns the address of its
+// next instruction. It returns 0 for a thread that has ended.
+func standsAt(pid int, thread string) (address int64, err error) {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		stopped, err := threadStopped(pid, thread)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if stopped {
+			// The last of the fields is the program counter (proc_pid_syscall(5)).
+			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/syscall", pid, thread))
+			if err != nil {
+				return 0, err
+			}
+			fields := strings.Fields(string(line))
+			if len(fields) < 3 {
+				return 0, fmt.Errorf("thread %s of process %d: no program counter in %q", thread,
+					pid, line)
+			}
+			return strconv.ParseInt(fields[len(fields)-1], 0, 64)
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	return 0, fmt.Errorf("thread %s of process %d has not stopped within 10 s", thread, pid)
+}
+
+// threadStopped reports whether a signal has stopped a thread.
+func threadStopped(pid int, thread string) (bool, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", pid, thread))
+	if err != nil {
+		return false, err
+	}
+	// The state follows the name, which is in parentheses and may contain some itself.
+	return strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " T"), nil
 }
 
 // gettime returns the machine code of clock_gettime(2) with the seconds added to the time of day.

@@ -186,7 +186,7 @@ func (n *Node) Kill() error {
 		return fmt.Errorf("%s does not run", n.Name)
 	}
 	if err := n.process.Kill(); err != nil {
-		return err
+		return errors.Join(err, n.Died())
 	}
 	end := <-n.ended
 	n.process = nil
@@ -205,12 +205,9 @@ func (n *Node) Freeze(ctx context.Context) error {
 		return err
 	}
 	for {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.process.Pid))
-		if err != nil {
+		stopped, err := threadStopped(n.process.Pid, fmt.Sprint(n.process.Pid))
+		if err != nil || stopped {
 			return err
-		}
-		if strings.HasPrefix(string(stat)[strings.LastIndexByte(string(stat), ')')+1:], " T") {
-			return nil
 		}
 		if !pause(ctx) {
 			return ctx.Err()
