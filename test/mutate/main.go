@@ -25,8 +25,9 @@ import (
 )
 
 // timeout bounds one run of go test's binary. A test that hangs under a break has noticed nothing:
-// it must fail by a deadline of its own before this.
-const timeout = "60s"
+// it must fail by a deadline of its own before this. Some tests wait several times without progress
+// until they fail (wait.Hang).
+const timeout = "180s"
 
 const page = "docs/internals/invariants.md"
 
