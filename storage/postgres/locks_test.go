@@ -154,8 +154,8 @@ func TestAppend_beside_changes_without_end_gets_its_turn(t *testing.T) {
 // It reports whether the append waited for a lock of the chat.
 //
 // Once the append locks the chat first, it may still lose some turns: Postgres lets those who wait
-// for a row go on in no certain order after the row has changed. Of 48 runs beside three others, the
-// longest took eleven changes.
+// for a row go on in no certain order after the row has changed. Of 48 runs beside three others,
+// the longest took eleven changes.
 func appendBesideChanges(t *testing.T, s *Store, holders [2]*rival, key string) (locked bool) {
 	t.Helper()
 	const change = "UPDATE chats SET members_version = members_version + 1 WHERE id = 'c'"

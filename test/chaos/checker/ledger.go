@@ -145,7 +145,8 @@ func (l *Ledger) complainEarly(kind Kind, device, chat, format string, args ...a
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.early) < maxTold {
-		l.early = append(l.early, earlyFault{Fault{kind, fmt.Sprintf(format, args...)}, device, chat})
+		fault := Fault{kind, fmt.Sprintf(format, args...)}
+		l.early = append(l.early, earlyFault{fault, device, chat})
 	}
 }
 

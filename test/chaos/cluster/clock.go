@@ -87,8 +87,8 @@ func findGettime(pid int, memory io.ReaderAt) (function, error) {
 	return function{}, errors.New("the vDSO has no clock_gettime")
 }
 
-// overwrite stops the process, writes the code unless a thread is in the function, and continues the
-// process. It reports whether it wrote.
+// overwrite stops the process, writes the code unless a thread is in the function, and continues
+// the process. It reports whether it wrote.
 func (f function) overwrite(pid int, memory io.WriterAt, code []byte) (written bool, err error) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return false, err
