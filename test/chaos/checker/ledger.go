@@ -139,8 +139,8 @@ func (l *Ledger) Excuse() {
 	l.early = nil
 }
 
-// complainEarly records a fault of a device in a chat that only a disturbance explains. No fault has
-// begun yet.
+// complainEarly records a fault of a device in a chat that only a disturbance explains. No fault
+// has begun yet.
 func (l *Ledger) complainEarly(kind Kind, device, chat, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

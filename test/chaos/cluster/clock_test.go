@@ -102,6 +102,6 @@ func TestSetClock_waits_until_no_thread_reads_the_clock(t *testing.T) {
 		}
 	}
 	if waited == 0 {
-		t.Error("of 1000 moments, a thread read the clock in none, or the threads were not looked at")
+		t.Error("overwrite has written at each of 1000 moments, also while a thread read the clock")
 	}
 }
