@@ -30,8 +30,11 @@ const (
 	// although no other message is sent.
 	completeWithin = 20 * time.Second
 	// noticedWithin bounds how long a message waits. It holds for every fault of Redis, and for a
-	// chat that gets no other message.
+	// chat that gets no other message. If Redis does not answer one node for longer than nodeLease,
+	// it holds from the end of that.
 	noticedWithin = 20 * time.Second
+	// nodeLease is the life of a node's lease (delivery.md §4, Heartbeat).
+	nodeLease = 9 * time.Second
 	// recoveredWithin bounds how long a client whose node was killed takes to be complete after it
 	// reconnects. It holds for 99 % of them.
 	recoveredWithin = 3 * time.Second
