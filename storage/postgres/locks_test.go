@@ -156,29 +156,29 @@ func TestAppend_beside_changes_without_end_gets_its_turn(t *testing.T) {
 // Once the append locks the chat first, it may still lose some turns: Postgres lets those who wait
 // for a row go on in no certain order after the row has changed. Of 48 runs beside three others,
 // the longest took eleven changes.
-func appendBesideChanges(t *testing.T, s *Store, holders [2]*rival, key string) (locked bool) {
+func appendBesideChanges(t *testing.T, s *Store, holders [2]*rival, key string) (waited bool) {
 	t.Helper()
 	const change = "UPDATE chats SET members_version = members_version + 1 WHERE id = 'c'"
 	holder, next := holders[0], holders[1]
+	locks := false // somebody waits to lock the chat first
 	waiting := func(n int) bool {
 		got := 0
 		err := holder.conn.QueryRow(t.Context(), "SELECT count(DISTINCT pid), "+
 			"coalesce(bool_or(query LIKE '%FOR NO KEY UPDATE%'), false) FROM pg_locks "+
 			"JOIN pg_stat_activity USING (pid) WHERE NOT granted AND datname = "+
-			"current_database()").Scan(&got, &locked)
+			"current_database()").Scan(&got, &locks)
 		return err == nil && got == n
 	}
 	holder.do("BEGIN")
 	holder.do(change)
 	result := sent(s, message("c", "anna", key, "hello"))
-	sawLock := false
 	const most = 200
 	for n := 1; ; n++ {
 		wantSoon(t, func() bool { return len(result) == 1 || waiting(1) })
 		if len(result) == 1 {
 			break
 		}
-		sawLock = sawLock || locked
+		waited = waited || locks
 		if n > most {
 			t.Fatalf("the append has had no turn in %d changes", most)
 		}
@@ -199,5 +199,5 @@ func appendBesideChanges(t *testing.T, s *Store, holders [2]*rival, key string) 
 		t.Errorf("got %v, %v", r.err, r.Err)
 	}
 	holder.do("COMMIT")
-	return sawLock
+	return waited
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // A rival is another program that has begun a transaction in the database.
@@ -91,7 +92,7 @@ func queued(t *testing.T, s *Store, n int) {
 // wantSoon waits until a condition holds.
 func wantSoon(t *testing.T, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(wait.Hang); !is(); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the awaited state does not come")
 		}

@@ -72,10 +72,12 @@ func chaos(t *testing.T, service redisService, seconds int) {
 	before := b.disturbances()
 	stop := b.send()
 	pause(b.ctx, warmUp)
-	for end := time.Now().Add(warmUp); b.ledger.Early() > 0 && time.Now().Before(end); {
+	now := b.disturbances()
+	for end := time.Now().Add(warmUp); now == before && b.ledger.Late() > 0 &&
+		time.Now().Before(end); now = b.disturbances() {
 		pause(b.ctx, 20*time.Millisecond)
 	}
-	if now := b.disturbances(); now != before {
+	if now != before {
 		t.Logf("the machine has disturbed the nodes %v times before the first fault", now-before)
 		b.ledger.Excuse()
 		b.late = true

@@ -97,10 +97,12 @@ type Ledger struct {
 	early []earlyFault
 }
 
-// earlyFault is a fault of a device in a chat.
+// earlyFault is a fault of a device in a chat. A connection that began the chat too late began at
+// from, which is 0 for another fault.
 type earlyFault struct {
 	Fault
 	device, chat string
+	from         int64
 }
 
 // claim is a reported boundary, and what the devices had acknowledged by then.
@@ -139,31 +141,36 @@ func (l *Ledger) Excuse() {
 	l.early = nil
 }
 
-// complainEarly records a fault of a device in a chat that only a disturbance explains. No fault
-// has begun yet.
-func (l *Ledger) complainEarly(kind Kind, device, chat, format string, args ...any) {
+// complainEarly records a fault that only a disturbance explains. No fault has begun yet.
+func (l *Ledger) complainEarly(f earlyFault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.early) < maxTold {
-		fault := Fault{kind, fmt.Sprintf(format, args...)}
-		l.early = append(l.early, earlyFault{fault, device, chat})
+		l.early = append(l.early, f)
 	}
 }
 
-// wentBack notes that a connection that began a chat too late sends what it left out.
-func (l *Ledger) wentBack(device, chat string) {
+// wentBack notes that a device has everything of a chat up to a sequence. If a connection had begun
+// the chat too late, it has sent what it left out.
+func (l *Ledger) wentBack(device, chat string, to int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.early = slices.DeleteFunc(l.early, func(f earlyFault) bool {
-		return f.Kind == Gap && f.device == device && f.chat == chat
+		return f.device == device && f.chat == chat && 0 < f.from && f.from <= to+1
 	})
 }
 
-// Early returns how many faults count unless the nodes were disturbed.
-func (l *Ledger) Early() int {
+// Late returns how many connections began a chat too late before the first fault, and have not gone
+// back yet.
+func (l *Ledger) Late() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.early)
+	for _, f := range l.early {
+		if f.from > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // judgeEarlyLocked makes the early faults count. The caller holds mu.

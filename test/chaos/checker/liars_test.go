@@ -191,6 +191,16 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			p.again()
 			p.bob.Message("c", 5, "ann", id(5), 30)
 		}, Gap},
+		"a connection begins too late, and goes back to what the device has": {func(p *play) {
+			p.send(4)
+			p.send(5)
+			p.again()
+			p.bob.Message("c", 5, "ann", id(5), 30)
+			p.bob.Message("c", 3, "ann", id(3), 31)
+			p.ledger.Disturb()
+			p.bob.Message("c", 4, "ann", id(4), 32)
+			p.bob.Message("c", 5, "ann", id(5), 33)
+		}, Gap},
 		"a connection begins too late, and never goes back": {func(p *play) {
 			p.ledger.Disturb()
 			p.send(4)

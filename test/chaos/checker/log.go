@@ -301,8 +301,9 @@ func (d *Log) inOrderLocked(name string, c *chat, from, to int64) bool {
 		c.displaced = true
 		return false
 	case late && c.next == 0:
-		d.ledger.complainEarly(Gap, d.Name, name, "%s began %s at %d, and has the first %d",
+		text := fmt.Sprintf("%s began %s at %d, and has the first %d",
 			d.Name, name, from, c.stored())
+		d.ledger.complainEarly(earlyFault{Fault{Gap, text}, d.Name, name, from})
 		c.displaced = true
 		return false
 	case late:
@@ -312,13 +313,13 @@ func (d *Log) inOrderLocked(name string, c *chat, from, to int64) bool {
 	case c.next != 0 && from != c.next && c.rewinds > 0:
 		c.rewinds--
 	case c.next != 0 && from != c.next && !c.displaced && d.ledger.Undisturbed():
-		d.ledger.complainEarly(Order, d.Name, name, "%s got %d of %s where %d was due",
-			d.Name, from, name, c.next)
+		text := fmt.Sprintf("%s got %d of %s where %d was due", d.Name, from, name, c.next)
+		d.ledger.complainEarly(earlyFault{Fault: Fault{Order, text}})
 	case c.next != 0 && from != c.next:
 		d.counts.Back++
 	}
-	if c.displaced {
-		d.ledger.wentBack(d.Name, name)
+	if d.ledger.Undisturbed() {
+		d.ledger.wentBack(d.Name, name, max(c.stored(), to))
 	}
 	c.displaced, c.next = false, to+1
 	return true

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // setClock shifts the time of day of one process, by whole seconds. The process is stopped for some
@@ -23,7 +25,7 @@ import (
 // setClock overwrites the function there with one that makes the system call and adds the seconds.
 // The monotonic clock is unchanged. A thread that is in the function while it is overwritten would
 // run half of each, and the process would crash. So setClock writes only while every thread stands
-// still elsewhere.
+// still outside of the vDSO, and in no signal handler, from which it might return there.
 func setClock(pid int, apart time.Duration) error {
 	if runtime.GOARCH != "amd64" {
 		return errors.New("clocks can be set apart on amd64 only")
@@ -37,20 +39,20 @@ func setClock(pid int, apart time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for tries := 0; ; tries++ {
+	for deadline := time.Now().Add(wait.Hang); ; {
 		written, err := f.overwrite(pid, memory, gettime(int32(apart/time.Second)))
 		if written || err != nil {
 			return err
 		}
-		if tries == 10_000 {
+		if time.Now().After(deadline) {
 			return fmt.Errorf("a thread of process %d is always in clock_gettime", pid)
 		}
-		time.Sleep(100 * time.Microsecond)
+		<-time.After(100 * time.Microsecond)
 	}
 }
 
-// function is where a process has a function: its first address, and the one behind its last.
-type function struct{ from, to int64 }
+// function is where a process has a function of its vDSO. The vDSO ends before to.
+type function struct{ from, at, to int64 }
 
 // findGettime returns where the vDSO of a process has clock_gettime.
 func findGettime(pid int, memory io.ReaderAt) (function, error) {
@@ -81,14 +83,14 @@ func findGettime(pid int, memory io.ReaderAt) (function, error) {
 	for _, s := range symbols {
 		if s.Name == "__vdso_clock_gettime" {
 			//nolint:gosec // offsets within a few pages
-			return function{low + int64(s.Value), low + int64(s.Value+s.Size)}, nil
+			return function{from: low, at: low + int64(s.Value), to: high}, nil
 		}
 	}
 	return function{}, errors.New("the vDSO has no clock_gettime")
 }
 
-// overwrite stops the process, writes the code unless a thread is in the function, and continues
-// the process. It reports whether it wrote.
+// overwrite stops the process, writes the code unless a thread may be in the vDSO, and continues the
+// process. It reports whether it wrote.
 func (f function) overwrite(pid int, memory io.WriterAt, code []byte) (written bool, err error) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return false, err
@@ -99,52 +101,62 @@ func (f function) overwrite(pid int, memory io.WriterAt, code []byte) (written b
 		return false, err
 	}
 	for _, thread := range threads {
-		at, err := standsAt(pid, thread.Name())
-		if err != nil || f.from <= at && at < f.to {
+		at, handles, err := standsAt(pid, thread.Name())
+		if err != nil || handles || f.from <= at && at < f.to {
 			return false, err
 		}
 	}
-	_, err = memory.WriteAt(code, f.from)
+	_, err = memory.WriteAt(code, f.at)
 	return err == nil, err
 }
 
-// standsAt waits until a thread of a stopped process stands still, and returns the address of its
-// next instruction. It returns 0 for a thread that has ended.
-func standsAt(pid int, thread string) (address int64, err error) {
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		stopped, err := threadStopped(pid, thread)
+// standsAt waits until a thread of a stopped process stands still. It returns the address of the
+// thread's next instruction, and whether it may be in a signal handler. A thread that has ended is
+// at 0.
+func standsAt(pid int, thread string) (address int64, handles bool, err error) {
+	for deadline := time.Now().Add(wait.Hang); time.Now().Before(deadline); {
+		stopped, blocks, err := threadStopped(pid, thread)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			return 0, nil
+			return 0, false, nil
 		}
 		if err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		if stopped {
 			// The last of the fields is the program counter (proc_pid_syscall(5)).
 			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/syscall", pid, thread))
 			if err != nil {
-				return 0, err
+				return 0, false, err
 			}
 			fields := strings.Fields(string(line))
 			if len(fields) < 3 {
-				return 0, fmt.Errorf("thread %s of process %d: no program counter in %q", thread,
-					pid, line)
+				return 0, false, fmt.Errorf("thread %s of process %d: no program counter in %q",
+					thread, pid, line)
 			}
-			return strconv.ParseInt(fields[len(fields)-1], 0, 64)
+			address, err := strconv.ParseInt(fields[len(fields)-1], 0, 64)
+			return address, blocks, err
 		}
-		time.Sleep(100 * time.Microsecond)
+		<-time.After(100 * time.Microsecond)
 	}
-	return 0, fmt.Errorf("thread %s of process %d has not stopped within 10 s", thread, pid)
+	return 0, false, fmt.Errorf("thread %s of process %d has not stopped within %v", thread, pid,
+		wait.Hang)
 }
 
-// threadStopped reports whether a signal has stopped a thread.
-func threadStopped(pid int, thread string) (bool, error) {
+// threadStopped reports whether a signal has stopped a thread, and whether the thread blocks
+// signals, as Go's handlers do.
+func threadStopped(pid int, thread string) (stopped, blocks bool, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", pid, thread))
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
-	// The state follows the name, which is in parentheses and may contain some itself.
-	return strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " T"), nil
+	// The name is in parentheses and may contain some itself. The state is the first field behind
+	// it, the blocked signals are the 30th (proc_pid_stat(5)).
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 30 {
+		return false, false, fmt.Errorf("thread %s of process %d: no state in %q", thread, pid,
+			stat)
+	}
+	return fields[0] == "T", fields[29] != "0", nil
 }
 
 // gettime returns the machine code of clock_gettime(2) with the seconds added to the time of day.

@@ -205,7 +205,7 @@ func (n *Node) Freeze(ctx context.Context) error {
 		return err
 	}
 	for {
-		stopped, err := threadStopped(n.process.Pid, fmt.Sprint(n.process.Pid))
+		stopped, _, err := threadStopped(n.process.Pid, fmt.Sprint(n.process.Pid))
 		if err != nil || stopped {
 			return err
 		}

@@ -58,8 +58,9 @@ func (s *Server) Client() *dynamodb.Client {
 	return dynamodb.New(options)
 }
 
-// inMemory is an HTTP client that sends a call in one write. With the SDK's own body a fast answer
-// may end the connection before it is read (aws-sdk-go-v2, issue 2737).
+// inMemory is an HTTP client that sends calls with a body in memory. With the SDK's own body a fast
+// answer may be cut: the SDK closes the body when the answer comes, perhaps before net/http has
+// seen its end, and net/http takes that for an error (aws-sdk-go-v2, issue 2737).
 type inMemory struct{ *http.Client }
 
 // Do implements dynamodb.HTTPClient.

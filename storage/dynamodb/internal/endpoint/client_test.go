@@ -151,8 +151,7 @@ func TestClient_keeps_its_connections(t *testing.T) {
 	}
 }
 
-// TestClient_sends_a_call_in_one_write: with the SDK's own body it would be two, and a fast answer
-// could end the connection.
+// TestClient_sends_a_call_in_one_write: with the SDK's own body it would be two.
 func TestClient_sends_a_call_in_one_write(t *testing.T) {
 	alone(t)
 	var r recorder

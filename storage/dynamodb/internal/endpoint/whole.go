@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// whole is an HTTP client that sends requests in one piece, and returns only complete answers. The
-// SDK takes an empty answer for one without items. It only logs a checksum that does not match, and
+// whole is an HTTP client that sends small requests in one piece, and returns only complete answers.
+// The SDK takes an empty answer for one without items. It only logs a checksum that does not match, and
 // uses the answer.
 type whole struct {
 	*http.Client
@@ -50,12 +50,8 @@ func (w whole) Do(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// inMemory replaces the body of a request by one that net/http knows to be in memory. Headers and
-// body are then sent together.
-//
-// With the SDK's own body, a fast answer may end the connection: the SDK closes the body when the
-// answer comes, perhaps before net/http has seen its end, and net/http takes that for an error
-// (aws-sdk-go-v2, issue 2737).
+// inMemory replaces the body of a request by one that net/http knows to be in memory. Of another
+// body net/http sends the headers in a write of their own.
 func inMemory(request *http.Request) error {
 	if request.Body == nil {
 		return nil
