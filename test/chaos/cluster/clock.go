@@ -89,8 +89,8 @@ func findGettime(pid int, memory io.ReaderAt) (function, error) {
 	return function{}, errors.New("the vDSO has no clock_gettime")
 }
 
-// overwrite stops the process, writes the code unless a thread may be in the vDSO, and continues the
-// process. It reports whether it wrote.
+// overwrite stops the process, writes the code unless a thread may be in the vDSO, and continues
+// the process. It reports whether it wrote.
 func (f function) overwrite(pid int, memory io.WriterAt, code []byte) (written bool, err error) {
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return false, err

@@ -9,9 +9,9 @@ import (
 	"strconv"
 )
 
-// whole is an HTTP client that sends small requests in one piece, and returns only complete answers.
-// The SDK takes an empty answer for one without items. It only logs a checksum that does not match, and
-// uses the answer.
+// whole is an HTTP client that sends small requests in one piece, and returns only complete
+// answers. The SDK takes an empty answer for one without items. It only logs a checksum that does
+// not match, and uses the answer.
 type whole struct {
 	*http.Client
 }
