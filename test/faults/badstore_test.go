@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // faultyStore is a store that breaks a rule now and then.
@@ -299,12 +300,18 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 				perStep: perStepLarge,
 			})
 			h.run(func() {
-				h.eventually("enough is done", func() bool {
+				_, enough := wait.Poll(func() (calls int, enough bool) {
 					h.mu.Lock()
 					defer h.mu.Unlock()
-					return len(h.calls) >= 17 && h.least("CreateChat") >= 15 &&
+					for _, n := range h.calls {
+						calls += n
+					}
+					return calls, len(h.calls) >= 17 && h.least("CreateChat") >= 15 &&
 						h.calls["CreateChat"] >= 6 || len(h.violations) > 0
 				})
+				if !enough {
+					t.Errorf("no call has ended for %v", wait.Hang)
+				}
 			})
 			if tc.want == "" && len(h.violations) > 0 || h.confirmed == 0 {
 				t.Errorf("seed %d: an honest store is accused of %d violations: %s",

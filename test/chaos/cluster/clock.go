@@ -143,7 +143,7 @@ func standsAt(pid int, thread string) (address int64, handles bool, err error) {
 }
 
 // threadStopped reports whether a signal has stopped a thread, and whether the thread blocks
-// signals, as Go's handlers do.
+// SIGURG, as the handlers of Go do. The thread that serves os/signal blocks most other signals.
 func threadStopped(pid int, thread string) (stopped, blocks bool, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", pid, thread))
 	if err != nil {
@@ -156,7 +156,8 @@ func threadStopped(pid int, thread string) (stopped, blocks bool, err error) {
 		return false, false, fmt.Errorf("thread %s of process %d: no state in %q", thread, pid,
 			stat)
 	}
-	return fields[0] == "T", fields[29] != "0", nil
+	blocked, err := strconv.ParseUint(fields[29], 10, 64)
+	return fields[0] == "T", blocked&(1<<(syscall.SIGURG-1)) != 0, err
 }
 
 // gettime returns the machine code of clock_gettime(2) with the seconds added to the time of day.

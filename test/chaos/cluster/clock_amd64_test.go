@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -20,7 +22,9 @@ func TestMain(m *testing.M) {
 }
 
 // readClock reads the clock again and again. It prints the Unix time for each line that it reads.
+// It waits for signals, as Tidemark does, so one of its threads blocks most of them.
 func readClock() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
 	go func() {
 		for {
 			_ = time.Now()

@@ -108,7 +108,7 @@ func TestKill_and_Run_keep_what_is_confirmed(t *testing.T) {
 	client := s.Client()
 	confirmed := 0
 	for range 5 {
-		ended, first := make(chan int), make(chan struct{})
+		first, last := make(chan struct{}), make(chan int)
 		go func() {
 			n := confirmed
 			for put(context.Background(), client, n) == nil {
@@ -117,7 +117,7 @@ func TestKill_and_Run_keep_what_is_confirmed(t *testing.T) {
 				}
 				n++
 			}
-			ended <- n
+			last <- n
 		}()
 		select {
 		case <-first:
@@ -130,7 +130,7 @@ func TestKill_and_Run_keep_what_is_confirmed(t *testing.T) {
 			t.Errorf("the emulator has the process id %d when it is gone, and was %d", s.PID(), pid)
 		}
 		before := confirmed
-		if confirmed = <-ended; confirmed == before {
+		if confirmed = <-last; confirmed == before {
 			t.Fatal("nothing was confirmed")
 		}
 		if err := put(t.Context(), client, 0); !errors.Is(err, syscall.ECONNREFUSED) {

@@ -141,14 +141,28 @@ func (c *Cluster) FailOver(t testing.TB, shard *Pair) {
 }
 
 // Promoted lets the cluster promote the replica of a shard, after its master was killed, and waits
-// until it has. That takes about 2 s. Then it starts the former master, which becomes a replica,
-// and waits until all members know.
+// until it has. That takes about 2 s. Until then no other shard serves either, which is Redis's
+// default. Then it starts the former master, which becomes a replica, and waits until all members
+// know.
 func (c *Cluster) Promoted(t testing.TB, shard *Pair) {
 	t.Helper()
+	c.requireFullCoverage(t, shard.Master, "yes")
+	defer c.requireFullCoverage(t, nil, "no")
 	shard.Replica.Do(t, "CONFIG", "SET", "cluster-replica-no-failover", "no")
 	shard.promoted(t)
 	shard.Master.Do(t, "CONFIG", "SET", "cluster-replica-no-failover", "yes")
 	shard.Replica.RunEmpty(t)
 	shard.joined(t)
 	c.whole(t, c.members()...)
+}
+
+// requireFullCoverage says to all members, except to one that is down, whether they refuse commands
+// while a shard has no master.
+func (c *Cluster) requireFullCoverage(t testing.TB, down *Server, yes string) {
+	t.Helper()
+	for _, s := range c.members() {
+		if s != down {
+			s.Do(t, "CONFIG", "SET", "cluster-require-full-coverage", yes)
+		}
+	}
 }
