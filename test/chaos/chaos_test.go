@@ -165,11 +165,20 @@ func (b *testbed) wanted(name string) bool {
 	return strings.Contains(name, only()) && (b.redis != nil || !strings.Contains(name, "Redis"))
 }
 
+// attempts is how often a fault is injected until it shows. It may find nothing to break: a node
+// that has no streams, that sends nothing to a service, or that knows already that Redis is away.
+const attempts = 5
+
+// inject injects a fault, at most attempts times until it shows, and counts it once.
 func (b *testbed) inject(f fault, r *rand.Rand) {
 	began := time.Now()
-	shown, err := f.inject(b, r)
-	if err != nil {
-		b.t.Errorf("%s: %v", f.name, err)
+	shown := ""
+	for n := 0; n < attempts && shown == "" && b.ctx.Err() == nil; n++ {
+		var err error
+		if shown, err = f.inject(b, r); err != nil {
+			b.t.Errorf("%s: %v", f.name, err)
+			break
+		}
 	}
 	b.mu.Lock()
 	tally := b.kinds[f.name]
