@@ -96,7 +96,7 @@ func (r *Roster) Member(user UserID) (Member, bool) {
 // CheckChatName returns nil if name can be the name of a chat, else an Invalid or TooLarge error.
 func CheckChatName(name string) error {
 	if len(name) > MaxChatName {
-		return Errorf(TooLarge, "name is %d bytes long, at most %d are allowed",
+		return BadParam(TooLarge, "name", "is %d bytes long, at most %d are allowed",
 			len(name), MaxChatName)
 	}
 	return checkText("name", name)
@@ -113,10 +113,10 @@ func DirectKey(a, b UserID) string {
 
 func checkText(field, s string) error {
 	if !utf8.ValidString(s) {
-		return Errorf(Invalid, "%s is not valid UTF-8", field)
+		return BadParam(Invalid, field, "is not valid UTF-8")
 	}
 	if strings.IndexByte(s, 0) >= 0 {
-		return Errorf(Invalid, "%s holds the character U+0000, which is not allowed", field)
+		return BadParam(Invalid, field, "holds the character U+0000, which is not allowed")
 	}
 	return nil
 }

@@ -46,6 +46,9 @@ type Error struct {
 	Code Code
 	// Detail is one sentence that a person can act on. It contains no secret and no message text.
 	Detail string
+	// Param is the field, query parameter or header that is at fault, or "" if none is. An element
+	// of a list has its index: chats[3].chat_id.
+	Param string
 	// Err is the cause, for logs. It never reaches a client.
 	Err error
 }
@@ -64,6 +67,11 @@ func (e *Error) Unwrap() error { return e.Err }
 // Errorf returns an Error with a formatted detail.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+// BadParam returns an Error about one parameter. Its detail begins with the parameter's name.
+func BadParam(code Code, param, format string, args ...any) *Error {
+	return &Error{Code: code, Detail: param + " " + fmt.Sprintf(format, args...), Param: param}
 }
 
 // Wrap returns an Error around a cause, or nil if the cause is nil.
@@ -102,4 +110,13 @@ func DetailOf(err error) string {
 		//rule:nothing_leaks.hide-internal-cause
 		return "the server failed to handle the request; quote the request_id when you report it"
 	}
+}
+
+// ParamOf returns the parameter that err is about, or "" if it is about none.
+func ParamOf(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Param
+	}
+	return ""
 }

@@ -7,8 +7,8 @@ type EventType string
 
 // The types of events, and the payload of each.
 const (
-	// EventOpen is always the first event of a connection. It carries an Open.
-	EventOpen EventType = "open"
+	// EventSession is always the first event of a connection. It carries a SessionStart.
+	EventSession EventType = "session"
 	// EventMessage carries a Message.
 	EventMessage EventType = "message"
 	// EventGap carries a Gap. A client counts the gap as received.
@@ -24,8 +24,8 @@ const (
 	EventReset EventType = "reset"
 	// EventTyping is ephemeral: it has no id, and is dropped under pressure. It carries a Typing.
 	EventTyping EventType = "typing"
-	// EventError has no id. It carries a Problem.
-	EventError EventType = "error"
+	// EventProblem has no id. It carries a Problem.
+	EventProblem EventType = "problem"
 )
 
 // Event is one item of a session's stream.
@@ -38,13 +38,13 @@ type Event struct {
 	Payload []byte
 }
 
-// Open is the payload of EventOpen.
-type Open struct {
+// SessionStart is the payload of EventSession.
+type SessionStart struct {
 	Session SessionID
 	// Resumed reports whether the session continues at the client's position.
 	Resumed bool
-	// Position is the event id that precedes the events of this connection.
-	Position uint64
+	// EventID precedes the ids of the events of this connection.
+	EventID uint64
 	// Heartbeat is the longest time for which the server sends nothing.
 	Heartbeat time.Duration
 	// Resume is how long the session outlives its connection.
@@ -103,9 +103,11 @@ type Typing struct {
 	UserID UserID
 }
 
-// Problem is the payload of EventError.
+// Problem is the payload of EventProblem.
 type Problem struct {
-	Code      Code
-	Detail    string
+	Code   Code
+	Detail string
+	// Param is the field that is at fault, or "".
+	Param     string
 	RequestID string
 }

@@ -45,9 +45,9 @@ func (m *Message) AppendJSON(b []byte) []byte {
 func (g Gap) AppendJSON(b []byte) []byte {
 	b = append(b, `{"chat_id":`...)
 	b = AppendString(b, string(g.ChatID))
-	b = append(b, `,"from":`...)
+	b = append(b, `,"from_sequence":`...)
 	b = strconv.AppendUint(b, uint64(g.From), 10)
-	b = append(b, `,"to":`...)
+	b = append(b, `,"to_sequence":`...)
 	b = strconv.AppendUint(b, uint64(g.To), 10)
 	b = append(b, `,"reason":`...)
 	b = AppendString(b, string(g.Reason))
@@ -59,11 +59,11 @@ func (u StatusUpdate) AppendJSON(b []byte) []byte {
 	b = append(b, `{"chat_id":`...)
 	b = AppendString(b, string(u.ChatID))
 	if u.UserID == "" {
-		b = append(b, `,"all_acked_sequence":`...)
+		b = append(b, `,"scope":"chat","all_acked_sequence":`...)
 		b = strconv.AppendUint(b, uint64(u.Acked), 10)
 		b = append(b, `,"all_read_sequence":`...)
 	} else {
-		b = append(b, `,"user_id":`...)
+		b = append(b, `,"scope":"member","user_id":`...)
 		b = AppendString(b, string(u.UserID))
 		b = append(b, `,"last_acked_sequence":`...)
 		b = strconv.AppendUint(b, uint64(u.Acked), 10)
@@ -85,13 +85,13 @@ func (c MembershipChange) AppendJSON(b []byte) []byte {
 }
 
 // AppendJSON appends the payload of the first event of a connection.
-func (o Open) AppendJSON(b []byte) []byte {
-	b = append(b, `{"session":`...)
+func (o SessionStart) AppendJSON(b []byte) []byte {
+	b = append(b, `{"session_id":`...)
 	b = AppendString(b, string(o.Session))
 	b = append(b, `,"resumed":`...)
 	b = strconv.AppendBool(b, o.Resumed)
-	b = append(b, `,"position":`...)
-	b = strconv.AppendUint(b, o.Position, 10)
+	b = append(b, `,"event_id":`...)
+	b = strconv.AppendUint(b, o.EventID, 10)
 	b = append(b, `,"heartbeat_seconds":`...)
 	b = strconv.AppendInt(b, int64(o.Heartbeat/time.Second), 10)
 	b = append(b, `,"resume_seconds":`...)
@@ -103,10 +103,8 @@ func (o Open) AppendJSON(b []byte) []byte {
 func (r Reset) AppendJSON(b []byte) []byte {
 	b = append(b, `{"reason":`...)
 	b = AppendString(b, string(r.Reason))
-	if r.ChatID != "" {
-		b = append(b, `,"chat_id":`...)
-		b = AppendString(b, string(r.ChatID))
-	}
+	b = append(b, `,"chat_id":`...)
+	b = appendNullable(b, string(r.ChatID))
 	return append(b, '}')
 }
 
@@ -119,16 +117,16 @@ func (t Typing) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// AppendJSON appends the payload of an error event.
+// AppendJSON appends the payload of a problem event.
 func (p Problem) AppendJSON(b []byte) []byte {
 	b = append(b, `{"code":`...)
 	b = AppendString(b, string(p.Code))
 	b = append(b, `,"detail":`...)
 	b = AppendString(b, p.Detail)
-	if p.RequestID != "" {
-		b = append(b, `,"request_id":`...)
-		b = AppendString(b, p.RequestID)
-	}
+	b = append(b, `,"param":`...)
+	b = appendNullable(b, p.Param)
+	b = append(b, `,"request_id":`...)
+	b = appendNullable(b, p.RequestID)
 	return append(b, '}')
 }
 
@@ -140,6 +138,14 @@ func AppendTime(b []byte, t time.Time) []byte {
 	b = append(b, '"')
 	b = t.UTC().AppendFormat(b, TimeLayout)
 	return append(b, '"')
+}
+
+// appendNullable appends s as a JSON string, or null if it is empty.
+func appendNullable(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, "null"...)
+	}
+	return AppendString(b, s)
 }
 
 const hexDigits = "0123456789abcdef"

@@ -189,34 +189,35 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 		},
 		"gap": {
 			tidemark.Gap{ChatID: "c", From: 3, To: 9, Reason: tidemark.GapNotMember},
-			`{"chat_id":"c","from":3,"to":9,"reason":"not_a_member"}`,
+			`{"chat_id":"c","from_sequence":3,"to_sequence":9,"reason":"not_a_member"}`,
 		},
 		"status of a member": {
 			tidemark.StatusUpdate{ChatID: "c", UserID: "u", Boundary: boundary},
-			`{"chat_id":"c","user_id":"u","last_acked_sequence":4,"last_read_sequence":2}`,
+			`{"chat_id":"c","scope":"member","user_id":"u","last_acked_sequence":4,` +
+				`"last_read_sequence":2}`,
 		},
 		"status of all": {
 			tidemark.StatusUpdate{ChatID: "c", Boundary: boundary},
-			`{"chat_id":"c","all_acked_sequence":4,"all_read_sequence":2}`,
+			`{"chat_id":"c","scope":"chat","all_acked_sequence":4,"all_read_sequence":2}`,
 		},
 		"membership": {
 			tidemark.MembershipChange{ChatID: "c", UserID: "u", Change: tidemark.Removed},
 			`{"chat_id":"c","user_id":"u","change":"removed"}`,
 		},
-		"open": {
-			tidemark.Open{
+		"session": {
+			tidemark.SessionStart{
 				Session:   "s",
 				Resumed:   true,
-				Position:  12,
+				EventID:   12,
 				Heartbeat: 20 * time.Second,
 				Resume:    time.Minute,
 			},
-			`{"session":"s","resumed":true,"position":12,` +
+			`{"session_id":"s","resumed":true,"event_id":12,` +
 				`"heartbeat_seconds":20,"resume_seconds":60}`,
 		},
 		"reset": {
 			tidemark.Reset{Reason: tidemark.ResetOverflow},
-			`{"reason":"overflow"}`,
+			`{"reason":"overflow","chat_id":null}`,
 		},
 		"reset of a chat": {
 			tidemark.Reset{Reason: tidemark.ResetAhead, ChatID: "c"},
@@ -227,12 +228,14 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			`{"chat_id":"c","user_id":"u"}`,
 		},
 		"problem": {
-			tidemark.Problem{Code: tidemark.Gone, Detail: "say \"hello\"", RequestID: "r"},
-			`{"code":"SESSION_GONE","detail":"say \"hello\"","request_id":"r"}`,
+			tidemark.Problem{
+				Code: tidemark.Invalid, Detail: "say \"hello\"", Param: "limit", RequestID: "r",
+			},
+			`{"code":"INVALID","detail":"say \"hello\"","param":"limit","request_id":"r"}`,
 		},
 		"problem without a request": {
 			tidemark.Problem{Code: tidemark.Internal},
-			`{"code":"INTERNAL","detail":""}`,
+			`{"code":"INTERNAL","detail":"","param":null,"request_id":null}`,
 		},
 	} {
 		got := test.payload.AppendJSON(nil)

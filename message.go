@@ -64,21 +64,21 @@ func (d *Draft) Check() error {
 	}
 	//rule:bounded_input.limit-content
 	if len(d.Content) > MaxContent {
-		return Errorf(TooLarge, "content is %d bytes long, at most %d are allowed",
+		return BadParam(TooLarge, "content", "is %d bytes long, at most %d are allowed",
 			len(d.Content), MaxContent)
 	}
 	if d.Content == "" && d.Attachment == nil {
-		return Errorf(Invalid, "content is empty; a message needs content or an attachment")
+		return BadParam(Invalid, "content", "is empty; a message needs content or an attachment")
 	}
 	if err := checkText("content", d.Content); err != nil {
 		return err
 	}
 	if len(d.ContentType) > MaxContentType {
-		return Errorf(TooLarge, "content_type is %d bytes long, at most %d are allowed",
+		return BadParam(TooLarge, "content_type", "is %d bytes long, at most %d are allowed",
 			len(d.ContentType), MaxContentType)
 	}
 	if d.ContentType == "" {
-		return Errorf(Invalid, "content_type is empty; leave it out for %s", DefaultContentType)
+		return BadParam(Invalid, "content_type", "is empty; leave it out for %s", DefaultContentType)
 	}
 	if err := checkText("content_type", d.ContentType); err != nil {
 		return err
@@ -91,12 +91,12 @@ func checkAttachment(raw json.RawMessage) error {
 		return nil
 	}
 	if len(raw) > MaxAttachment {
-		return Errorf(TooLarge, "attachment is %d bytes long, at most %d are allowed",
+		return BadParam(TooLarge, "attachment", "is %d bytes long, at most %d are allowed",
 			len(raw), MaxAttachment)
 	}
 	trimmed := bytes.TrimLeft(raw, " \t\r\n")
 	if len(trimmed) == 0 || trimmed[0] != '{' || !json.Valid(raw) {
-		return Errorf(Invalid, "attachment must be a JSON object")
+		return BadParam(Invalid, "attachment", "must be a JSON object")
 	}
 	return checkText("attachment", string(raw))
 }

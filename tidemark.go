@@ -91,8 +91,8 @@ func CheckID[T ~string](field string, s T) error {
 	if ValidID(s) {
 		return nil
 	}
-	return Errorf(Invalid, "%s must be 1 to %d characters of A-Z a-z 0-9 _ . : -, got %s",
-		field, MaxIDLength, abbreviate(string(s)))
+	return BadParam(Invalid, field, "must be 1 to %d characters of A-Z a-z 0-9 _ . : -, got %s",
+		MaxIDLength, abbreviate(string(s)))
 }
 
 func abbreviate(s string) string {

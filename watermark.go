@@ -87,13 +87,13 @@ func (r Raise) Apply(s DeliveryState, now time.Time) (DeliveryState, bool) {
 func (r Raise) Bounded(head Sequence) error {
 	//rule:watermark_bounded_by_counter.acknowledged-at-most-head
 	if r.Acked > head {
-		return Errorf(InvalidSequence,
-			"last_acked_sequence is %d, but the chat ends at %d", r.Acked, head)
+		return BadParam(InvalidSequence, "last_acked_sequence",
+			"is %d, but the chat ends at %d", r.Acked, head)
 	}
 	//rule:watermark_bounded_by_counter.read-at-most-head
 	if r.Read > head {
-		return Errorf(InvalidSequence,
-			"last_read_sequence is %d, but the chat ends at %d", r.Read, head)
+		return BadParam(InvalidSequence, "last_read_sequence",
+			"is %d, but the chat ends at %d", r.Read, head)
 	}
 	return nil
 }

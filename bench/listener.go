@@ -178,7 +178,7 @@ func (l *listener) take(e client.Event) error {
 		if l.ticks != nil {
 			l.ticks.status(e.Payload, l.run.now())
 		}
-	case "open":
+	case "session":
 		l.takeOpen(e.Payload)
 	case "caught_up":
 		if !l.caught {
@@ -189,9 +189,9 @@ func (l *listener) take(e client.Event) error {
 		if l.reply != nil {
 			l.reply(e)
 		}
-	case "error":
+	case "problem":
 		if l.reply == nil || len(e.RequestID) == 0 {
-			return fmt.Errorf("the server sent an error event: %s", client.Shorten(e.Payload))
+			return fmt.Errorf("the server sent a problem: %s", client.Shorten(e.Payload))
 		}
 		l.reply(e)
 	}
@@ -235,9 +235,9 @@ func (l *listener) takeGap(payload []byte) {
 		switch string(key) {
 		case "chat_id":
 			chat = client.Text(value)
-		case "from":
+		case "from_sequence":
 			from = client.Number(value)
-		case "to":
+		case "to_sequence":
 			to = client.Number(value)
 		}
 	}
@@ -253,7 +253,7 @@ func (l *listener) takeOpen(payload []byte) {
 		if !ok {
 			return
 		}
-		if string(key) == "session" {
+		if string(key) == "session_id" {
 			if session := string(client.Text(value)); session != l.at.Session {
 				l.at = client.Position{Session: session}
 			}

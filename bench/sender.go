@@ -148,7 +148,7 @@ func (s *sender) frame(n uint64, sent time.Duration) []byte {
 
 // reply handles the answer to a send over WebSocket. The listener's goroutine calls it.
 func (s *sender) reply(e client.Event) {
-	if string(e.Kind) == "error" {
+	if string(e.Kind) == "problem" {
 		s.run.fail(fmt.Errorf("a send was refused: %s", client.Shorten(e.Payload)))
 		return
 	}

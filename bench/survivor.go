@@ -140,8 +140,8 @@ func (c *survivor) connection() (came bool, err error) {
 func (c *survivor) take(s client.Stream, e client.Event) error {
 	c.at.After = max(c.at.After, e.ID)
 	switch string(e.Kind) {
-	case "open":
-		session := string(client.Text(field(e.Payload, "session")))
+	case "session":
+		session := string(client.Text(field(e.Payload, "session_id")))
 		if session != c.at.Session {
 			c.at = client.Position{Session: session, After: e.ID}
 		}
@@ -156,8 +156,8 @@ func (c *survivor) take(s client.Stream, e client.Event) error {
 		c.takeStatus(e.Payload)
 	case "caught_up":
 		c.caughtUp.Store(true)
-	case "error":
-		return fmt.Errorf("the server sent an error event: %s", client.Shorten(e.Payload))
+	case "problem":
+		return fmt.Errorf("the server sent a problem: %s", client.Shorten(e.Payload))
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (c *survivor) states(b []byte) []byte {
 
 // giveCursors sends the device's cursors to a new session.
 func (c *survivor) giveCursors() error {
-	body := append([]byte(`{"session":`), client.AppendQuoted(nil, c.at.Session)...)
+	body := append([]byte(`{"session_id":`), client.AppendQuoted(nil, c.at.Session)...)
 	_, err := c.rest.Do(c.run.ctx, "POST", "/api/v1/sync",
 		c.states(append(body, `,"chats":[`...)), client.AnswerTimeout)
 	if err == nil {

@@ -189,8 +189,8 @@ func line(t *testing.T, e tidemark.Event) string {
 		ChatID    string `json:"chat_id"`
 		UserID    string `json:"user_id"`
 		Sequence  uint64 `json:"sequence"`
-		From      uint64 `json:"from"`
-		To        uint64 `json:"to"`
+		From      uint64 `json:"from_sequence"`
+		To        uint64 `json:"to_sequence"`
 		Acked     uint64 `json:"last_acked_sequence"`
 		Read      uint64 `json:"last_read_sequence"`
 		AllAcked  uint64 `json:"all_acked_sequence"`
@@ -198,13 +198,13 @@ func line(t *testing.T, e tidemark.Event) string {
 		Change    string `json:"change"`
 		Reason    string `json:"reason"`
 		Resumed   bool   `json:"resumed"`
-		SessionID string `json:"session"`
+		SessionID string `json:"session_id"`
 	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		t.Fatalf("payload of %s: %v: %s", e.Type, err, e.Payload)
 	}
 	switch e.Type {
-	case tidemark.EventOpen:
+	case tidemark.EventSession:
 		return fmt.Sprintf("open resumed=%v", p.Resumed)
 	case tidemark.EventMessage:
 		return fmt.Sprintf("message %s %d", p.ChatID, p.Sequence)

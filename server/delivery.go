@@ -48,8 +48,8 @@ func (s *Server) Acknowledge(
 	for i, ack := range acks {
 		chats[i] = ack.Chat
 		if times[ack.Chat]++; times[ack.Chat] > maxTimes {
-			return nil, tidemark.Errorf(tidemark.Invalid,
-				"chats names %s more than %d times; its highest sequences are enough",
+			return nil, tidemark.BadParam(tidemark.Invalid,
+				"chats", "names %s more than %d times; its highest sequences are enough",
 				ack.Chat, maxTimes)
 		}
 	}
@@ -208,8 +208,8 @@ func (s *Server) DeliveryStatus(
 	if r.ForSequence != nil {
 		//rule:delivered_implies_persisted.status-of-stored-messages-only
 		if status.Sequence = *r.ForSequence; status.Sequence == 0 || status.Sequence > chat.Head {
-			return DeliveryStatus{}, tidemark.Errorf(tidemark.InvalidSequence,
-				"for_sequence is %d, but the chat's messages are 1 to %d",
+			return DeliveryStatus{}, tidemark.BadParam(tidemark.InvalidSequence,
+				"for_sequence", "is %d, but the chat's messages are 1 to %d",
 				status.Sequence, chat.Head)
 		}
 	}

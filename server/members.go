@@ -59,11 +59,11 @@ func (s *Server) AddMembers(
 	case err != nil:
 		return MemberPage{}, err
 	case len(users) == 0:
-		return MemberPage{}, tidemark.Errorf(tidemark.Invalid,
-			"user_ids is empty; name at least one user")
+		return MemberPage{}, tidemark.BadParam(tidemark.Invalid,
+			"user_ids", "is empty; name at least one user")
 	case len(users) > tidemark.MaxMembersPerCall:
-		return MemberPage{}, tidemark.Errorf(tidemark.Invalid,
-			"user_ids names %d users, at most %d are allowed in one call",
+		return MemberPage{}, tidemark.BadParam(tidemark.Invalid,
+			"user_ids", "names %d users, at most %d are allowed in one call",
 			len(users), tidemark.MaxMembersPerCall)
 	}
 	if err := s.calls.begin(); err != nil {

@@ -87,6 +87,7 @@ func (s *Server) checkSeen(ctx context.Context, d *tidemark.Draft) error {
 	if _, _, err := s.chats.Member(ctx, d.SenderID, d.ChatID); err != nil {
 		return err // only members learn where the chat ends
 	}
-	return tidemark.Errorf(tidemark.InvalidSequence, "seen_sequence is %d, but the chat ends at %d",
+	return tidemark.BadParam(tidemark.InvalidSequence, "seen_sequence",
+		"is %d, but the chat ends at %d",
 		d.Seen, heads[0])
 }

@@ -67,8 +67,8 @@ func (s *Server) Sync(
 	ctx context.Context, user tidemark.UserID, r SyncRequest,
 ) (SyncResponse, error) {
 	if len(r.Cursors) > storage.MaxBatch {
-		return SyncResponse{}, tidemark.Errorf(tidemark.Invalid,
-			"chats names %d chats, at most %d are allowed", len(r.Cursors), storage.MaxBatch)
+		return SyncResponse{}, tidemark.BadParam(tidemark.Invalid,
+			"chats", "names %d chats, at most %d are allowed", len(r.Cursors), storage.MaxBatch)
 	}
 	if err := s.calls.begin(); err != nil {
 		return SyncResponse{}, err
@@ -106,7 +106,7 @@ func (s *Server) takeCursors(
 			return nil, err
 		}
 		if named[cursor.Chat] {
-			return nil, tidemark.Errorf(tidemark.Invalid, "chats names %s twice", cursor.Chat)
+			return nil, tidemark.BadParam(tidemark.Invalid, "chats", "names %s twice", cursor.Chat)
 		}
 		named[cursor.Chat] = true
 		chats[i].Chat, ids[i] = cursor.Chat, cursor.Chat

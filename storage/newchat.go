@@ -14,15 +14,15 @@ func (n *NewChat) Check() error {
 	}
 	switch {
 	case n.History != tidemark.HistoryFull && n.History != tidemark.HistorySinceJoin:
-		return tidemark.Errorf(tidemark.Invalid, "history must be full or since_join")
+		return tidemark.BadParam(tidemark.Invalid, "history", "must be full or since_join")
 	case n.Type != tidemark.Direct && n.Type != tidemark.Group:
-		return tidemark.Errorf(tidemark.Invalid, "type must be direct or group")
+		return tidemark.BadParam(tidemark.Invalid, "type", "must be direct or group")
 	case n.Type == tidemark.Direct && len(n.Members) != 2:
 		return tidemark.Errorf(tidemark.Invalid,
 			"a direct chat has two members: name exactly one other user in member_ids")
 	case len(n.Members) > tidemark.MaxMembersPerCall:
-		return tidemark.Errorf(tidemark.Invalid,
-			"member_ids and the caller are %d users, at most %d are allowed; add more afterwards",
+		return tidemark.BadParam(tidemark.Invalid,
+			"member_ids", "and the caller are %d users, at most %d are allowed; add more afterwards",
 			len(n.Members), tidemark.MaxMembersPerCall)
 	}
 	return nil

@@ -83,7 +83,7 @@ func TestBalanced_a_node_that_hangs_is_left_out(t *testing.T) {
 			Events  []struct{ ID int64 }
 		}
 		owner.call(t, http.MethodGet, "/poll?wait=0", nil, &answer)
-		path := fmt.Sprintf("/poll?wait=2&session=%s&after=%d",
+		path := fmt.Sprintf("/poll?wait=2&session_id=%s&after_event_id=%d",
 			answer.Session, answer.Events[len(answer.Events)-1].ID)
 		var answers []int
 		for !slices.Contains(answers, http.StatusOK) && len(answers) < 4 {

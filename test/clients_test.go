@@ -54,7 +54,7 @@ func curlReads(t *testing.T, p *process) {
 		until(t, "curl shows "+pattern, func() bool { return want.MatchString(stdout.String()) },
 			stdout.String)
 	}
-	shows(`(?m)^event: ?open\n(?:.*\n)*data: ?\{"session":"`)
+	shows(`(?m)^event: ?open\n(?:.*\n)*data: ?\{"session_id":"`)
 	bob.send(t, chat, "hello from bob")
 	shows(`(?m)^data: ?\{"chat_id":"` + chat + `","sequence":1,.*"content":"hello from bob"`)
 	alice.ack(t, chat, 1)
@@ -105,7 +105,7 @@ type reader struct {
 }
 
 type open struct {
-	Session string `json:"session"`
+	Session string `json:"session_id"`
 	Resumed bool   `json:"resumed"`
 }
 
@@ -150,7 +150,7 @@ func (r *reader) take(event *sse.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch string(event.Event) { // A comment or a `retry:` arrives as an event without a type.
-	case "open":
+	case "session":
 		var o open
 		if json.Unmarshal(event.Data, &o) == nil {
 			r.opens = append(r.opens, o)
@@ -300,7 +300,7 @@ func next[T any](t *testing.T, conn *websocket.Conn, kind string, want func(T) b
 		if err := wsjson.Read(ctx, conn, &f); err != nil {
 			t.Fatalf("waiting for a frame of type %s: %v", kind, err)
 		}
-		if f.Type == "error" {
+		if f.Type == "problem" {
 			t.Fatalf("waiting for a frame of type %s: error %s", kind, f.Payload)
 		}
 		if f.Type != kind {
@@ -324,7 +324,7 @@ func coderSends(t *testing.T, p *process) {
 	chat := alice.direct(t, "bob")
 	a, b := dial(t, alice), dial(t, bob)
 	for _, conn := range []*websocket.Conn{a, b} {
-		next(t, conn, "open", func(o open) bool { return o.Session != "" && !o.Resumed })
+		next(t, conn, "session", func(o open) bool { return o.Session != "" && !o.Resumed })
 	}
 
 	write(t, a, "send_message", "r-1", map[string]any{

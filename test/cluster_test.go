@@ -155,8 +155,8 @@ func (c *cluster) commands(t *testing.T) {
 				`"user_id": ?"bob","last_acked_sequence": ?1,"last_read_sequence": ?1\b`,
 		}},
 		{"one session is polled at three nodes", "for message in one two three", []string{
-			`(?s)"session": ?"([^"]+)".*one.*"session": ?"([^"]+)".*two.*` +
-				`"session": ?"([^"]+)".*three`,
+			`(?s)"session_id": ?"([^"]+)".*one.*"session_id": ?"([^"]+)".*two.*` +
+				`"session_id": ?"([^"]+)".*three`,
 		}},
 		{
 			"a message sent while bob's node is dead waits for bob",
@@ -189,7 +189,7 @@ func (c *cluster) polls(t *testing.T) {
 	poll := func() {
 		path := "/poll?wait=2"
 		if session != "" {
-			path += fmt.Sprintf("&session=%s&after=%d", session, after)
+			path += fmt.Sprintf("&session_id=%s&after_event_id=%d", session, after)
 		}
 		var answer struct {
 			Session string

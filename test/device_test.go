@@ -113,7 +113,7 @@ func (d *device) cut() {
 func (d *device) readFrames(ctx context.Context, session string, position int64) {
 	url := strings.Replace(d.url, "http://", "ws://", 1) + "/api/v1/ws?ticket=" + d.bearer()
 	if session != "" {
-		url += fmt.Sprintf("&session=%s&after=%d", session, position)
+		url += fmt.Sprintf("&session_id=%s&after_event_id=%d", session, position)
 	}
 	conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{
 		Subprotocols: []string{"tidemark.v1"},
@@ -203,7 +203,7 @@ func (d *device) readPolls(ctx context.Context, session string, position int64) 
 	for {
 		path := "/poll?wait=5"
 		if session != "" {
-			path += fmt.Sprintf("&session=%s&after=%d", session, position)
+			path += fmt.Sprintf("&session_id=%s&after_event_id=%d", session, position)
 		}
 		status, body, _ := d.try(ctx, http.MethodGet, path, nil)
 		var answer struct {
@@ -233,7 +233,7 @@ func (d *device) readPolls(ctx context.Context, session string, position int64) 
 		d.mu.Unlock()
 		if cursors := d.cursors(); anew && len(cursors) > 0 {
 			status, _, _ := d.try(ctx, http.MethodPost, "/sync",
-				map[string]any{"session": session, "chats": cursors})
+				map[string]any{"session_id": session, "chats": cursors})
 			if status != http.StatusOK {
 				d.mu.Lock()
 				d.session, d.position = "", 0
@@ -251,7 +251,7 @@ func (d *device) take(ctx context.Context, kind string, id int64, payload []byte
 		d.position = id
 	}
 	switch kind {
-	case "open":
+	case "session":
 		var o open
 		if json.Unmarshal(payload, &o) == nil {
 			d.opens++
@@ -294,7 +294,7 @@ func (d *device) take(ctx context.Context, kind string, id int64, payload []byte
 func (d *device) sync(ctx context.Context, session string) {
 	for ctx.Err() == nil {
 		status, _, _ := d.try(ctx, http.MethodPost, "/sync", map[string]any{
-			"session": session, "chats": d.cursors(),
+			"session_id": session, "chats": d.cursors(),
 		})
 		if status != 0 && status != http.StatusTooManyRequests && status < 500 {
 			return

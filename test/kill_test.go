@@ -370,12 +370,12 @@ func (k *crashTest) socket(ctx context.Context, chat, name string) {
 				return
 			}
 		}
-		for f := (frame{}); f.Type != "send_message_ack" && f.Type != "error"; {
+		for f := (frame{}); f.Type != "send_message_ack" && f.Type != "problem"; {
 			if err := wsjson.Read(ctx, conn, &f); err != nil {
 				k.failed(chat, err.Error())
 				return
 			}
-			if f.Type == "error" {
+			if f.Type == "problem" {
 				k.failed(chat, string(f.Payload))
 			}
 			if f.Type != "send_message_ack" {

@@ -376,7 +376,7 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 	}
 
 	socket := dial("")
-	_, opened := next(t, socket, "open", func(open) bool { return true })
+	_, opened := next(t, socket, "session", func(open) bool { return true })
 	send()
 	after := read(socket)
 	_ = socket.CloseNow()
@@ -421,7 +421,7 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 		}
 		began := time.Now()
 		bob.call(t, http.MethodGet,
-			fmt.Sprintf("/poll?session=%s&after=%d&wait=%d", opened.Session, after, seconds), nil,
+			fmt.Sprintf("/poll?session_id=%s&after_event_id=%d&wait=%d", opened.Session, after, seconds), nil,
 			&answer)
 		for _, e := range answer.Events {
 			after = max(after, e.ID)
@@ -450,9 +450,9 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 	}
 	<-done
 
-	socket = dial(fmt.Sprintf("&session=%s&after=%d", opened.Session, after))
+	socket = dial(fmt.Sprintf("&session_id=%s&after_event_id=%d", opened.Session, after))
 	defer socket.CloseNow()
-	_, again := next(t, socket, "open", func(open) bool { return true })
+	_, again := next(t, socket, "session", func(open) bool { return true })
 	if again.Session != opened.Session || !again.Resumed {
 		t.Errorf("the last socket: session %s, resumed %v, want %s, true",
 			again.Session, again.Resumed, opened.Session)

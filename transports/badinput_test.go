@@ -138,11 +138,11 @@ func fields() []field {
 			append(badIDs(), bad{`null`, invalid})},
 		{"sync", "last_acked_sequence", `{"chats":[{"chat_id":"team","last_acked_sequence":%s}]}`,
 			append(badSequences(), bad{`null`, invalid})},
-		{"sync", "session", `{"session":%s}`, badTexts()},
+		{"sync", "session", `{"session_id":%s}`, badTexts()},
 		{"sync", "limit", `{"limit":%s}`,
 			[]bad{{`0`, invalid}, {`-1`, invalid}, {`1.5`, invalid}, {`1e3`, invalid},
 				{`"5"`, invalid}, {`true`, invalid}, {`[]`, invalid}}},
-		{"sync", "statuses", `{"statuses":%s}`,
+		{"sync", "statuses", `{"status_updates":%s}`,
 			[]bad{{`1`, invalid}, {`"true"`, invalid}, {`[]`, invalid}, {`{}`, invalid}}},
 	}
 }

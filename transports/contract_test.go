@@ -111,12 +111,12 @@ func particular() []exchange {
 			body: `{"last_acked_sequence":9}`, status: 422, code: "INVALID_SEQUENCE"},
 		{who: "ann", method: "GET", path: "/chats/team/delivery-status?for_sequence=9", status: 422,
 			code: "INVALID_SEQUENCE"},
-		{who: "ann", method: "POST", path: "/sync", body: `{"session":"nobody"}`, status: 410,
+		{who: "ann", method: "POST", path: "/sync", body: `{"session_id":"nobody"}`, status: 410,
 			code: "SESSION_GONE"},
 		{who: "ann", method: "POST", path: "/sync",
 			body:   `{"chats":[{"chat_id":"team","last_acked_sequence":9007199254740992}]}`,
 			status: 422, code: "INVALID_SEQUENCE"},
-		{who: "ann", method: "GET", path: "/poll?session=nobody", status: 410,
+		{who: "ann", method: "GET", path: "/poll?session_id=nobody", status: 410,
 			code: "SESSION_GONE"},
 		{who: "ann", method: "GET", path: "/ws", status: 400, code: "INVALID"},
 	}
@@ -353,7 +353,7 @@ func seeEvents(t *testing.T, contract *apitest.Contract) {
 
 		at := transporttest.Position{User: "bob"}
 		bob := dialer.Dial(t, s, at)
-		readUntil(t, bob, &at, tidemark.EventOpen, tidemark.EventMessage, tidemark.EventGap,
+		readUntil(t, bob, &at, tidemark.EventSession, tidemark.EventMessage, tidemark.EventGap,
 			tidemark.EventCaughtUp)
 		good()["updateDeliveryState"].try(t, s)
 		good()["addMembers"].try(t, s)
@@ -410,7 +410,7 @@ func read(
 		if ev.ID != 0 {
 			at.After = ev.ID
 		}
-		if ev.Type == tidemark.EventOpen {
+		if ev.Type == tidemark.EventSession {
 			var open struct{ Session tidemark.SessionID }
 			if err := json.Unmarshal(ev.Payload, &open); err != nil {
 				return err
@@ -440,14 +440,14 @@ func frames(t *testing.T, s *transporttest.Stack) {
 		`{"type":"read","payload":{"chat_id":"team","last_read_sequence":1}}`,
 		`{"type":"typing","payload":{"chat_id":"team"}}`,
 		`{"type":"sync_request","request_id":"2","payload":{"chats":[{"chat_id":"team",` +
-			`"last_acked_sequence":0}],"statuses":true}}`,
+			`"last_acked_sequence":0}],"status_updates":true}}`,
 		`{"type":"ping"}`,
 		`{"type":"dance"}`,
 	} {
 		ann.Write(frame)
 	}
 	readUntil(t, ann, new(transporttest.Position), "send_message_ack",
-		"sync_response", "pong", tidemark.EventError)
+		"sync_response", "pong", tidemark.EventProblem)
 	ann.Cut()
 }
 

@@ -143,7 +143,7 @@ func TestErrors_every_row(t *testing.T) {
 			422, "INVALID_SEQUENCE"},
 		{ann, "POST", "/sync", `{"chats":[{"chat_id":"team","last_acked_sequence":0},` +
 			`{"chat_id":"team","last_acked_sequence":0}]}`, 400, "INVALID"},
-		{ann, "POST", "/sync", `{"session":"nobody"}`, 410, "SESSION_GONE"},
+		{ann, "POST", "/sync", `{"session_id":"nobody"}`, 410, "SESSION_GONE"},
 		{ann, "POST", "/sync", `{"limit":0}`, 400, "INVALID"},
 
 		{ann.with("Content-Type", "text/plain"), "POST", "/chats", group,

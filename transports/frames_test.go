@@ -26,10 +26,10 @@ func ask(t *testing.T, c *transporttest.Socket, id, frame string) (r refusal) {
 		if err != nil {
 			t.Fatalf("waiting for the answer to %.200s: %v", frame, err)
 		}
-		if ev.RequestID != id || id == "" && ev.Type != "error" {
+		if ev.RequestID != id || id == "" && ev.Type != "problem" {
 			continue
 		}
-		if ev.Type == "error" {
+		if ev.Type == "problem" {
 			if err := json.Unmarshal(ev.Payload, &r); err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func TestBadInput_same_code_over_both_transports(t *testing.T) {
 	requests = append(requests, request{"sendMessage", "nowhere", text},
 		request{"sendMessage", "foreign", text}, request{"sendMessage", "a b", text},
 		request{"sendMessage", "team", `{"client_message_id":"c1","content":"another"}`},
-		request{"sendMessage", "team", `{}`}, request{"sync", "", `{"session":"nobody"}`},
+		request{"sendMessage", "team", `{}`}, request{"sync", "", `{"session_id":"nobody"}`},
 		request{"sync", "", `{"chats":[{"chat_id":"team","last_acked_sequence":0},` +
 			`{"chat_id":"team","last_acked_sequence":0}]}`})
 	exchange{who: "eve", method: "POST", path: "/chats", status: 201,
@@ -104,7 +104,7 @@ func TestBadInput_every_frame(t *testing.T) {
 		{`{"type":1}`, "", "type must be a string"}, {`{"type":"\ud800"}`, "", "type"},
 		{`{"type":"","request_id":"e1"}`, "e1", "type"},
 		{`{"type":"Ping","request_id":"e2"}`, "e2", "send_message, ack, read"},
-		{`{"type":"open","request_id":"e3","payload":{}}`, "e3", `"open"`},
+		{`{"type":"session","request_id":"e3","payload":{}}`, "e3", `"session"`},
 		{`{"type":"` + strings.Repeat("x", 5<<10) + `","request_id":"e4"}`, "e4", "unknown"},
 		{`{"type":"ping","request_id":1}`, "", "request_id"},
 		{`{"type":"ping","request_id":"` + strings.Repeat("r", 129) + `"}`, "", "request_id"},
@@ -145,7 +145,7 @@ func TestBadInput_every_frame(t *testing.T) {
 		if ev.RequestID == "end" {
 			break
 		}
-		if ev.Type == "error" {
+		if ev.Type == "problem" {
 			t.Fatalf("an acknowledgement was answered: %s", ev.Payload)
 		}
 	}

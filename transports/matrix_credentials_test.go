@@ -297,7 +297,7 @@ func TestMatrix_sessions(t *testing.T) {
 			var got string
 			if column == "sync" {
 				got = outcome(w.do("POST", transports.BasePath+"/sync",
-					fmt.Sprintf(`{"session":%q}`, session), creds))
+					fmt.Sprintf(`{"session_id":%q}`, session), creds))
 			} else {
 				got = w.open(column, session, after, "", creds)
 			}
@@ -399,7 +399,7 @@ func (w *matrix) open(
 		query += "&ticket=" + ticket
 	}
 	if session != "" && transport != "SSE" {
-		query += fmt.Sprintf("&session=%s&after=%d", session, after)
+		query += fmt.Sprintf("&session_id=%s&after_event_id=%d", session, after)
 	}
 	path := transports.BasePath
 	resumed := false
@@ -422,7 +422,7 @@ func (w *matrix) open(
 			return outcome(res, raw)
 		}
 		resumed = session != "" &&
-			strings.Contains(string(raw), fmt.Sprintf(`"session":%q`, session))
+			strings.Contains(string(raw), fmt.Sprintf(`"session_id":%q`, session))
 	case "WebSocket":
 		_, open, code := w.socket(query, header)
 		if open == nil {
@@ -469,7 +469,7 @@ func (w *matrix) reader(what, transport string, header http.Header) func() strin
 				fail(fmt.Errorf("%d %s", res.StatusCode, raw))
 			}
 			if n := len(poll.Events); n > 0 {
-				query = fmt.Sprintf("?wait=5&session=%s&after=%d",
+				query = fmt.Sprintf("?wait=5&session_id=%s&after_event_id=%d",
 					poll.Session, poll.Events[n-1].ID)
 			}
 			return string(raw)

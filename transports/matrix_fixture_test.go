@@ -492,7 +492,7 @@ func (w *matrix) socket(
 		Type    string
 		Payload map[string]any
 	}
-	if err := json.Unmarshal(raw, &frame); err != nil || frame.Type != "open" {
+	if err := json.Unmarshal(raw, &frame); err != nil || frame.Type != "session" {
 		w.t.Fatalf("the first frame is %s, %v", raw, err)
 	}
 	return dialed, frame.Payload, 0

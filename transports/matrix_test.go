@@ -273,8 +273,7 @@ func (c *cell) rest(t *testing.T, what string, call call) string {
 		c.checkNoLeak(what, raw)
 	}
 	var body struct {
-		Chats  []json.RawMessage
-		States []json.RawMessage
+		Chats, States, Results []json.RawMessage
 	}
 	switch c.verb {
 	case "acknowledge", "sync", "sync/behind", "listChats", "listDeliveryStates":
@@ -284,7 +283,7 @@ func (c *cell) rest(t *testing.T, what string, call call) string {
 	default:
 		return got
 	}
-	items := append(body.Chats, body.States...)
+	items := slices.Concat(body.Chats, body.States, body.Results)
 	if c.verb == "acknowledge" || c.verb == "sync" {
 		if len(items) < 1 {
 			t.Fatalf("%s: no item in %s", what, raw)
@@ -313,7 +312,7 @@ func (c *cell) mentions(texts ...json.RawMessage) bool {
 func item(t *testing.T, what string, raw json.RawMessage) string {
 	t.Helper()
 	var v struct {
-		Code     string
+		Problem  *struct{ Code string }
 		Head     int `json:"head_sequence"`
 		Messages []json.RawMessage
 		Gaps     []json.RawMessage
@@ -321,13 +320,13 @@ func item(t *testing.T, what string, raw json.RawMessage) string {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		t.Fatalf("%s: %v in %s", what, err, raw)
 	}
-	if v.Code == "" {
+	if v.Problem == nil {
 		return "ok"
 	}
 	if v.Head != 0 || len(v.Messages)+len(v.Gaps) > 0 {
 		t.Errorf("%s: the refusal shows something of the chat: %s", what, raw)
 	}
-	return letter(v.Code)
+	return letter(v.Problem.Code)
 }
 
 // checkNoLeak fails the test if an answer shows what only members may see.
@@ -397,7 +396,7 @@ func (c *cell) frame(what, payload string) string {
 	switch {
 	case silent:
 		return c.effect(what, listener)
-	case reply.Type == "error":
+	case reply.Type == "problem":
 		return letter(reply.Payload.Code)
 	case c.verb == "sync_request":
 		return "ok/" + item(t, what, reply.Payload.Chats[0])

@@ -164,7 +164,7 @@ func TestMessages_gap_where_the_user_was_no_member(t *testing.T) {
 	ann.do("POST", "/chats/team/members", `{"user_ids":["bob"]}`)
 	send(ann, "c3", "3")
 	list := get[rest.MessageList](bob, 200, "GET", "/chats/team/messages?after_sequence=0", "")
-	want := []rest.Gap{{ChatId: "team", From: 2, To: 2, Reason: "not_a_member"}}
+	want := []rest.Gap{{ChatId: "team", FromSequence: 2, ToSequence: 2, Reason: "not_a_member"}}
 	if diff := cmp.Diff(want, list.Gaps); diff != "" || len(list.Messages) != 2 {
 		t.Errorf("%d messages, -want +got:\n%s", len(list.Messages), diff)
 	}
@@ -237,23 +237,39 @@ func TestAcks_each_stands_for_itself(t *testing.T) {
 	get[rest.Chat](ann.as("eve"), 201,
 		"POST", "/chats", `{"type":"group","chat_id":"secret","member_ids":[]}`)
 	send(ann, "c1", "x")
-	type entry struct {
-		ChatID string `json:"chat_id"`
-		Acked  int64  `json:"last_acked_sequence"`
-		Code   string `json:"code"`
-	}
-	got := get[struct{ States []entry }](ann.as("bob"), 200, "POST", "/acks", `{"chats":[
+	got := get[struct {
+		Results []struct {
+			ChatID string `json:"chat_id"`
+			State  *struct {
+				Acked int64 `json:"last_acked_sequence"`
+			}
+			Problem *struct{ Code, Param string }
+		}
+	}](ann.as("bob"), 200, "POST", "/acks", `{"chats":[
 		{"chat_id":"team","last_acked_sequence":2},
 		{"chat_id":"team","last_acked_sequence":1},
 		{"chat_id":"team","last_acked_sequence":0},
 		{"chat_id":"team","last_read_sequence":"1"},
 		{"chat_id":"nowhere","last_acked_sequence":1},
 		{"chat_id":"secret","last_acked_sequence":1}]}`)
-	want := []entry{
-		{"team", 0, "INVALID_SEQUENCE"}, {"team", 1, ""}, {"team", 0, "INVALID_SEQUENCE"},
-		{"team", 0, "INVALID"}, {"nowhere", 0, "NOT_FOUND"}, {"secret", 0, "NOT_A_MEMBER"},
+	var lines []string
+	for _, r := range got.Results {
+		switch {
+		case r.State != nil && r.Problem == nil:
+			lines = append(lines, fmt.Sprint(r.ChatID, " ", r.State.Acked))
+		case r.State == nil && r.Problem != nil:
+			lines = append(lines, strings.TrimSpace(
+				fmt.Sprint(r.ChatID, " ", r.Problem.Code, " ", r.Problem.Param)))
+		default:
+			t.Errorf("%s has a state and a problem, or neither", r.ChatID)
+		}
 	}
-	if diff := cmp.Diff(want, got.States); diff != "" {
+	want := []string{
+		"team INVALID_SEQUENCE last_acked_sequence", "team 1",
+		"team INVALID_SEQUENCE last_acked_sequence", "team INVALID last_read_sequence",
+		"nowhere NOT_FOUND", "secret NOT_A_MEMBER",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -287,7 +303,7 @@ func TestSync_cursors_acknowledge_and_what_was_not_named_comes_too(t *testing.T)
 		"/chats/other/messages", `{"client_message_id":"c","content":"y"}`)
 	got := get[rest.SyncResponse](bob, 200, "POST", "/sync", `{"chats":[{"chat_id":"team",`+
 		`"last_acked_sequence":1},{"chat_id":"nowhere","last_acked_sequence":0}],"limit":1,`+
-		`"statuses":true}`)
+		`"status_updates":true}`)
 	chats := map[string]rest.SyncChat{}
 	for _, c := range got.Chats {
 		chats[c.ChatId] = c
@@ -299,8 +315,9 @@ func TestSync_cursors_acknowledge_and_what_was_not_named_comes_too(t *testing.T)
 	if c := chats["other"]; len(c.Messages) != 1 || c.HasMore {
 		t.Errorf("other: %+v", c)
 	}
-	if c := chats["nowhere"]; c.Code == nil || *c.Code != "NOT_FOUND" || len(got.Statuses) == 0 {
-		t.Errorf("nowhere: %+v, %d statuses", c, len(got.Statuses))
+	if c := chats["nowhere"]; c.Problem == nil || c.Problem.Code != "NOT_FOUND" ||
+		len(got.StatusUpdates) == 0 {
+		t.Errorf("nowhere: %+v, %d statuses", c, len(got.StatusUpdates))
 	}
 	state := get[rest.DeliveryState](bob, 200, "GET", "/chats/team/delivery-state", "")
 	if s := state; s.LastAckedSequence != 1 {

@@ -135,7 +135,7 @@ func moveSSE(t *testing.T, first <-chan event, elsewhere, user string, ready cha
 		case "caught_up":
 			ready <- struct{}{}
 		case "message":
-			awaited = "open"
+			awaited = "session"
 		}
 	}
 	<-time.After(400 * time.Millisecond) // the time to come back is at most half a second
@@ -145,7 +145,7 @@ func moveSSE(t *testing.T, first <-chan event, elsewhere, user string, ready cha
 		return
 	}
 	came := awaitUntil(events, awaited, wait.Hang)
-	if len(came) == 0 || came[0].kind != "open" ||
+	if len(came) == 0 || came[0].kind != "session" ||
 		!strings.Contains(came[0].data, `"resumed":true`) || came[len(came)-1].kind != awaited {
 		t.Errorf("%s: elsewhere it gets %v, want %s", user, came, awaited)
 	}
@@ -176,7 +176,7 @@ func movePoll(t *testing.T, here, elsewhere string, ready chan<- struct{}) {
 	ask := func(url, wait string) (status int, header http.Header, kinds string) {
 		query := fmt.Sprintf("/poll?wait=%s&ticket=dev:poll", wait)
 		if session != "" {
-			query += fmt.Sprintf("&session=%s&after=%d", session, after)
+			query += fmt.Sprintf("&session_id=%s&after_event_id=%d", session, after)
 		}
 		response, err := http.Get(url + query)
 		if err != nil {
@@ -267,20 +267,20 @@ func moveWebSocket(t *testing.T, here, elsewhere string, ready chan<- struct{}) 
 		}
 		last = max(last, f.ID)
 		switch f.Type {
-		case "open":
+		case "session":
 			session = f.Payload.Session
 		case "caught_up":
 			ready <- struct{}{}
 		}
 	}
-	c = dial(elsewhere, fmt.Sprintf("&session=%s&after=%d", session, last))
+	c = dial(elsewhere, fmt.Sprintf("&session_id=%s&after_event_id=%d", session, last))
 	if c == nil {
 		return
 	}
 	defer c.CloseNow()
 	_, text, err := c.Read(ctx)
 	var f frame
-	if err != nil || json.Unmarshal(text, &f) != nil || f.Type != "open" || !f.Payload.Resumed ||
+	if err != nil || json.Unmarshal(text, &f) != nil || f.Type != "session" || !f.Payload.Resumed ||
 		f.Payload.Session != session {
 		t.Errorf("elsewhere a WebSocket gets %s, %v", text, err)
 	}

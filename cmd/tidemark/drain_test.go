@@ -57,7 +57,7 @@ func pollToTheEnd(ctx context.Context, api string) string {
 			return fmt.Sprintf("%d Retry-After %q %s",
 				response.StatusCode, response.Header.Get("Retry-After"), body)
 		}
-		query = fmt.Sprintf("wait=50&session=%s&after=%d",
+		query = fmt.Sprintf("wait=50&session_id=%s&after_event_id=%d",
 			answer.Session, answer.Events[len(answer.Events)-1].ID)
 	}
 }

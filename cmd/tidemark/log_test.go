@@ -188,7 +188,7 @@ func TestRequestID_reaches_the_errors_of_the_storage(t *testing.T) {
 	must(t, 201, ann, "POST", api+"/chats",
 		`{"type":"group","chat_id":"team","member_ids":["bob"]}`)
 	ws := dial(t, b.url, ann, "")
-	session := sessionOf(t, read(t, ws, `"open"`))
+	session := sessionOf(t, read(t, ws, `"session"`))
 	read(t, ws, `"caught_up"`)
 	b.failing.Store(true)
 
@@ -221,11 +221,15 @@ func TestRequestID_reaches_the_errors_of_the_storage(t *testing.T) {
 
 func sessionOf(t *testing.T, frame string) string {
 	t.Helper()
-	var open struct{ Payload struct{ Session string } }
+	var open struct {
+		Payload struct {
+			SessionID string `json:"session_id"`
+		}
+	}
 	if err := json.Unmarshal([]byte(frame), &open); err != nil {
 		t.Fatal(err)
 	}
-	return open.Payload.Session
+	return open.Payload.SessionID
 }
 
 // TestLog_holds_no_secret_and_no_message checks that secrets and contents are not logged.

@@ -202,8 +202,12 @@ func traffic(t *testing.T, url string) map[string]float64 {
 	must(t, 405, "dev:ann", "BREW", api+"/chats", "")
 
 	bob := dial(t, url, "dev:bob", "?device=phone")
-	var open struct{ Payload struct{ Session string } }
-	if err := json.Unmarshal([]byte(read(t, bob, `"open"`)), &open); err != nil {
+	var open struct {
+		Payload struct {
+			SessionID string `json:"session_id"`
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, bob, `"session"`)), &open); err != nil {
 		t.Fatal(err)
 	}
 	read(t, bob, `"hello"`)
@@ -227,15 +231,15 @@ func traffic(t *testing.T, url string) map[string]float64 {
 	}
 	last := page.Events[len(page.Events)-1].ID
 	leaveWaiting(t, "dev:ann",
-		fmt.Sprintf("%s/poll?wait=50&session=%s&after=%d", api, page.Session, last))
+		fmt.Sprintf("%s/poll?wait=50&session_id=%s&after_event_id=%d", api, page.Session, last))
 	say(t, bob, `{"type":"send_message","request_id":"r2",`+
 		`"payload":{"chat_id":"team","client_message_id":"m2","content":"hi"}}`)
 	read(t, bob, `"r2"`)
-	second := dial(t, url, "dev:bob", "?session="+open.Payload.Session+"&after=1")
-	read(t, second, `"open"`)
-	read(t, dial(t, url, "dev:eve", "?session=nobody&after=1"), `"reset"`)
+	second := dial(t, url, "dev:bob", "?session_id="+open.Payload.SessionID+"&after_event_id=1")
+	read(t, second, `"session"`)
+	read(t, dial(t, url, "dev:eve", "?session_id=nobody&after_event_id=1"), `"reset"`)
 	leaver := dial(t, url, "dev:dan", "")
-	read(t, leaver, `"open"`)
+	read(t, leaver, `"session"`)
 	_ = leaver.Close(websocket.StatusNormalClosure, "")
 	const messages = "/api/v1/chats/:chat_id/messages"
 	return map[string]float64{

@@ -147,7 +147,7 @@ func TestServe_nodes_share_messages_tickets_and_idempotency(t *testing.T) {
 	if code != http.StatusOK {
 		t.Fatalf("a ticket of the other node: %d", code)
 	}
-	await(t, events, "open")
+	await(t, events, "session")
 	last := await(t, events, "caught_up")
 	for _, url := range []string{first, second} {
 		_, code := listen(t, url+"/events?device_id=d2&ticket="+made.Ticket, "")
@@ -166,7 +166,7 @@ func TestServe_nodes_share_messages_tickets_and_idempotency(t *testing.T) {
 	if code != http.StatusOK {
 		t.Fatalf("resuming with the ticket: %d", code)
 	}
-	if e := await(t, again, "open"); !strings.Contains(e.data, `"resumed":true`) {
+	if e := await(t, again, "session"); !strings.Contains(e.data, `"resumed":true`) {
 		t.Errorf("resuming with the ticket: %s", e.data)
 	}
 
@@ -440,13 +440,13 @@ func TestMetrics_of_several_nodes_are_what_is_documented(t *testing.T) {
 	delete(want, "tidemark_rates_unpublished_total") // in development there are no rates
 	createTeam(t, urls[0])
 	events, _ := listen(t, urls[1]+"/api/v1/events?ticket=dev:bob&device_id=d1", "")
-	open := await(t, events, "open")
+	open := await(t, events, "session")
 	last := await(t, events, "caught_up")
 	answerOf(t, "ann", "POST", urls[0]+"/api/v1/chats/team/messages",
 		`{"client_message_id":"m1","content":"hello"}`)
 	await(t, events, "message")
 	moved, _ := listen(t, urls[0]+"/api/v1/events?ticket=dev:bob&device_id=d1", last.id)
-	if e := await(t, moved, "open"); !strings.Contains(e.data, `"resumed":true`) {
+	if e := await(t, moved, "session"); !strings.Contains(e.data, `"resumed":true`) {
 		t.Fatalf("the session %s did not move: %s", open.data, e.data)
 	}
 	least := map[string]float64{

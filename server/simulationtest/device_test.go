@@ -233,8 +233,8 @@ func decode(raw []byte) (payload, error) {
 		ChatID   tidemark.ChatID      `json:"chat_id"`
 		UserID   tidemark.UserID      `json:"user_id"`
 		Sequence tidemark.Sequence    `json:"sequence"`
-		From     tidemark.Sequence    `json:"from"`
-		To       tidemark.Sequence    `json:"to"`
+		From     tidemark.Sequence    `json:"from_sequence"`
+		To       tidemark.Sequence    `json:"to_sequence"`
 		Acked    tidemark.Sequence    `json:"last_acked_sequence"`
 		Read     tidemark.Sequence    `json:"last_read_sequence"`
 		Reason   tidemark.ResetReason `json:"reason"`

@@ -12,7 +12,7 @@ const PLAIN = `<!doctype html><title>plain</title><script>
   window.opens = []; window.got = [];
   const ticket = new URL(location).searchParams.get('ticket');
   const source = new EventSource('/api/v1/events?ticket=' + ticket);
-  source.addEventListener('open', (e) => { if (e.data) opens.push(JSON.parse(e.data)); });
+  source.addEventListener('session', (e) => opens.push(JSON.parse(e.data)));
   window.state = () => source.readyState;
   source.addEventListener('message', (e) => got.push({ ...JSON.parse(e.data), id: e.lastEventId }));
 </script>`;
@@ -59,10 +59,10 @@ test('EventSource reconnects by itself with Last-Event-ID and gets everything on
     assert.deepEqual(got.map((m) => m.content), want);
     assert.deepEqual(got.map((m) => m.sequence), want.map((_, i) => i + 1));
     assert.deepEqual(opens.map((o) => o.resumed), [false, true, true, true]);
-    assert.equal(new Set(opens.map((o) => o.session)).size, 1);
+    assert.equal(new Set(opens.map((o) => o.session_id)).size, 1);
     const sent = cutter.lastEventIDs();
     assert.equal(sent.length, CUTS);
-    for (const id of sent) assert.ok(id.startsWith(`${opens[0].session}.`), id);
+    for (const id of sent) assert.ok(id.startsWith(`${opens[0].session_id}.`), id);
 
     // A server that was started anew knows neither ticket nor session, and EventSource does not try
     // twice after a 401.

@@ -170,8 +170,8 @@ func parseWait(s string) (time.Duration, error) {
 	}
 	//rule:bounded_input.wait-is-digits
 	if strings.Trim(s, "0123456789") != "" {
-		return 0, tidemark.Errorf(tidemark.Invalid,
-			"wait must be a number of seconds: 0 to answer at once, at most %d",
+		return 0, tidemark.BadParam(tidemark.Invalid,
+			"wait", "must be a number of seconds: 0 to answer at once, at most %d",
 			int(maxWait/time.Second))
 	}
 	seconds, err := strconv.ParseUint(s, 10, 31)

@@ -73,7 +73,7 @@ func TestFirst_answer_has_open_and_the_backlog(t *testing.T) {
 	chat := s.Group("alice", "bob")
 	s.Send("alice", chat, 1, 20)
 	page := mustPoll(t, s, "wait", 0)
-	if page.Events[0].Type != tidemark.EventOpen || page.More {
+	if page.Events[0].Type != tidemark.EventSession || page.More {
 		t.Errorf("it begins with %s, more is %v", page.Events[0].Type, page.More)
 	}
 	if got := messages(t, page); len(got) != 20 || got[19] != 20 {
@@ -201,8 +201,8 @@ func TestRefusal(t *testing.T) {
 		{"wait=-1", "bob", 400, "INVALID"},
 		{"wait=soon", "bob", 400, "INVALID"},
 		{"wait=1.5", "bob", 400, "INVALID"},
-		{"session=x&after=-1", "bob", 400, "INVALID"},
-		{"session=x&after=1", "bob", 410, "SESSION_GONE"},
+		{"session_id=x&after_event_id=-1", "bob", 400, "INVALID"},
+		{"session_id=x&after_event_id=1", "bob", 410, "SESSION_GONE"},
 		{"", "", 401, "UNAUTHENTICATED"},
 		{"", "bob", 429, "RATE_LIMITED"},
 	} {
@@ -235,7 +235,7 @@ func TestGone_client_leaves_the_session_to_the_next_poll(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		_, err := transporttest.Poll(ctx, t, s, "bob", url.Values{
-			"session": {string(first.Session)}, "after": {fmt.Sprint(at)},
+			"session_id": {string(first.Session)}, "after_event_id": {fmt.Sprint(at)},
 		})
 		ended <- err
 	}()
@@ -262,7 +262,7 @@ func TestHTTP2_waits_too(t *testing.T) {
 	at := last(t, mustSettle(t, s, &first))
 	poll := func(after uint64) (page transporttest.Page, err error) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-			fmt.Sprintf("%s/poll?session=%s&after=%d", s.URL, first.Session, after), nil)
+			fmt.Sprintf("%s/poll?session_id=%s&after_event_id=%d", s.URL, first.Session, after), nil)
 		if err != nil {
 			return page, err
 		}

@@ -5,6 +5,7 @@ package rest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -12,6 +13,21 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/oapi-codegen/runtime"
 )
+
+// Defines values for ChatBoundaryScope.
+const (
+	ChatBoundaryScopeChat ChatBoundaryScope = "chat"
+)
+
+// Valid indicates whether the value is a known member of the ChatBoundaryScope enum.
+func (e ChatBoundaryScope) Valid() bool {
+	switch e {
+	case ChatBoundaryScopeChat:
+		return true
+	default:
+		return false
+	}
+}
 
 // Defines values for ChatType.
 const (
@@ -157,6 +173,21 @@ func (e MemberRole) Valid() bool {
 	}
 }
 
+// Defines values for MemberBoundaryScope.
+const (
+	MemberBoundaryScopeMember MemberBoundaryScope = "member"
+)
+
+// Valid indicates whether the value is a known member of the MemberBoundaryScope enum.
+func (e MemberBoundaryScope) Valid() bool {
+	switch e {
+	case MemberBoundaryScopeMember:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ResetReason.
 const (
 	Ahead           ResetReason = "ahead"
@@ -192,23 +223,16 @@ type Ack struct {
 	LastReadSequence *Sequence `json:"last_read_sequence,omitempty"`
 }
 
-// AckRefusal defines model for AckRefusal.
-type AckRefusal struct {
-	ChatId Id `json:"chat_id"`
-
-	// Code Clients have to expect unknown codes.
-	Code   Code   `json:"code"`
-	Detail string `json:"detail"`
+// AckResult Either `state` or `problem` is null.
+type AckResult struct {
+	ChatId  Id             `json:"chat_id"`
+	Problem *ProblemDetail `json:"problem"`
+	State   *DeliveryState `json:"state"`
 }
 
 // AckResults defines model for AckResults.
 type AckResults struct {
-	States []AckResults_States_Item `json:"states"`
-}
-
-// AckResults_States_Item defines model for AckResults.states.Item.
-type AckResults_States_Item struct {
-	union json.RawMessage
+	Results []AckResult `json:"results"`
 }
 
 // Acks Example: {"chats":[{"chat_id":"team","last_acked_sequence":42},{"chat_id":"family","last_read_sequence":7}]}
@@ -250,9 +274,13 @@ type ChatBoundary struct {
 	AllAckedSequence Watermark `json:"all_acked_sequence"`
 
 	// AllReadSequence A position in one chat; 0 is "nothing yet".
-	AllReadSequence Watermark `json:"all_read_sequence"`
-	ChatId          Id        `json:"chat_id"`
+	AllReadSequence Watermark         `json:"all_read_sequence"`
+	ChatId          Id                `json:"chat_id"`
+	Scope           ChatBoundaryScope `json:"scope"`
 }
+
+// ChatBoundaryScope defines model for ChatBoundary.Scope.
+type ChatBoundaryScope string
 
 // ChatList defines model for ChatList.
 type ChatList struct {
@@ -348,12 +376,12 @@ type DependencyStatus string
 type Gap struct {
 	ChatId Id `json:"chat_id"`
 
-	// From A position in one chat, from 1.
-	From   Sequence  `json:"from"`
-	Reason GapReason `json:"reason"`
+	// FromSequence A position in one chat, from 1.
+	FromSequence Sequence  `json:"from_sequence"`
+	Reason       GapReason `json:"reason"`
 
-	// To A position in one chat, from 1.
-	To Sequence `json:"to"`
+	// ToSequence A position in one chat, from 1.
+	ToSequence Sequence `json:"to_sequence"`
 }
 
 // GapReason defines model for Gap.Reason.
@@ -383,9 +411,13 @@ type MemberBoundary struct {
 	LastAckedSequence Watermark `json:"last_acked_sequence"`
 
 	// LastReadSequence A position in one chat; 0 is "nothing yet".
-	LastReadSequence Watermark `json:"last_read_sequence"`
-	UserId           Id        `json:"user_id"`
+	LastReadSequence Watermark           `json:"last_read_sequence"`
+	Scope            MemberBoundaryScope `json:"scope"`
+	UserId           Id                  `json:"user_id"`
 }
+
+// MemberBoundaryScope defines model for MemberBoundary.Scope.
+type MemberBoundaryScope string
 
 // MemberList defines model for MemberList.
 type MemberList struct {
@@ -435,9 +467,13 @@ type Pagination struct {
 	NextCursor *string `json:"next_cursor"`
 }
 
+// Param The field, query parameter or header that is at fault. A field of an element of a list
+// has its index, as in `chats[3].chat_id`.
+type Param = string
+
 // Problem RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type Problem struct {
 	// Code Clients have to expect unknown codes.
 	Code Code `json:"code"`
@@ -447,11 +483,27 @@ type Problem struct {
 	Dependencies *Dependencies `json:"dependencies,omitempty"`
 
 	// Detail One sentence that a person can act on.
-	Detail    string `json:"detail"`
+	Detail string `json:"detail"`
+
+	// Param The field, query parameter or header that is at fault. A field of an element of a list
+	// has its index, as in `chats[3].chat_id`.
+	Param     *Param `json:"param"`
 	RequestId string `json:"request_id"`
 	Status    int    `json:"status"`
 	Title     string `json:"title"`
 	Type      string `json:"type"`
+}
+
+// ProblemDetail The part of a `Problem` that says what was wrong.
+type ProblemDetail struct {
+	// Code Clients have to expect unknown codes.
+	Code   Code   `json:"code"`
+	Detail string `json:"detail"`
+
+	// Param The field, query parameter or header that is at fault. A field of an element of a list
+	// has its index, as in `chats[3].chat_id`.
+	Param     *Param  `json:"param"`
+	RequestId *string `json:"request_id"`
 }
 
 // RenameChat Example: {"name":"Crew"}
@@ -462,7 +514,7 @@ type RenameChat struct {
 
 // Reset The position is unknown. Send the cursors of the device by `sync`.
 type Reset struct {
-	ChatId *Id         `json:"chat_id,omitempty"`
+	ChatId *Id         `json:"chat_id"`
 	Reason ResetReason `json:"reason"`
 }
 
@@ -491,27 +543,24 @@ type SendMessage struct {
 // Sequence A position in one chat, from 1.
 type Sequence = int64
 
-// StatusUpdate The boundary of a member. In chats above 50 members, the minimum of all members.
+// StatusUpdate A hint that watermarks have moved. `scope` says what it means: the boundary of one
+// member, or the least boundary of all members of a large chat. Updates may be merged,
+// come up to 2 s late, or be left out where no tick changes.
 type StatusUpdate struct {
 	union json.RawMessage
 }
 
 // SyncChat defines model for SyncChat.
 type SyncChat struct {
-	ChatId Id `json:"chat_id"`
-
-	// Code Clients have to expect unknown codes.
-	Code    *Code   `json:"code,omitempty"`
-	Detail  *string `json:"detail,omitempty"`
-	Gaps    []Gap   `json:"gaps"`
-	HasMore bool    `json:"has_more"`
+	ChatId  Id    `json:"chat_id"`
+	Gaps    []Gap `json:"gaps"`
+	HasMore bool  `json:"has_more"`
 
 	// HeadSequence A position in one chat; 0 is "nothing yet".
-	HeadSequence Watermark `json:"head_sequence"`
-	Messages     []Message `json:"messages"`
-
-	// Reset The position is unknown. Send the cursors of the device by `sync`.
-	Reset *Reset `json:"reset,omitempty"`
+	HeadSequence Watermark      `json:"head_sequence"`
+	Messages     []Message      `json:"messages"`
+	Problem      *ProblemDetail `json:"problem"`
+	Reset        *Reset         `json:"reset"`
 }
 
 // SyncCursor defines model for SyncCursor.
@@ -527,16 +576,16 @@ type SyncRequest struct {
 	Chats *[]SyncCursor `json:"chats,omitempty"`
 
 	// Limit Messages of each chat. More than 1000 is clamped.
-	Limit    *int    `json:"limit,omitempty"`
-	Session  *string `json:"session,omitempty"`
-	Statuses *bool   `json:"statuses,omitempty"`
+	Limit         *int    `json:"limit,omitempty"`
+	SessionId     *string `json:"session_id,omitempty"`
+	StatusUpdates *bool   `json:"status_updates,omitempty"`
 }
 
 // SyncResponse defines model for SyncResponse.
 type SyncResponse struct {
-	Chats    []SyncChat     `json:"chats"`
-	HasMore  bool           `json:"has_more"`
-	Statuses []StatusUpdate `json:"statuses"`
+	Chats         []SyncChat     `json:"chats"`
+	HasMore       bool           `json:"has_more"`
+	StatusUpdates []StatusUpdate `json:"status_updates"`
 }
 
 // Ticket Example: {"expires_at":"2026-01-31T10:00:35.100Z","ticket":"5QXJD6PTAYK3BGWP5LDUNDTGOP"}
@@ -571,62 +620,62 @@ type UserId = Id
 
 // Conflict RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type Conflict = Problem
 
 // Forbidden RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type Forbidden = Problem
 
 // Internal RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type Internal = Problem
 
 // Invalid RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type Invalid = Problem
 
 // InvalidSequence RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type InvalidSequence = Problem
 
 // NotFound RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type NotFound = Problem
 
 // SessionGone RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type SessionGone = Problem
 
 // TooLarge RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type TooLarge = Problem
 
 // TooMany RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type TooMany = Problem
 
 // Unauthenticated RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type Unauthenticated = Problem
 
 // Unavailable RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type Unavailable = Problem
 
 // UnsupportedMediaType RFC 9457.
 //
-// Example: {"code":"NOT_FOUND","detail":"there is no chat nowhere","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":404,"title":"Not Found","type":"about:blank"}
+// Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type UnsupportedMediaType = Problem
 
 // AcknowledgeTextBody defines parameters for Acknowledge.
@@ -708,68 +757,6 @@ type SendMessageJSONRequestBody = SendMessage
 // SyncJSONRequestBody defines body for Sync for application/json ContentType.
 type SyncJSONRequestBody = SyncRequest
 
-// AsDeliveryState returns the union data inside the AckResults_States_Item as a DeliveryState
-func (t AckResults_States_Item) AsDeliveryState() (DeliveryState, error) {
-	var body DeliveryState
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromDeliveryState overwrites any union data inside the AckResults_States_Item as the provided DeliveryState
-func (t *AckResults_States_Item) FromDeliveryState(v DeliveryState) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeDeliveryState performs a merge with any union data inside the AckResults_States_Item, using the provided DeliveryState
-func (t *AckResults_States_Item) MergeDeliveryState(v DeliveryState) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsAckRefusal returns the union data inside the AckResults_States_Item as a AckRefusal
-func (t AckResults_States_Item) AsAckRefusal() (AckRefusal, error) {
-	var body AckRefusal
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromAckRefusal overwrites any union data inside the AckResults_States_Item as the provided AckRefusal
-func (t *AckResults_States_Item) FromAckRefusal(v AckRefusal) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeAckRefusal performs a merge with any union data inside the AckResults_States_Item, using the provided AckRefusal
-func (t *AckResults_States_Item) MergeAckRefusal(v AckRefusal) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-func (t AckResults_States_Item) MarshalJSON() ([]byte, error) {
-	b, err := t.union.MarshalJSON()
-	return b, err
-}
-
-func (t *AckResults_States_Item) UnmarshalJSON(b []byte) error {
-	err := t.union.UnmarshalJSON(b)
-	return err
-}
-
 // AsMemberBoundary returns the union data inside the StatusUpdate as a MemberBoundary
 func (t StatusUpdate) AsMemberBoundary() (MemberBoundary, error) {
 	var body MemberBoundary
@@ -780,6 +767,10 @@ func (t StatusUpdate) AsMemberBoundary() (MemberBoundary, error) {
 // FromMemberBoundary overwrites any union data inside the StatusUpdate as the provided MemberBoundary
 func (t *StatusUpdate) FromMemberBoundary(v MemberBoundary) error {
 	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"scope":"member"}`))
 	t.union = b
 	return err
 }
@@ -787,6 +778,10 @@ func (t *StatusUpdate) FromMemberBoundary(v MemberBoundary) error {
 // MergeMemberBoundary performs a merge with any union data inside the StatusUpdate, using the provided MemberBoundary
 func (t *StatusUpdate) MergeMemberBoundary(v MemberBoundary) error {
 	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"scope":"member"}`))
 	if err != nil {
 		return err
 	}
@@ -806,6 +801,10 @@ func (t StatusUpdate) AsChatBoundary() (ChatBoundary, error) {
 // FromChatBoundary overwrites any union data inside the StatusUpdate as the provided ChatBoundary
 func (t *StatusUpdate) FromChatBoundary(v ChatBoundary) error {
 	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"scope":"chat"}`))
 	t.union = b
 	return err
 }
@@ -816,10 +815,37 @@ func (t *StatusUpdate) MergeChatBoundary(v ChatBoundary) error {
 	if err != nil {
 		return err
 	}
+	b, err = runtime.JSONMerge(b, []byte(`{"scope":"chat"}`))
+	if err != nil {
+		return err
+	}
 
 	merged, err := runtime.JSONMerge(t.union, b)
 	t.union = merged
 	return err
+}
+
+func (t StatusUpdate) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"scope"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t StatusUpdate) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "chat":
+		return t.AsChatBoundary()
+	case "member":
+		return t.AsMemberBoundary()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
 }
 
 func (t StatusUpdate) MarshalJSON() ([]byte, error) {

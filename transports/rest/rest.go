@@ -131,8 +131,8 @@ func limitOf(limit *Limit) (int, error) {
 	case limit == nil:
 		return wire.DefaultLimit, nil
 	case *limit == "":
-		return 0, tidemark.Errorf(tidemark.Invalid,
-			"limit is empty; it must be an integer of at least 1")
+		return 0, tidemark.BadParam(tidemark.Invalid,
+			"limit", "is empty; it must be an integer of at least 1")
 	}
 	return wire.ParseLimit(*limit)
 }

@@ -77,7 +77,7 @@ func TestHead_keeps_proxies_from_buffering_and_changing(t *testing.T) {
 		t.Errorf("status %d, request id %q",
 			c.Response.StatusCode, c.Response.Header.Get("X-Request-Id"))
 	}
-	find(t, c, tidemark.EventOpen)
+	find(t, c, tidemark.EventSession)
 	if c.Retry < 1000 || c.Retry > 3000 {
 		t.Errorf("retry is %d ms, want 1 to 3 s", c.Retry)
 	}
@@ -134,7 +134,7 @@ func TestPosition_header_wins_over_query(t *testing.T) {
 			more = append(more, "Last-Event-ID", positions[tt.header])
 		}
 		c = open(t, s, "bob", url.Values{"last_event_id": {positions[tt.query]}}, more...)
-		if !payload[struct{ Resumed bool }](t, find(t, c, tidemark.EventOpen)).Resumed {
+		if !payload[struct{ Resumed bool }](t, find(t, c, tidemark.EventSession)).Resumed {
 			t.Fatalf("%+v: not resumed", tt)
 		}
 		got := payload[struct{ Sequence int }](t, find(t, c, tidemark.EventMessage)).Sequence
@@ -152,7 +152,7 @@ func TestPosition_that_is_none_resets(t *testing.T) {
 		"-.0", "💥.1",
 	} {
 		c := open(t, s, "alice", nil, "Last-Event-ID", id)
-		if payload[struct{ Resumed bool }](t, find(t, c, tidemark.EventOpen)).Resumed {
+		if payload[struct{ Resumed bool }](t, find(t, c, tidemark.EventSession)).Resumed {
 			t.Errorf("%q was resumed", id)
 		}
 		got := payload[struct{ Reason string }](t, find(t, c, tidemark.EventReset))
@@ -165,7 +165,7 @@ func TestPosition_that_is_none_resets(t *testing.T) {
 
 func TestRefusal_is_an_HTTP_status(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{Core: server.Config{SessionsPerUser: 1}})
-	find(t, open(t, s, "busy", nil), tidemark.EventOpen)
+	find(t, open(t, s, "busy", nil), tidemark.EventSession)
 	for _, tt := range []struct {
 		name, user string
 		query      url.Values
@@ -175,7 +175,7 @@ func TestRefusal_is_an_HTTP_status(t *testing.T) {
 		{"no user", "", nil, 401, "UNAUTHENTICATED"},
 		{"too many sessions", "busy", nil, 429, "RATE_LIMITED"},
 		{"a bad device", "alice", url.Values{"device_id": {"no spaces"}}, 400, "INVALID"},
-		{"a bad flag", "alice", url.Values{"statuses": {"maybe"}}, 400, "INVALID"},
+		{"a bad flag", "alice", url.Values{"status_updates": {"maybe"}}, 400, "INVALID"},
 	} {
 		c := open(t, s, tt.user, tt.query)
 		var problem struct{ Code string }

@@ -91,7 +91,7 @@ func (d *device) event() Event {
 		}
 		d.last = ev.ID
 	}
-	if ev.Type == tidemark.EventOpen {
+	if ev.Type == tidemark.EventSession {
 		d.at.Session = tidemark.SessionID(field[string](d.t, ev, "session"))
 	}
 	return ev

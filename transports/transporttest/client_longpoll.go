@@ -22,9 +22,9 @@ func LongPoll() Dialer {
 
 // Page is an answer of long-poll.
 type Page struct {
-	Session tidemark.SessionID `json:"session"`
+	Session tidemark.SessionID `json:"session_id"`
 	Events  []Event            `json:"events"`
-	More    bool               `json:"more"`
+	More    bool               `json:"has_more"`
 }
 
 // Poll sends one GET /poll. It returns the answer, or the problem's code as an error.

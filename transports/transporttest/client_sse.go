@@ -88,7 +88,7 @@ func (c *EventStream) Next(ctx context.Context) (Event, error) {
 		switch {
 		case line == ":\n":
 			c.Comments++
-		case line == "\n" && ev.Type == tidemark.EventError:
+		case line == "\n" && ev.Type == tidemark.EventProblem:
 			return ev, errors.Join(ended(field[string](c.t, ev, "code")), c.end())
 		case line == "\n" && ev.Type != "":
 			return ev, nil

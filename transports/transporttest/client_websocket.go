@@ -95,8 +95,8 @@ func (c *Socket) Cut() { _ = c.CloseNow() }
 func (p Position) query() url.Values {
 	q := url.Values{}
 	if p.Session != "" {
-		q.Set("session", string(p.Session))
-		q.Set("after", strconv.FormatUint(p.After, 10))
+		q.Set("session_id", string(p.Session))
+		q.Set("after_event_id", strconv.FormatUint(p.After, 10))
 	}
 	return q
 }

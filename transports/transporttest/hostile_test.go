@@ -229,7 +229,7 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 		for range 50 {
 			b := half(t, "GET", "/poll?wait=0&device_id=a", "")
 			if r, body := b.answer(); r.StatusCode != http.StatusOK ||
-				!strings.Contains(body, `"type":"open"`) {
+				!strings.Contains(body, `"type":"session"`) {
 				t.Fatalf("%d %s", r.StatusCode, body)
 			}
 		}
@@ -241,7 +241,7 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 		session := strings.Split(body, `"`)[3]
 		at := 0
 		for { // until there is nothing more
-			b.request("GET", fmt.Sprintf("/poll?wait=0&session=%s&after=%d", session, at), "")
+			b.request("GET", fmt.Sprintf("/poll?wait=0&session_id=%s&after_event_id=%d", session, at), "")
 			_, body := b.answer()
 			n := strings.Count(body, `"id":`)
 			if n == 0 {
@@ -253,7 +253,7 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 		}
 		start := time.Now()
 		r, body := half(t, "GET",
-			fmt.Sprintf("/poll?wait=50&session=%s&after=%d", session, at), "").answer()
+			fmt.Sprintf("/poll?wait=50&session_id=%s&after_event_id=%d", session, at), "").answer()
 		// That is less than the wait of the poll.
 		if r.StatusCode != http.StatusOK || time.Since(start) > wait.Hang {
 			t.Errorf("%d %s after %v", r.StatusCode, body, time.Since(start))

@@ -180,7 +180,7 @@ func TestCalls_on_a_stream_are_limited(t *testing.T) {
 		}
 		var problem struct{ Code string }
 		_ = json.Unmarshal(ev.Payload, &problem)
-		if ev.Type == tidemark.EventError && problem.Code == "RATE_LIMITED" &&
+		if ev.Type == tidemark.EventProblem && problem.Code == "RATE_LIMITED" &&
 			ev.RequestID == "two" {
 			break
 		}

@@ -81,7 +81,7 @@ func TestCORS_every_answer_tells_the_browser(t *testing.T) {
 			func(r *http.Request) { r.Header.Del("Authorization") }, 401,
 		},
 		{"long-poll, at once", "GET", s.URL + "/poll", nil, 200},
-		{"long-poll, refused", "GET", s.URL + "/poll?session=unknown", nil, 410},
+		{"long-poll, refused", "GET", s.URL + "/poll?session_id=unknown", nil, 410},
 	} {
 		res := ask(t, tt.method, tt.url, page, tt.edit)
 		if res.StatusCode != tt.status {
@@ -106,7 +106,7 @@ func TestCORS_every_answer_tells_the_browser(t *testing.T) {
 				t.Fatal(err)
 			}
 			if query = ""; len(last.Events) > 0 {
-				query = fmt.Sprintf("?wait=1&session=%s&after=%d",
+				query = fmt.Sprintf("?wait=1&session_id=%s&after_event_id=%d",
 					last.Session, last.Events[len(last.Events)-1].ID)
 			}
 		}

@@ -211,7 +211,7 @@ func (r *randomRun) connect() {
 // take handles an event as a device does.
 func (r *randomRun) take(ev Event) {
 	switch ev.Type {
-	case tidemark.EventOpen:
+	case tidemark.EventSession:
 		session := tidemark.SessionID(field[string](r.t, ev, "session"))
 		r.goesOn = session == r.at.Session
 		if !r.goesOn {

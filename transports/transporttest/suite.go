@@ -69,7 +69,7 @@ func testOffline(t *testing.T, d Dialer) {
 		s.Send(alice, chat, 1, 100)
 	}
 	b := dial(t, s, d, Position{User: bob})
-	if ev := b.event(); ev.Type != tidemark.EventOpen || field[bool](t, ev, "resumed") {
+	if ev := b.event(); ev.Type != tidemark.EventSession || field[bool](t, ev, "resumed") {
 		t.Fatalf("the first event is %s %s, want open, not resumed", ev.Type, ev.Payload)
 	}
 	next := map[string]float64{string(chats[0]): 1, string(chats[1]): 1}
@@ -118,7 +118,7 @@ func testResume(t *testing.T, d Dialer) {
 	for round := range rounds {
 		b := dial(t, s, d, at)
 		if !d.Polls || round == 0 {
-			if ev := b.event(); ev.Type != tidemark.EventOpen ||
+			if ev := b.event(); ev.Type != tidemark.EventSession ||
 				field[bool](t, ev, "resumed") != (round > 0) {
 				t.Fatalf("round %d begins with %s %s", round, ev.Type, ev.Payload)
 			}
@@ -238,7 +238,7 @@ func checkUnknown(t *testing.T, s *Stack, d Dialer, at Position) {
 		return
 	}
 	b.at.After = 0 // the ids are those of another session
-	if ev := b.event(); ev.Type != tidemark.EventOpen || field[bool](t, ev, "resumed") ||
+	if ev := b.event(); ev.Type != tidemark.EventSession || field[bool](t, ev, "resumed") ||
 		b.at.Session == at.Session {
 		t.Fatalf("got %s %s, want the open of a new session", ev.Type, ev.Payload)
 	}

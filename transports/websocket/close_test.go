@@ -76,7 +76,7 @@ func TestRefusal_is_a_close_code_after_the_upgrade(t *testing.T) {
 		{"a foreign origin", "alice", nil, origin("https://evil.example.com"), 4403},
 		{"too many sessions", "busy", nil, nil, 4429},
 		{"a bad device", "alice", url.Values{"device_id": {"no spaces"}}, nil, 1008},
-		{"a bad position", "alice", url.Values{"session": {"x"}, "after": {"-1"}}, nil, 1008},
+		{"a bad position", "alice", url.Values{"session_id": {"x"}, "after_event_id": {"-1"}}, nil, 1008},
 	}
 	for _, tt := range tests {
 		edit := tt.edit
@@ -89,7 +89,7 @@ func TestRefusal_is_a_close_code_after_the_upgrade(t *testing.T) {
 		}
 	}
 	c := transporttest.DialWebSocket(t, s, nil, "alice", origin("https://app.example.com"))
-	next(t, c, "open")
+	next(t, c, "session")
 }
 
 func TestSubprotocol_is_chosen_if_offered(t *testing.T) {
@@ -105,7 +105,7 @@ func TestSubprotocol_is_chosen_if_offered(t *testing.T) {
 	} {
 		c := transporttest.DialWebSocket(t, s, nil, "alice",
 			func(o *websocket.DialOptions) { o.Subprotocols = tt.offer })
-		next(t, c, "open")
+		next(t, c, "session")
 		if got := c.Subprotocol(); got != tt.want {
 			t.Errorf("offered %v: chose %q, want %q", tt.offer, got, tt.want)
 		}
@@ -202,7 +202,7 @@ func TestToken_ends_the_stream_when_it_expires(t *testing.T) {
 		c = transporttest.DialWebSocket(t, s, nil, "",
 			func(o *websocket.DialOptions) { o.HTTPHeader.Set("Authorization", "Bearer "+token) })
 		ev, err := c.Next(wait.Context(t))
-		opened = err == nil && ev.Type == tidemark.EventOpen
+		opened = err == nil && ev.Type == tidemark.EventSession
 	}
 	if code, reason := closed(t, c); code != 4401 {
 		t.Errorf("closed with %d %q, want 4401", code, reason)
@@ -244,7 +244,9 @@ func TestDeaf_client_is_cut_and_its_session_waits(t *testing.T) {
 	})}
 	c := transporttest.DialWebSocket(t, s, nil, "bob",
 		func(o *websocket.DialOptions) { o.HTTPClient = small })
-	open := decode[struct{ Session string }](t, next(t, c, "open"))
+	open := decode[struct {
+		SessionID string `json:"session_id"`
+	}](t, next(t, c, "session"))
 	caughtUp := next(t, c, "caught_up")
 	text := strings.Repeat("x", 60<<10)
 	sent := 0
@@ -256,8 +258,8 @@ func TestDeaf_client_is_cut_and_its_session_waits(t *testing.T) {
 		return sent, s.WebSocket.Connections() == 0
 	})
 	again := transporttest.DialWebSocket(t, s,
-		url.Values{"session": {open.Session}, "after": {fmt.Sprint(caughtUp.ID)}}, "bob")
-	if got := decode[struct{ Resumed bool }](t, next(t, again, "open")); !got.Resumed {
+		url.Values{"session_id": {open.SessionID}, "after_event_id": {fmt.Sprint(caughtUp.ID)}}, "bob")
+	if got := decode[struct{ Resumed bool }](t, next(t, again, "session")); !got.Resumed {
 		t.Error("the session was not resumed")
 	}
 	for want := 1; want <= sent; want++ {

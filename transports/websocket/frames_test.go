@@ -77,7 +77,7 @@ func TestSend_is_answered_with_its_request_id(t *testing.T) {
 	for i, duplicate := range []bool{false, true} {
 		request := fmt.Sprint("r", i)
 		c.Write(sendFrame(request, chat, "m1", "hello"))
-		ev := next(t, c, "send_message_ack", "error")
+		ev := next(t, c, "send_message_ack", "problem")
 		got := decode[ackPayload](t, ev)
 		want := ackPayload{string(chat), "m1", got.MessageID, 1, got.CreatedAt, duplicate}
 		if diff := cmp.Diff(want, got); diff != "" || ev.RequestID != request || ev.ID != 0 ||
@@ -124,7 +124,7 @@ func TestSend_refused_is_an_error_frame_and_leaves_the_socket_open(t *testing.T)
 	s.SendText("alice", chat, "taken", "first")
 	for _, tt := range tests {
 		tt.c.Write(tt.frame)
-		ev := next(t, tt.c, "error", "send_message_ack", "sync_response")
+		ev := next(t, tt.c, "problem", "send_message_ack", "sync_response")
 		var got struct {
 			Code      tidemark.Code
 			Detail    string
@@ -142,7 +142,7 @@ func TestSend_refused_is_an_error_frame_and_leaves_the_socket_open(t *testing.T)
 	}
 	limited := 0
 	for range 10 {
-		if ev := next(t, c, "error"); strings.Contains(string(ev.Payload), "RATE_LIMITED") {
+		if ev := next(t, c, "problem"); strings.Contains(string(ev.Payload), "RATE_LIMITED") {
 			limited++
 		}
 	}
@@ -187,14 +187,14 @@ func pipeline(t *testing.T, limit *limit.Limiter) {
 	frames := make([]int, chats)
 	refused := 0
 	for range count {
-		ev := next(t, c, "send_message_ack", "error")
+		ev := next(t, c, "send_message_ack", "problem")
 		got := decode[ackPayload](t, ev)
 		var i int
 		if _, err := fmt.Sscan(ev.RequestID, &i); err != nil || seen[ev.RequestID] {
 			t.Fatalf("%s %s with request_id %q", ev.Type, ev.Payload, ev.RequestID)
 		}
 		seen[ev.RequestID] = true
-		if ev.Type == "error" {
+		if ev.Type == "problem" {
 			if limit == nil || !strings.Contains(string(ev.Payload), "RATE_LIMITED") {
 				t.Fatalf("frame %d: %s", i, ev.Payload)
 			}
@@ -219,7 +219,7 @@ func TestAck_fire_and_forget(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	chat, other := s.Group("alice", "bob"), s.Group("alice", "bob")
 	s.Send("alice", chat, 1, 3)
-	c := transporttest.DialWebSocket(t, s, url.Values{"statuses": {"0"}}, "bob")
+	c := transporttest.DialWebSocket(t, s, url.Values{"status_updates": {"false"}}, "bob")
 	next(t, c, "caught_up")
 	bad := []string{
 		`{"type":"ack","request_id":"x","payload":{"chat_id":"` + string(other) +
@@ -269,7 +269,7 @@ func TestSync_is_answered(t *testing.T) {
 	c := connect(t, s, "bob")
 	c.Write(fmt.Sprintf(`{"type":"sync_request","request_id":"s",`+
 		`"payload":{"chats":[{"chat_id":%q,"last_acked_sequence":3}]}}`, chat))
-	ev := next(t, c, "sync_response", "error")
+	ev := next(t, c, "sync_response", "problem")
 	got := decode[struct {
 		Chats []struct {
 			ChatID   string `json:"chat_id"`
@@ -301,7 +301,9 @@ func TestGoodbye_ends_the_session(t *testing.T) {
 		resumed bool
 	}{{websocket.StatusNormalClosure, false}, {websocket.StatusGoingAway, true}} {
 		c := transporttest.DialWebSocket(t, s, nil, "bob")
-		open := decode[struct{ Session string }](t, next(t, c, "open"))
+		open := decode[struct {
+			SessionID string `json:"session_id"`
+		}](t, next(t, c, "session"))
 		caughtUp := next(t, c, "caught_up")
 		c.Write(sendFrame("1", chat, fmt.Sprint(tt.code), "the last words"))
 		if err := c.Close(tt.code, ""); err != nil {
@@ -310,8 +312,8 @@ func TestGoodbye_ends_the_session(t *testing.T) {
 		transporttest.Eventually(t, "the connection is gone",
 			func() bool { return s.WebSocket.Connections() == 0 })
 		again := transporttest.DialWebSocket(t, s,
-			url.Values{"session": {open.Session}, "after": {fmt.Sprint(caughtUp.ID)}}, "bob")
-		got := decode[struct{ Resumed bool }](t, next(t, again, "open"))
+			url.Values{"session_id": {open.SessionID}, "after_event_id": {fmt.Sprint(caughtUp.ID)}}, "bob")
+		got := decode[struct{ Resumed bool }](t, next(t, again, "session"))
 		if got.Resumed != tt.resumed {
 			t.Errorf("after close %d the session goes on: %v, want %v",
 				tt.code, got.Resumed, tt.resumed)

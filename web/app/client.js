@@ -157,8 +157,8 @@ export class Client extends EventTarget {
       // A new page must request it, and its cursor is the stored prefix.
       chat.boundaries = new Map();
       const cursor = { chat_id: id, last_acked_sequence: this.#prefixes.get(id) ?? 0 };
-      const answer = await this.api.sync({ chats: [cursor], statuses: true, limit: 1 });
-      for (const all of answer.statuses) this.#status(all);
+      const answer = await this.api.sync({ chats: [cursor], status_updates: true, limit: 1 });
+      for (const all of answer.status_updates) this.#status(all);
       return;
     }
     chat.all = null;
@@ -289,7 +289,7 @@ export class Client extends EventTarget {
       type === 'gap' ? gapEntry(payload) : messageEntry(payload)
     )));
     for (const { type, payload } of batch) {
-      if (type === 'open') await this.#opened(payload);
+      if (type === 'session') await this.#opened(payload);
       if (type === 'status_update') this.#status(payload);
       if (type === 'membership') await this.#membership(payload);
       if (type === 'caught_up') {
@@ -349,7 +349,7 @@ export class Client extends EventTarget {
     return page.pagination.has_more;
   }
 
-  async #opened({ session, resumed }) {
+  async #opened({ session_id: session, resumed }) {
     this.#session = session;
     // A new session starts at the watermark of all devices of this user. If this device has stored
     // less, its cursors bring the rest. They also replace acknowledgements that were lost.
@@ -379,21 +379,21 @@ export class Client extends EventTarget {
     for (let i = 0; i < cursors.length; i += 500) {
       const session = this.#session;
       const ok = await this.#untilAnswered(async () => {
-        const answer = await this.api.sync({ session, chats: cursors.slice(i, i + 500) });
-        for (const status of answer.statuses ?? []) this.#status(status);
+        const answer = await this.api.sync({ session_id: session, chats: cursors.slice(i, i + 500) });
+        for (const status of answer.status_updates ?? []) this.#status(status);
       });
       if (!ok) return;
     }
   }
 
   #status(status) {
-    const { chat_id: id, user_id: user } = status;
+    const { chat_id: id, scope, user_id: user } = status;
     const chat = this.chats.get(id);
     if (!chat) return;
-    if (user === undefined) {
+    if (scope === 'chat') {
       const all = { acked: status.all_acked_sequence, read: status.all_read_sequence };
       chat.all = chat.all ? merge(chat.all, all) : all;
-    } else {
+    } else if (scope === 'member') {
       const { last_acked_sequence: acked, last_read_sequence: read } = status;
       chat.boundaries.set(user, merge(chat.boundaries.get(user) ?? NOTHING, { acked, read }));
       if (user === this.user) this.#raiseRead(chat, read); // another device of this user read it

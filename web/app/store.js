@@ -156,7 +156,7 @@ export function messageEntry(message) {
 
 /** Returns the entry of a gap of the API. Gaps of history do not repeat the chat. */
 export function gapEntry(gap, chat = gap.chat_id) {
-  return { chat_id: chat, from: gap.from, to: gap.to, gap: gap.reason };
+  return { chat_id: chat, from: gap.from_sequence, to: gap.to_sequence, gap: gap.reason };
 }
 
 // Returns the prefix that the stored entries reach. A new gap may begin below the prefix, where the

@@ -1,7 +1,7 @@
 // The event stream: an EventSource, and its replacement when it gives up.
 
 const TYPES = [
-  'open', 'message', 'gap', 'status_update', 'membership', 'caught_up', 'reset', 'error',
+  'session', 'message', 'gap', 'status_update', 'membership', 'caught_up', 'reset', 'problem',
 ];
 
 /**
@@ -93,20 +93,16 @@ export class Stream {
     if (generation !== this.#generation) return;
     const source = new EventSource(url);
     this.#source = source;
+    source.addEventListener('error', () => this.#lost(source));
     for (const type of TYPES) {
       source.addEventListener(type, (event) => this.#take(source, type, event));
     }
   }
 
-  // `open` and `error` name events of the server, and EventSource's own. Only the former have data.
   #take(source, type, event) {
     if (source !== this.#source) return;
-    if (!(event instanceof MessageEvent)) {
-      if (type === 'error') this.#lost(source);
-      return;
-    }
     const payload = JSON.parse(event.data);
-    if (type === 'error') {
+    if (type === 'problem') {
       if (payload.code === 'REPLACED') {
         this.#stop();
         this.onState('replaced');
@@ -114,7 +110,7 @@ export class Stream {
       return;
     }
     if (event.lastEventId) this.#position = event.lastEventId;
-    if (type === 'open') {
+    if (type === 'session') {
       this.#attempt = 0;
       this.onState('live');
     }
@@ -122,6 +118,7 @@ export class Stream {
   }
 
   #lost(source) {
+    if (source !== this.#source) return;
     if (source.readyState === EventSource.CLOSED) this.#later();
     else this.onState('connecting');
   }

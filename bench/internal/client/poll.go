@@ -53,7 +53,7 @@ func (p *poll) ask() error {
 			break
 		}
 		switch string(key) {
-		case "session":
+		case "session_id":
 			p.at.Session = string(Text(value))
 		case "events":
 			p.events = NewArray(value)

@@ -106,7 +106,7 @@ func (p Position) query() string {
 	if p.Session == "" {
 		return ""
 	}
-	return fmt.Sprintf("session=%s&after=%d", p.Session, p.After)
+	return fmt.Sprintf("session_id=%s&after_event_id=%d", p.Session, p.After)
 }
 
 // parseEvent parses {id, type, payload, request_id}.

@@ -52,7 +52,7 @@ func TestSSE_reads_id_event_and_data(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "retry: 1000\n\n: comment\n\n"+
-			"id: s.1\nevent: open\ndata: {}\n\n"+
+			"id: s.1\nevent: session\ndata: {}\n\n"+
 			"event: typing\ndata: {\"a\":1}\n\n"+
 			"id: s.x.2\r\nevent: message\r\ndata: {\"b\":%q}\r\n\r\n", long)
 	})
@@ -62,7 +62,7 @@ func TestSSE_reads_id_event_and_data(t *testing.T) {
 	}
 	defer s.Close()
 	got, err := takeAll(s)
-	want := []string{"1 open {}", `0 typing {"a":1}`, `2 message {"b":"` + long + `"}`}
+	want := []string{"1 session {}", `0 typing {"a":1}`, `2 message {"b":"` + long + `"}`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -74,13 +74,14 @@ func TestSSE_reads_id_event_and_data(t *testing.T) {
 func TestPoll_confirms_what_it_has(t *testing.T) {
 	var asked []string
 	user := listen(t, func(w http.ResponseWriter, r *http.Request) {
-		asked = append(asked, r.URL.Query().Get("session")+" "+r.URL.Query().Get("after"))
+		asked = append(asked, r.URL.Query().Get("session_id")+" "+
+			r.URL.Query().Get("after_event_id"))
 		switch len(asked) {
 		case 1:
-			fmt.Fprint(w, `{"session":"S","events":[{"id":1,"type":"open","payload":{}},`+
-				`{"id":2,"type":"message","payload":{"a":[]}}],"more":true}`)
+			fmt.Fprint(w, `{"session_id":"S","events":[{"id":1,"type":"session","payload":{}},`+
+				`{"id":2,"type":"message","payload":{"a":[]}}],"has_more":true}`)
 		case 2:
-			fmt.Fprint(w, `{"session":"S","events":[],"more":false}`)
+			fmt.Fprint(w, `{"session_id":"S","events":[],"has_more":false}`)
 		default:
 			w.WriteHeader(http.StatusGone)
 		}
@@ -91,7 +92,7 @@ func TestPoll_confirms_what_it_has(t *testing.T) {
 	}
 	defer s.Close()
 	got, err := takeAll(s)
-	if diff := cmp.Diff([]string{"1 open {}", `2 message {"a":[]}`}, got); diff != "" {
+	if diff := cmp.Diff([]string{"1 session {}", `2 message {"a":[]}`}, got); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{" ", "S 2", "S 2"}, asked); diff != "" {
@@ -109,7 +110,7 @@ func TestSync_asks_until_there_is_no_more(t *testing.T) {
 		asked = append(asked, string(body))
 		if len(asked) == 1 {
 			fmt.Fprint(w, `{"chats":[{"chat_id":"c","messages":[{"chat_id":"c","sequence":1},`+
-				`{"chat_id":"c","sequence":2}]}],"statuses":[],"has_more":true}`)
+				`{"chat_id":"c","sequence":2}]}],"status_updates":[],"has_more":true}`)
 			return
 		}
 		fmt.Fprint(w, `{"chats":[{"chat_id":"c","messages":[]}],"has_more":false}`)
@@ -156,7 +157,7 @@ func TestSocket_reads_frames_and_answers_pings(t *testing.T) {
 			return
 		}
 		defer nc.Close()
-		short := `{"id":1,"type":"open","payload":{}}`
+		short := `{"id":1,"type":"session","payload":{}}`
 		fmt.Fprintf(rw, "\x81%c%s", len(short), short)
 		rw.WriteString("\x89\x02hi") // a ping between
 		rw.WriteString("\x01\x05{\"id\"\x80\x1a:2,\"type\":\"x\",\"payload\":1}")
@@ -179,7 +180,7 @@ func TestSocket_reads_frames_and_answers_pings(t *testing.T) {
 	}
 	defer s.Close()
 	got, err := takeAll(s)
-	want := []string{"1 open {}", "2 x 1", `3 y "` + long + `"`}
+	want := []string{"1 session {}", "2 x 1", `3 y "` + long + `"`}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -73,6 +73,6 @@ func DecodeActivity(cursor string) (activity time.Time, chat tidemark.ChatID, er
 }
 
 func errCursor() error {
-	return tidemark.Errorf(tidemark.Invalid,
-		"cursor does not belong to this list; leave it out to start at the beginning")
+	return tidemark.BadParam(tidemark.Invalid,
+		"cursor", "does not belong to this list; leave it out to start at the beginning")
 }

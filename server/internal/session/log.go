@@ -76,8 +76,8 @@ type eventLog struct {
 	// are forgotten.
 	base uint64
 	runs []run
-	// opening is the queued `open` event, or nil.
-	opening  *tidemark.Open
+	// opening is the queued `session` event, or nil.
+	opening  *tidemark.SessionStart
 	controls []control
 	typing   []tidemark.Typing
 }
@@ -196,14 +196,14 @@ func (l *eventLog) leave(chat tidemark.ChatID) {
 	}
 }
 
-// sendOpening returns the `open` event. Its number is the position before the connection's other
+// sendOpening returns the `session` event. Its number is the position before the connection's other
 // events. It is not remembered, because a new connection gets its own.
 func (l *eventLog) sendOpening() tidemark.Event {
 	o := l.opening
 	l.opening = nil
 	l.lastID++
-	o.Position = l.lastID
-	return tidemark.Event{ID: l.lastID, Type: tidemark.EventOpen, Payload: o.AppendJSON(nil)}
+	o.EventID = l.lastID
+	return tidemark.Event{ID: l.lastID, Type: tidemark.EventSession, Payload: o.AppendJSON(nil)}
 }
 
 // sendControls appends the queued controls to buf.

@@ -67,7 +67,7 @@ func (s *Session) attach(announce, resumed bool) *Reader {
 	s.attachment.flag.Set()
 	s.host.Count.Connections.Add(1)
 	if announce {
-		s.log.opening = &tidemark.Open{
+		s.log.opening = &tidemark.SessionStart{
 			Session: s.ID(), Resumed: resumed, Heartbeat: s.host.Heartbeat, Resume: s.host.Resume,
 		}
 		if s.statuses.snapshot && !resumed {

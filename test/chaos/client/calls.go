@@ -109,7 +109,6 @@ type state struct {
 	ChatID string `json:"chat_id"`
 	Acked  int64  `json:"last_acked_sequence,omitempty"`
 	Read   int64  `json:"last_read_sequence,omitempty"`
-	Code   string `json:"code,omitempty"`
 }
 
 // sendAcknowledgements acknowledges the chats, and marks a part of them as read. It reports whether
@@ -148,7 +147,7 @@ func (d *Device) sendAcknowledgements(
 		return true
 	}
 	status, answer := d.call(ctx, http.MethodPost, "/acks", map[string]any{"chats": states})
-	var answered struct{ States []state }
+	var answered struct{ Results []struct{ State *state } }
 	if status != http.StatusOK || json.Unmarshal(answer, &answered) != nil {
 		if status >= 400 && status != http.StatusServiceUnavailable &&
 			status != http.StatusTooManyRequests {
@@ -157,12 +156,12 @@ func (d *Device) sendAcknowledgements(
 		}
 		return false
 	}
-	if len(answered.States) != len(states) {
+	if len(answered.Results) != len(states) {
 		d.Ledger.Complain(checker.Refused, "%s acknowledged %d chats, and was answered %s",
 			d.Log.Name, len(states), answer)
 	}
-	for _, s := range answered.States {
-		if s.Code == "" {
+	for _, result := range answered.Results {
+		if s := result.State; s != nil {
 			d.Ledger.Report(s.ChatID, d.Log.User, checker.Boundary{Acked: s.Acked, Read: s.Read})
 			if s.Acked < chats[s.ChatID] {
 				d.Ledger.Complain(checker.Back, "%s acknowledged %d of %s, and was answered %d",

@@ -163,15 +163,15 @@ type event struct {
 
 // payload has the fields of all types of events.
 type payload struct {
-	Session         string `json:"session"`
+	Session         string `json:"session_id"`
 	Resumed         bool   `json:"resumed"`
 	ChatID          string `json:"chat_id"`
 	UserID          string `json:"user_id"`
 	Sequence        int64  `json:"sequence"`
 	SenderID        string `json:"sender_id"`
 	ClientMessageID string `json:"client_message_id"`
-	From            int64  `json:"from"`
-	To              int64  `json:"to"`
+	From            int64  `json:"from_sequence"`
+	To              int64  `json:"to_sequence"`
 	Acked           int64  `json:"last_acked_sequence"`
 	Read            int64  `json:"last_read_sequence"`
 	Reason          string `json:"reason"`
@@ -188,7 +188,7 @@ func (d *Device) take(ctx context.Context, over Transport, e event) error {
 		return err
 	}
 	switch e.Type {
-	case "open":
+	case "session":
 		d.open(over)
 		if d.Log.Open(p.Session, p.Resumed, e.ID) {
 			d.giveCursors(ctx)
@@ -212,8 +212,8 @@ func (d *Device) take(ctx context.Context, over Transport, e event) error {
 		if d.Log.Membership(p.ChatID, p.UserID, e.ID) {
 			d.giveCursors(ctx)
 		}
-	case "error":
-		return fmt.Errorf("error event %s", p.Code)
+	case "problem":
+		return fmt.Errorf("problem %s", p.Code)
 	default:
 		d.Log.Other(e.ID, e.Type == "caught_up")
 	}
@@ -251,7 +251,7 @@ func (d *Device) at(local string) {
 func (d *Device) giveCursors(ctx context.Context) {
 	session, _ := d.Log.Place()
 	status, _ := d.call(ctx, http.MethodPost, "/sync", map[string]any{
-		"session": session, "chats": d.cursors(),
+		"session_id": session, "chats": d.cursors(),
 	})
 	if status == http.StatusOK {
 		d.Log.Given(session)

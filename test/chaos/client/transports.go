@@ -39,8 +39,8 @@ func (d *Device) query() url.Values {
 		q.Set("device_id", d.Name)
 	}
 	if session, position := d.Log.Place(); session != "" {
-		q.Set("session", session)
-		q.Set("after", strconv.FormatInt(position, 10))
+		q.Set("session_id", session)
+		q.Set("after_event_id", strconv.FormatInt(position, 10))
 	}
 	return q
 }
@@ -114,7 +114,7 @@ func (d *Device) hold(conn *websocket.Conn) {
 
 func (d *Device) readEvents(ctx context.Context, heard func()) error {
 	q := d.query()
-	session, position := q.Get("session"), q.Get("after")
+	session, position := q.Get("session_id"), q.Get("after_event_id")
 	q.Del("session")
 	q.Del("after")
 	r, err := d.request(ctx, "/events", q)
@@ -191,7 +191,7 @@ func (d *Device) readPolls(ctx context.Context, heard func()) error {
 		case err != nil:
 			return errors.New("longpoll: a cut answer")
 		}
-		if len(page.Events) == 0 || page.Events[0].Type != "open" {
+		if len(page.Events) == 0 || page.Events[0].Type != "session" {
 			if first {
 				d.open(LongPoll)
 			}

@@ -43,7 +43,7 @@ func (c *Contract) Complete(t testing.TB) {
 	}
 	for _, kind := range c.types("Event") {
 		for _, transport := range []string{"websocket", "sse", "longpoll"} {
-			if kind == "error" && transport == "longpoll" {
+			if kind == "problem" && transport == "longpoll" {
 				continue // a long-poll answers errors with statuses
 			}
 			want = append(want, transport+" event "+kind)
@@ -96,7 +96,7 @@ func (c *Contract) Event(t testing.TB, transport string, raw []byte) {
 	case transport == "websocket" && slices.Contains(c.types("ReplyFrame"), frame.Type):
 		c.Schema(t, "ReplyFrame", raw)
 		c.seen.add("reply " + frame.Type)
-		if frame.Type == "error" {
+		if frame.Type == "problem" {
 			c.seen.add("websocket event error")
 		}
 	default:

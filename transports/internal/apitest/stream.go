@@ -79,7 +79,7 @@ func (f *frames) Read(p []byte) (int, error) {
 	n, err := f.ReadWriteCloser.Read(p)
 	f.read = eachText(append(f.read, p[:n]...), func(text []byte) {
 		f.contract.Event(f.t, "websocket", text)
-		if bytes.Contains(text, []byte(`"type":"open"`)) {
+		if bytes.Contains(text, []byte(`"type":"session"`)) {
 			f.opened()
 		}
 	})

@@ -78,6 +78,12 @@ func Write(w http.ResponseWriter, r *http.Request, requestID string, err error) 
 	b = append(b, `,"detail":`...)
 	//rule:nothing_leaks.detail-without-cause
 	b = tidemark.AppendString(b, tidemark.DetailOf(err))
+	b = append(b, `,"param":`...)
+	if param := tidemark.ParamOf(err); param == "" {
+		b = append(b, "null"...)
+	} else {
+		b = tidemark.AppendString(b, param)
+	}
 	b = append(b, `,"request_id":`...)
 	b = tidemark.AppendString(b, requestID)
 	var more *extended

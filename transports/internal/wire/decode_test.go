@@ -231,12 +231,12 @@ func TestDecode_errors_name_the_place(t *testing.T) {
 		{"sync: no cursor", sync, `{"chats":[{"chat_id":"a"}]}`,
 			failure{tidemark.Invalid, "last_acked_sequence"}},
 		{"sync: no chat_id", sync, `{"chats":[{"last_acked_sequence":1}]}`,
-			failure{tidemark.Invalid, "chat_id is missing in chats[0]"}},
+			failure{tidemark.Invalid, "in chats[0]: chat_id is missing"}},
 		{"sync: limit of 0", sync, `{"limit":0}`, failure{tidemark.Invalid, "limit"}},
 		{"sync: limit is a text", sync, `{"limit":"5"}`, failure{tidemark.Invalid, "limit"}},
 		{"sync: limit is large", sync, `{"limit":99999999999999999999}`, ok},
-		{"sync: statuses is a number", sync, `{"statuses":1}`,
-			failure{tidemark.Invalid, "statuses"}},
+		{"sync: status_updates is a number", sync, `{"status_updates":1}`,
+			failure{tidemark.Invalid, "status_updates"}},
 		{"create: nothing", create, `{}`, failure{tidemark.Invalid, "type"}},
 		{"create: no members", create, `{"type":"group"}`, failure{tidemark.Invalid, "member_ids"}},
 		{"create: bad type", create, `{"type":"channel","member_ids":[]}`,
@@ -259,7 +259,7 @@ func TestDecode_errors_name_the_place(t *testing.T) {
 
 func TestDecodeSync_everything(t *testing.T) {
 	got, err := wire.DecodeSync([]byte(`{"chats":[{"chat_id":"a","last_acked_sequence":0},` +
-		`{"chat_id":"b","last_acked_sequence":5}],"session":"s","limit":5000,"statuses":true}`))
+		`{"chat_id":"b","last_acked_sequence":5}],"session_id":"s","limit":5000,"status_updates":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,6 +386,30 @@ func TestSilent_acks_and_reads_only(t *testing.T) {
 	} {
 		if got := kind.Silent(); got != want {
 			t.Errorf("%q.Silent() = %t", kind, got)
+		}
+	}
+}
+
+func TestDecode_errors_have_the_parameter(t *testing.T) {
+	sync := func(raw string) error { _, err := wire.DecodeSync([]byte(raw)); return err }
+	create := func(raw string) error { _, err := wire.DecodeCreateChat([]byte(raw)); return err }
+	send := func(raw string) error { _, err := wire.DecodeSend([]byte(raw), "c"); return err }
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{sync(`{"limit":0}`), "limit"},
+		{sync(`{"chats":[{"chat_id":"a","last_acked_sequence":-1}]}`),
+			"chats[0].last_acked_sequence"},
+		{sync(`{"chats":[{"chat_id":"a","last_acked_sequence":0},{}]}`), "chats[1].chat_id"},
+		{sync(`{"chats":[{"chat_id":"a","last_acked_sequence":0},7]}`), "chats[1]"},
+		{sync(`[]`), ""},
+		{create(`{"type":"channel","member_ids":[]}`), "type"},
+		{create(`{"type":"group","member_ids":[""]}`), "member_ids"},
+		{send(`{"content":"x"}`), "client_message_id"},
+	} {
+		if tidemark.CodeOf(tt.err) == "" || tidemark.ParamOf(tt.err) != tt.want {
+			t.Errorf("%v: the parameter is %q, want %q", tt.err, tidemark.ParamOf(tt.err), tt.want)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func AppendSSE(b []byte, session tidemark.SessionID, ev tidemark.Event) []byte {
 
 // AppendPoll appends a long-poll answer. more says that the next poll returns events at once.
 func AppendPoll(b []byte, session tidemark.SessionID, events []tidemark.Event, more bool) []byte {
-	b = append(b, `{"session":`...)
+	b = append(b, `{"session_id":`...)
 	b = tidemark.AppendString(b, string(session))
 	b = append(b, `,"events":[`...)
 	for i, ev := range events {
@@ -51,7 +51,7 @@ func AppendPoll(b []byte, session tidemark.SessionID, events []tidemark.Event, m
 		}
 		b = AppendFrame(b, ev)
 	}
-	b = append(b, `],"more":`...)
+	b = append(b, `],"has_more":`...)
 	b = strconv.AppendBool(b, more)
 	return append(b, '}')
 }

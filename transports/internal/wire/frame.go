@@ -60,7 +60,7 @@ func DecodeFrame(raw []byte) (Frame, error) {
 	payload := value("{}")
 	// A wrong field does not end the loop, because the type decides whether the frame may be
 	// answered.
-	err := eachField(raw, "a frame", func(key string, v value) error {
+	err := eachField(raw, wholeFrame, func(key string, v value) error {
 		var err error
 		switch key {
 		case "type":
@@ -107,10 +107,10 @@ func (f *Frame) decode(payload value) (err error) {
 		f.Typing, err = decodeTyping(payload)
 	case FramePing:
 	case "":
-		err = tidemark.Errorf(tidemark.Invalid, "type is missing")
+		err = tidemark.BadParam(tidemark.Invalid, "type", "is missing")
 	default:
-		err = tidemark.Errorf(tidemark.Invalid,
-			"type %.40q is unknown; the types are send_message, ack, read, sync_request, typing "+
+		err = tidemark.BadParam(tidemark.Invalid,
+			"type", "%.40q is unknown; the types are send_message, ack, read, sync_request, typing "+
 				"and ping", f.Type)
 	}
 	return err
@@ -123,8 +123,8 @@ func (v value) requestID(to *string) error {
 	}
 	//rule:bounded_input.limit-request-id
 	if len(s) > maxRequestID {
-		return tidemark.Errorf(tidemark.Invalid,
-			"request_id is %d bytes long, at most %d are allowed", len(s), maxRequestID)
+		return tidemark.BadParam(tidemark.Invalid,
+			"request_id", "is %d bytes long, at most %d are allowed", len(s), maxRequestID)
 	}
 	*to = s
 	return nil
@@ -158,7 +158,7 @@ func decodeTyping(payload value) (chat tidemark.ChatID, err error) {
 		return nil
 	})
 	if err == nil && chat == "" {
-		err = tidemark.Errorf(tidemark.Invalid, "chat_id is missing")
+		err = tidemark.BadParam(tidemark.Invalid, "chat_id", "is missing")
 	}
 	return chat, err
 }

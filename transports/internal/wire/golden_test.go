@@ -64,10 +64,10 @@ func events() []struct {
 			name, "s3SSion_1", tidemark.Event{ID: id, Type: kind, Payload: payload},
 		})
 	}
-	add("open", 1, tidemark.EventOpen, tidemark.Open{Session: "s3SSion_1",
+	add("session", 1, tidemark.EventSession, tidemark.SessionStart{Session: "s3SSion_1",
 		Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
-	add("open, resumed", 43, tidemark.EventOpen, tidemark.Open{Session: "s3SSion_1",
-		Resumed: true, Position: 42,
+	add("session, resumed", 43, tidemark.EventSession, tidemark.SessionStart{Session: "s3SSion_1",
+		Resumed: true, EventID: 42,
 		Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
 	add("message", 44, tidemark.EventMessage, message.AppendJSON(nil))
 	add("message with an attachment", 45, tidemark.EventMessage, withAttachment.AppendJSON(nil))
@@ -87,7 +87,7 @@ func events() []struct {
 	add("typing", 0, tidemark.EventTyping,
 		tidemark.Typing{ChatID: "team", UserID: "bob"}.AppendJSON(nil))
 	replaced := tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session")
-	add("error", 0, tidemark.EventError, wire.ErrorEvent("r1", replaced).AppendJSON(nil))
+	add("problem", 0, tidemark.EventProblem, wire.ProblemOf("r1", replaced).AppendJSON(nil))
 	return all
 }
 
@@ -234,7 +234,7 @@ func TestClientFrames_golden(t *testing.T) {
 			`{"type":"read","payload":{"chat_id":"team","last_read_sequence":7}}`},
 		{"sync_request", "ClientFrame",
 			`{"type":"sync_request","request_id":"r3","payload":{"chats":[{"chat_id":"team",` +
-				`"last_acked_sequence":0}],"session":"s3SSion_1","limit":100,"statuses":true}}`},
+				`"last_acked_sequence":0}],"session_id":"s3SSion_1","limit":100,"status_updates":true}}`},
 		{"typing", "ClientFrame", `{"type":"typing","payload":{"chat_id":"team"}}`},
 		{"ping", "ClientFrame", `{"type":"ping","request_id":"r4"}`},
 	}

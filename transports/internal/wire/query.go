@@ -28,7 +28,7 @@ func ParseLimit(s string) (int, error) {
 	}
 	//rule:bounded_input.limit-is-positive
 	if !value(s).integer() || s[0] == '-' || strings.Trim(s, "0") == "" {
-		return 0, tidemark.Errorf(tidemark.Invalid, "limit must be an integer of at least 1")
+		return 0, tidemark.BadParam(tidemark.Invalid, "limit", "must be an integer of at least 1")
 	}
 	n, err := strconv.Atoi(s)
 	//rule:bounded_input.limit-page-size
@@ -45,7 +45,7 @@ func ParseSequence(
 	s, field string, least tidemark.Sequence, code tidemark.Code,
 ) (tidemark.Sequence, error) {
 	if s == "" || s == "-" || !value(s).integer() {
-		return 0, tidemark.Errorf(tidemark.Invalid, "%s must be an integer", field)
+		return 0, tidemark.BadParam(tidemark.Invalid, field, "must be an integer")
 	}
 	var n tidemark.Sequence
 	if err := sequence(s, field, least, &n); err != nil {
@@ -61,16 +61,16 @@ type Stream struct {
 	// finds no session of a wrong form. After is the id of the last event that the client has.
 	Session tidemark.SessionID
 	After   uint64
-	// Statuses asks for the current statuses after caught_up.
+	// Statuses asks for status_update events, and for the current statuses after caught_up.
 	Statuses bool
 }
 
-// ParseStream returns the query parameters of a stream: device_id, session, after and statuses. For
-// SSE, the caller adds the position of Last-Event-ID.
+// ParseStream returns the query parameters of a stream: device_id, session_id, after_event_id
+// and status_updates. For SSE, the caller adds the position of Last-Event-ID.
 func ParseStream(q url.Values) (Stream, error) {
 	r := Stream{
 		Device:   tidemark.DeviceID(q.Get("device_id")),
-		Session:  tidemark.SessionID(q.Get("session")),
+		Session:  tidemark.SessionID(q.Get("session_id")),
 		Statuses: true,
 	}
 	if r.Device != "" {
@@ -78,20 +78,21 @@ func ParseStream(q url.Values) (Stream, error) {
 			return r, err
 		}
 	}
-	if after := q.Get("after"); after != "" {
+	if after := q.Get("after_event_id"); after != "" {
 		n, err := strconv.ParseUint(after, 10, 64)
 		if err != nil || n > maxEventID {
-			return r, tidemark.Errorf(tidemark.Invalid,
-				"after must be the id of an event, an integer from 0 to %d", uint64(maxEventID))
+			return r, tidemark.BadParam(tidemark.Invalid,
+				"after_event_id", "must be the id of an event, an integer from 0 to %d",
+				uint64(maxEventID))
 		}
 		r.After = n
 	}
-	switch q.Get("statuses") {
-	case "", "1", "true":
-	case "0", "false":
+	switch q.Get("status_updates") {
+	case "", "true":
+	case "false":
 		r.Statuses = false
 	default:
-		return r, tidemark.Errorf(tidemark.Invalid, "statuses must be 0 or 1")
+		return r, tidemark.BadParam(tidemark.Invalid, "status_updates", "must be true or false")
 	}
 	return r, nil
 }

@@ -54,15 +54,17 @@ func TestOpenQuery(t *testing.T) {
 		fail  failure
 	}{
 		{"", wire.Stream{Statuses: true}, ok},
-		{"device_id=d&session=s&after=7&statuses=0",
+		{"device_id=d&session_id=s&after_event_id=7&status_updates=false",
 			wire.Stream{Device: "d", Session: "s", After: 7}, ok},
-		{"session=%00strange&statuses=1", wire.Stream{Session: "\x00strange", Statuses: true}, ok},
+		{"session_id=%00strange&status_updates=true",
+			wire.Stream{Session: "\x00strange", Statuses: true}, ok},
 		{"device_id=a+b", wire.Stream{}, failure{tidemark.Invalid, "device_id"}},
-		{"after=-1", wire.Stream{}, failure{tidemark.Invalid, "after"}},
-		{"after=9007199254740991", wire.Stream{After: 1<<53 - 1, Statuses: true}, ok},
-		{"after=9007199254740992", wire.Stream{}, failure{tidemark.Invalid, "after"}},
-		{"after=x", wire.Stream{}, failure{tidemark.Invalid, "after"}},
-		{"statuses=maybe", wire.Stream{}, failure{tidemark.Invalid, "statuses"}},
+		{"after_event_id=-1", wire.Stream{}, failure{tidemark.Invalid, "after_event_id"}},
+		{"after_event_id=9007199254740991", wire.Stream{After: 1<<53 - 1, Statuses: true}, ok},
+		{"after_event_id=9007199254740992", wire.Stream{}, failure{tidemark.Invalid, "after_event_id"}},
+		{"after_event_id=x", wire.Stream{}, failure{tidemark.Invalid, "after_event_id"}},
+		{"status_updates=1", wire.Stream{}, failure{tidemark.Invalid, "status_updates"}},
+		{"status_updates=maybe", wire.Stream{}, failure{tidemark.Invalid, "status_updates"}},
 	}
 	for _, tt := range tests {
 		q, err := url.ParseQuery(tt.query)

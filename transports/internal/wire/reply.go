@@ -42,19 +42,20 @@ func AppendPong(b []byte, requestID string) []byte {
 	return append(b, `{}}`...)
 }
 
-// AppendError appends the `error` frame of an error. The frame holds nothing of the error's cause.
+// AppendError appends the `problem` frame of an error. The frame holds nothing of the error's cause.
 func AppendError(b []byte, requestID string, err error) []byte {
-	b = appendReply(b, string(tidemark.EventError), requestID)
-	b = ErrorEvent(requestID, err).AppendJSON(b)
+	b = appendReply(b, string(tidemark.EventProblem), requestID)
+	b = ProblemOf(requestID, err).AppendJSON(b)
 	return append(b, '}')
 }
 
-// ErrorEvent returns the payload of the `error` event for an error. It holds nothing of the error's
+// ProblemOf returns the payload of the `problem` event for an error. It holds nothing of the error's
 // cause.
-func ErrorEvent(requestID string, err error) tidemark.Problem {
+func ProblemOf(requestID string, err error) tidemark.Problem {
 	return tidemark.Problem{
 		Code:      tidemark.CodeOf(err),
 		Detail:    tidemark.DetailOf(err),
+		Param:     tidemark.ParamOf(err),
 		RequestID: requestID,
 	}
 }

@@ -7,14 +7,18 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-const body = "the body"
+// What eachField calls a value that is no field of another one.
+const (
+	wholeBody  = "the body"
+	wholeFrame = "a frame"
+)
 
 // DecodeSend decodes the body of POST /chats/{chat}/messages. It ignores a chat_id in the body.
 func DecodeSend(raw []byte, chat tidemark.ChatID) (tidemark.Draft, error) {
 	if err := check(raw); err != nil {
 		return tidemark.Draft{}, err
 	}
-	return decodeSend(raw, body, chat)
+	return decodeSend(raw, wholeBody, chat)
 }
 
 // decodeSend decodes a message for chat. If chat is "", the value must name a chat_id.
@@ -43,15 +47,15 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, err
 	case err != nil:
 		return tidemark.Draft{}, err
 	case d.ChatID == "":
-		return tidemark.Draft{}, tidemark.Errorf(tidemark.Invalid, "chat_id is missing")
+		return tidemark.Draft{}, tidemark.BadParam(tidemark.Invalid, "chat_id", "is missing")
 	//rule:bounded_input.need-content-type
 	case d.ContentType == "":
-		return tidemark.Draft{}, tidemark.Errorf(tidemark.Invalid,
-			"content_type is empty; leave it out for %s", tidemark.DefaultContentType)
+		return tidemark.Draft{}, tidemark.BadParam(tidemark.Invalid,
+			"content_type", "is empty; leave it out for %s", tidemark.DefaultContentType)
 	//rule:send_idempotent.need-key
 	case d.ClientMessageID == "":
-		return tidemark.Draft{}, tidemark.Errorf(tidemark.Invalid,
-			"client_message_id is missing; give each new message a new one, "+
+		return tidemark.Draft{}, tidemark.BadParam(tidemark.Invalid,
+			"client_message_id", "is missing; give each new message a new one, "+
 				"and repeat it when you send the message again")
 	}
 	return d, nil
@@ -71,7 +75,7 @@ func DecodeAcks(raw []byte) ([]AckItem, error) {
 	if err := check(raw); err != nil {
 		return nil, err
 	}
-	return decodeAcks(raw, body)
+	return decodeAcks(raw, wholeBody)
 }
 
 func decodeAcks(v value, name string) ([]AckItem, error) {
@@ -92,7 +96,7 @@ func decodeAcks(v value, name string) ([]AckItem, error) {
 		})
 	})
 	if err == nil && !present {
-		err = tidemark.Errorf(tidemark.Invalid, "chats is missing")
+		err = tidemark.BadParam(tidemark.Invalid, "chats", "is missing")
 	}
 	return items, err
 }
@@ -121,11 +125,11 @@ func decodeAck(v value, name string) (AckItem, error) {
 	})
 	switch {
 	case err != nil && tidemark.CodeOf(err) == tidemark.Invalid && name != "payload":
-		return item, within("in "+name+": ", err)
+		return item, within(name, err)
 	case err != nil:
 		return item, err
 	case item.Chat == "":
-		return item, tidemark.Errorf(tidemark.Invalid, "chat_id is missing in %s", name)
+		return item, within(name, tidemark.BadParam(tidemark.Invalid, "chat_id", "is missing"))
 	case item.Err == nil && item.Acked == 0 && item.Read == 0:
 		item.Err = tidemark.Errorf(tidemark.Invalid,
 			"last_acked_sequence or last_read_sequence is needed")
@@ -140,7 +144,7 @@ func DecodeState(raw []byte, chat tidemark.ChatID) (server.Ack, error) {
 	if err := check(raw); err != nil {
 		return ack, err
 	}
-	err := eachField(raw, body, func(key string, v value) error {
+	err := eachField(raw, wholeBody, func(key string, v value) error {
 		switch key {
 		case "last_acked_sequence":
 			//rule:watermark_bounded_by_counter.acknowledge-from-one
@@ -164,7 +168,7 @@ func DecodeSync(raw []byte) (server.SyncRequest, error) {
 	if err := check(raw); err != nil {
 		return server.SyncRequest{}, err
 	}
-	return decodeSync(raw, body)
+	return decodeSync(raw, wholeBody)
 }
 
 func decodeSync(v value, name string) (server.SyncRequest, error) {
@@ -178,11 +182,11 @@ func decodeSync(v value, name string) (server.SyncRequest, error) {
 				r.Cursors = append(r.Cursors, c)
 				return err
 			})
-		case "session":
+		case "session_id":
 			return v.text(key, (*string)(&r.Session))
 		case "limit":
 			return v.limit(key, &r.Limit)
-		case "statuses":
+		case "status_updates":
 			return v.boolean(key, &r.Statuses)
 		}
 		return nil
@@ -207,7 +211,7 @@ func decodeCursor(v value, i int) (server.Cursor, error) {
 			err = v.sequence(key, 0, &c.Acked)
 		}
 		if err != nil {
-			return within("in "+name+": ", err)
+			return within(name, err)
 		}
 		return nil
 	})
@@ -215,11 +219,10 @@ func decodeCursor(v value, i int) (server.Cursor, error) {
 	case err != nil:
 		return c, err
 	case c.Chat == "":
-		return c, tidemark.Errorf(tidemark.Invalid, "chat_id is missing in %s", name)
+		return c, within(name, tidemark.BadParam(tidemark.Invalid, "chat_id", "is missing"))
 	case !stated:
-		return c, tidemark.Errorf(tidemark.Invalid,
-			"last_acked_sequence is missing in %s; give 0 if the device has nothing of the chat",
-			name)
+		return c, within(name, tidemark.BadParam(tidemark.Invalid, "last_acked_sequence",
+			"is missing; give 0 if the device has nothing of the chat"))
 	}
 	return c, nil
 }
@@ -230,7 +233,7 @@ func DecodeCreateChat(raw []byte) (server.CreateChatRequest, error) {
 	if err := check(raw); err != nil {
 		return r, err
 	}
-	err := eachField(raw, body, func(key string, v value) error {
+	err := eachField(raw, wholeBody, func(key string, v value) error {
 		switch key {
 		case "type":
 			return choice(v, key, &r.Type, tidemark.Direct, tidemark.Group)
@@ -249,10 +252,10 @@ func DecodeCreateChat(raw []byte) (server.CreateChatRequest, error) {
 	case err != nil:
 		return server.CreateChatRequest{}, err
 	case r.Type == "":
-		return r, tidemark.Errorf(tidemark.Invalid,
-			"type is missing; direct and group are possible")
+		return r, tidemark.BadParam(tidemark.Invalid,
+			"type", "is missing; direct and group are possible")
 	case r.MemberIDs == nil:
-		return r, tidemark.Errorf(tidemark.Invalid, "member_ids is missing")
+		return r, tidemark.BadParam(tidemark.Invalid, "member_ids", "is missing")
 	}
 	return r, nil
 }
@@ -264,7 +267,7 @@ func choice[T ~string](v value, field string, to *T, a, b T) error {
 		return err
 	}
 	if T(s) != a && T(s) != b {
-		return tidemark.Errorf(tidemark.Invalid, "%s must be %q or %q", field, string(a), string(b))
+		return tidemark.BadParam(tidemark.Invalid, field, "must be %q or %q", string(a), string(b))
 	}
 	*to = T(s)
 	return nil
@@ -276,7 +279,7 @@ func DecodeRename(raw []byte) (name string, err error) {
 		return "", err
 	}
 	present := false
-	err = eachField(raw, body, func(key string, v value) error {
+	err = eachField(raw, wholeBody, func(key string, v value) error {
 		if key != "name" {
 			return nil
 		}
@@ -284,7 +287,7 @@ func DecodeRename(raw []byte) (name string, err error) {
 		return v.text(key, &name)
 	})
 	if err == nil && !present {
-		err = tidemark.Errorf(tidemark.Invalid, "name is missing; only the name can be changed")
+		err = tidemark.BadParam(tidemark.Invalid, "name", "is missing; only the name can be changed")
 	}
 	return name, err
 }
@@ -295,14 +298,14 @@ func DecodeUsers(raw []byte) ([]tidemark.UserID, error) {
 		return nil, err
 	}
 	var users []tidemark.UserID
-	err := eachField(raw, body, func(key string, v value) error {
+	err := eachField(raw, wholeBody, func(key string, v value) error {
 		if key == "user_ids" {
 			return ids(v, key, &users)
 		}
 		return nil
 	})
 	if err == nil && len(users) == 0 {
-		err = tidemark.Errorf(tidemark.Invalid, "user_ids must name at least one user")
+		err = tidemark.BadParam(tidemark.Invalid, "user_ids", "must name at least one user")
 	}
 	return users, err
 }

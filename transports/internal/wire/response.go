@@ -106,25 +106,23 @@ func AppendStates(b []byte, p server.StatePage) []byte {
 	return appendPage(b, p.NextCursor)
 }
 
-// AppendAckResult appends an entry of the answer to POST /acks: the state, or the chat with a code
-// and a detail.
-func AppendAckResult(b []byte, chat tidemark.ChatID, r server.AckResult) []byte {
-	if r.Err == nil {
-		return AppendState(b, r.State)
-	}
-	b = append(b, `{"chat_id":`...)
-	b = tidemark.AppendString(b, string(chat))
-	b = appendRefusal(b, r.Err)
-	return append(b, '}')
-}
-
-// AppendAckResults appends the answer to POST /acks, in the order of the request. The slices must
-// be equally long.
+// AppendAckResults appends the answer to POST /acks, in the order of the request. Each entry has the
+// chat and either its state or a problem; the other one is null. The slices must be equally long.
 func AppendAckResults(b []byte, acks []AckItem, results []server.AckResult) []byte {
-	b = append(b, `{"states":[`...)
-	for i := range results {
+	b = append(b, `{"results":[`...)
+	for i, r := range results {
 		b = comma(b, i)
-		b = AppendAckResult(b, acks[i].Chat, results[i])
+		b = append(b, `{"chat_id":`...)
+		b = tidemark.AppendString(b, string(acks[i].Chat))
+		b = append(b, `,"state":`...)
+		if r.Err == nil {
+			b = AppendState(b, r.State)
+			b = append(b, `,"problem":null}`...)
+			continue
+		}
+		b = append(b, `null,"problem":`...)
+		b = ProblemOf("", r.Err).AppendJSON(b)
+		b = append(b, '}')
 	}
 	return append(b, ']', '}')
 }
@@ -136,7 +134,7 @@ func AppendSync(b []byte, r server.SyncResponse) []byte {
 		b = comma(b, i)
 		b = appendSyncChat(b, &r.Chats[i])
 	}
-	b = append(b, `],"statuses":[`...)
+	b = append(b, `],"status_updates":[`...)
 	for i, u := range r.Statuses {
 		b = comma(b, i)
 		b = u.AppendJSON(b)
@@ -157,12 +155,17 @@ func appendSyncChat(b []byte, c *server.SyncChat) []byte {
 	b = appendGaps(b, c.Gaps)
 	b = append(b, `,"has_more":`...)
 	b = strconv.AppendBool(b, c.HasMore)
-	if c.Reset != "" {
-		b = append(b, `,"reset":`...)
+	b = append(b, `,"reset":`...)
+	if c.Reset == "" {
+		b = append(b, "null"...)
+	} else {
 		b = tidemark.Reset{Reason: c.Reset, ChatID: c.Chat}.AppendJSON(b)
 	}
-	if c.Err != nil {
-		b = appendRefusal(b, c.Err)
+	b = append(b, `,"problem":`...)
+	if c.Err == nil {
+		b = append(b, "null"...)
+	} else {
+		b = ProblemOf("", c.Err).AppendJSON(b)
 	}
 	return append(b, '}')
 }
@@ -241,14 +244,6 @@ func appendGaps(b []byte, gaps []tidemark.Gap) []byte {
 		b = g.AppendJSON(b)
 	}
 	return append(b, ']')
-}
-
-// appendRefusal appends the code and the detail of an error to an object that already has a field.
-func appendRefusal(b []byte, err error) []byte {
-	b = append(b, `,"code":`...)
-	b = tidemark.AppendString(b, string(tidemark.CodeOf(err)))
-	b = append(b, `,"detail":`...)
-	return tidemark.AppendString(b, tidemark.DetailOf(err))
 }
 
 // appendPage ends an array, appends the pagination, and ends the object.

@@ -51,7 +51,11 @@ func firstInvalid(raw []byte) int {
 func eachField(raw []byte, name string, visit func(key string, v value) error) error {
 	i := skipSpace(raw, 0)
 	if i == len(raw) || raw[i] != '{' {
-		return tidemark.Errorf(tidemark.Invalid, "%s must be a JSON object", name)
+		err := tidemark.BadParam(tidemark.Invalid, name, "must be a JSON object")
+		if name == wholeBody || name == wholeFrame {
+			err.Param = "" // no field is at fault
+		}
+		return err
 	}
 	for i = skipSpace(raw, i+1); raw[i] != '}'; {
 		end := skipValue(raw, i)
@@ -76,7 +80,7 @@ func eachField(raw []byte, name string, visit func(key string, v value) error) e
 func eachElement(v value, name string, visit func(i int, v value) error) error {
 	if v[0] != '[' {
 		//rule:bounded_input.name-in-error
-		return tidemark.Errorf(tidemark.Invalid, "%s must be an array", name)
+		return tidemark.BadParam(tidemark.Invalid, name, "must be an array")
 	}
 	n := 0
 	for i := skipSpace(v, 1); v[i] != ']'; n++ {

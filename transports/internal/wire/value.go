@@ -24,11 +24,11 @@ var (
 // text decodes a string.
 func (v value) text(field string, to *string) error {
 	if v[0] != '"' {
-		return tidemark.Errorf(tidemark.Invalid, "%s must be a string", field)
+		return tidemark.BadParam(tidemark.Invalid, field, "must be a string")
 	}
 	s, err := unquote(v)
 	if err != nil {
-		return tidemark.Errorf(tidemark.Invalid, "%s %s", field, err)
+		return tidemark.BadParam(tidemark.Invalid, field, "%s", err)
 	}
 	*to = s
 	return nil
@@ -67,7 +67,7 @@ func (v value) boolean(field string, to *bool) error {
 	case "false":
 		*to = false
 	default:
-		return tidemark.Errorf(tidemark.Invalid, "%s must be true or false", field)
+		return tidemark.BadParam(tidemark.Invalid, field, "must be true or false")
 	}
 	return nil
 }
@@ -87,8 +87,8 @@ func (v value) integer() bool {
 // value is not an integer, and InvalidSequence if it is out of range (docs/limits.md, "Sizes").
 func (v value) sequence(field string, least tidemark.Sequence, to *tidemark.Sequence) error {
 	if !v.integer() {
-		return tidemark.Errorf(tidemark.Invalid,
-			"%s must be an integer, written without quotes, fraction and exponent", field)
+		return tidemark.BadParam(tidemark.Invalid,
+			field, "must be an integer, written without quotes, fraction and exponent")
 	}
 	return sequence(string(v), field, least, to)
 }
@@ -99,8 +99,8 @@ func sequence(digits, field string, least tidemark.Sequence, to *tidemark.Sequen
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || tidemark.Sequence(n) < least || tidemark.Sequence(n) > tidemark.MaxSequence {
-		return tidemark.Errorf(tidemark.InvalidSequence, "%s must be from %d to %d",
-			field, least, tidemark.MaxSequence)
+		return tidemark.BadParam(tidemark.InvalidSequence, field, "must be from %d to %d",
+			least, tidemark.MaxSequence)
 	}
 	*to = tidemark.Sequence(n)
 	return nil
@@ -109,7 +109,7 @@ func sequence(digits, field string, least tidemark.Sequence, to *tidemark.Sequen
 // limit decodes the size of a page.
 func (v value) limit(field string, to *int) error {
 	if !v.integer() {
-		return tidemark.Errorf(tidemark.Invalid, "%s must be an integer of at least 1", field)
+		return tidemark.BadParam(tidemark.Invalid, field, "must be an integer of at least 1")
 	}
 	n, err := ParseLimit(string(v))
 	*to = n
@@ -189,7 +189,7 @@ func hexRune(digits string) rune {
 // object copies a JSON object as it is written, after it has checked every string in it.
 func (v value) object(field string, to *[]byte) error {
 	if v[0] != '{' {
-		return tidemark.Errorf(tidemark.Invalid, "%s must be a JSON object", field)
+		return tidemark.BadParam(tidemark.Invalid, field, "must be a JSON object")
 	}
 	for i := 0; i < len(v); i++ {
 		if v[i] != '"' {
@@ -198,7 +198,7 @@ func (v value) object(field string, to *[]byte) error {
 		end := skipString(v, i)
 		//rule:bounded_input.check-strings-in-attachment
 		if _, err := unquote(v[i:end]); err != nil {
-			return tidemark.Errorf(tidemark.Invalid, "%s %s", field, err)
+			return tidemark.BadParam(tidemark.Invalid, field, "%s", err)
 		}
 		i = end - 1
 	}
@@ -207,7 +207,15 @@ func (v value) object(field string, to *[]byte) error {
 	return nil
 }
 
-// within returns an error with a path before its detail, which begins with a field.
+// within returns an error about a field of the object at path, which is an element of a list.
 func within(path string, err error) error {
-	return &tidemark.Error{Code: tidemark.CodeOf(err), Detail: path + tidemark.DetailOf(err)}
+	e := &tidemark.Error{
+		Code:   tidemark.CodeOf(err),
+		Detail: "in " + path + ": " + tidemark.DetailOf(err),
+		Param:  path,
+	}
+	if param := tidemark.ParamOf(err); param != "" {
+		e.Param += "." + param
+	}
+	return e
 }
