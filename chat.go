@@ -48,6 +48,9 @@ type Chat struct {
 	Name      string
 	History   HistoryMode
 	CreatedAt time.Time
+	// Creation identifies the request that created the chat: who sent it, and what it asked for. A
+	// repeat of the request has the same value. Clients do not see it.
+	Creation string
 	// Head is the highest sequence of the chat; 0 while it is empty.
 	Head Sequence
 	// MemberCount is the number of current members.

@@ -78,7 +78,8 @@ func (d *Draft) Check() error {
 			len(d.ContentType), MaxContentType)
 	}
 	if d.ContentType == "" {
-		return BadParam(Invalid, "content_type", "is empty; leave it out for %s", DefaultContentType)
+		return BadParam(Invalid, "content_type", "is empty; leave it out for %s",
+			DefaultContentType)
 	}
 	if err := checkText("content_type", d.ContentType); err != nil {
 		return err

@@ -2,9 +2,11 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"slices"
-
-	"github.com/gofrs/uuid/v5"
+	"strings"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
@@ -23,10 +25,13 @@ type Caller struct {
 
 // CreateChatRequest describes a chat to be created.
 type CreateChatRequest struct {
-	// ChatID is the chat's id. If it is empty, the server makes one.
-	ChatID tidemark.ChatID
-	Type   tidemark.ChatType
-	Name   string
+	// ChatID is the chat's id. ClientChatID is an idempotency key of the caller, from which the
+	// server makes the id. A group needs one of them, but not both. A direct chat needs neither,
+	// because its two members identify it.
+	ChatID       tidemark.ChatID
+	ClientChatID string
+	Type         tidemark.ChatType
+	Name         string
 	// History is the chat's history mode. If it is empty, tidemark.HistoryFull is used.
 	History tidemark.HistoryMode
 	// MemberIDs are the other members. The caller is added to them.
@@ -50,9 +55,11 @@ type ChatPage struct {
 }
 
 // CreateChat creates a chat whose owner is the caller. A pair has at most one direct chat: if
-// theirs exists, CreateChat returns it with created false.
+// theirs exists, CreateChat returns it with created false. It does the same for a group that an
+// equal request of the same caller has created.
 //
-// Errors: Invalid (a bad id, type, name or number of members), Conflict (the chat id is taken).
+// Errors: Invalid (a bad id, type, name or number of members), Conflict (another request has used
+// the id), NotMember (an equal request created the group, and the caller has left it).
 func (s *Server) CreateChat(
 	ctx context.Context, c Caller, r CreateChatRequest,
 ) (view ChatView, created bool, err error) {
@@ -67,6 +74,9 @@ func (s *Server) CreateChat(
 	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
 	chat, created, err := s.storage.CreateChat(ctx, n)
+	if tidemark.CodeOf(err) == tidemark.Conflict {
+		chat, err = s.repeated(ctx, n, err)
+	}
 	if err != nil {
 		return ChatView{}, false, err
 	}
@@ -94,18 +104,47 @@ func (s *Server) CreateChat(
 	return view, false, err
 }
 
+// repeated returns the chat that has the id of n, if an equal request created it. Otherwise it
+// returns the conflict.
+func (s *Server) repeated(
+	ctx context.Context, n storage.NewChat, conflict error,
+) (tidemark.Chat, error) {
+	chat, err := s.storage.Chat(ctx, n.ID)
+	if err != nil {
+		return tidemark.Chat{}, err
+	}
+	//rule:post_retry_safe.equal-request-only
+	if chat.Creation != n.Creation {
+		return tidemark.Chat{}, conflict
+	}
+	return chat, nil
+}
+
 // newChat completes and checks a request.
 func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.NewChat, error) {
 	n := storage.NewChat{
 		ID: r.ChatID, Type: r.Type, Name: r.Name, History: r.History,
 		CreatedAt: s.now(), Creator: creator,
 	}
-	if n.ID == "" {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return n, tidemark.Wrap(tidemark.Internal, err, "no chat id could be made")
+	if r.ClientChatID != "" {
+		if err := tidemark.CheckID("client_chat_id", r.ClientChatID); err != nil {
+			return n, err
 		}
-		n.ID = tidemark.ChatID("chat_" + id.String())
+	}
+	switch {
+	case r.ChatID != "" && r.ClientChatID != "":
+		return n, tidemark.Errorf(tidemark.Invalid,
+			"chat_id and client_chat_id exclude each other; give one of them")
+	//rule:post_retry_safe.need-key
+	case r.ChatID == "" && r.ClientChatID == "" && r.Type == tidemark.Group:
+		return n, tidemark.BadParam(tidemark.Invalid, "client_chat_id",
+			"is missing; give each new group a new one, and repeat it when you send the request "+
+				"again")
+	case r.ChatID == "" && r.ClientChatID == "":
+		n.ID = digestID(rand.Text())
+	case r.ChatID == "":
+		//rule:post_retry_safe.id-of-key
+		n.ID = digestID(string(creator), r.ClientChatID)
 	}
 	if n.History == "" {
 		n.History = tidemark.HistoryFull
@@ -115,7 +154,29 @@ func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.
 		return n, err
 	}
 	n.Members = members
+	n.Creation = creationOf(n)
 	return n, n.Check()
+}
+
+// digestID returns a chat id that is made from texts, none of which contains a NUL.
+func digestID(texts ...string) tidemark.ChatID {
+	return tidemark.ChatID("chat_" + digest(texts))
+}
+
+// creationOf returns the value of tidemark.Chat.Creation: a digest of the request.
+func creationOf(n storage.NewChat) string {
+	texts := []string{string(n.Creator), string(n.Type), string(n.History), n.Name}
+	for _, member := range n.Members {
+		texts = append(texts, string(member))
+	}
+	return digest(texts)
+}
+
+// digest returns 128 bits of a hash as 26 letters and digits.
+func digest(texts []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).
+		EncodeToString(sum[:16]))
 }
 
 // distinct checks user ids and returns them in ascending order without duplicates. field names them

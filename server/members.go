@@ -142,7 +142,9 @@ func (s *Server) add(
 // member may leave. The user's delivery state is kept. Messages that they have not received yet
 // never arrive (ADR-008 §6.1).
 //
-// Errors: NotFound, NotMember (the caller, or the user), Denied.
+// It returns nil if the user is not a member, so the call may be repeated.
+//
+// Errors: NotFound, NotMember (the caller, who is not the user), Denied.
 func (s *Server) RemoveMember(
 	ctx context.Context, c Caller, chat tidemark.ChatID, user tidemark.UserID,
 ) error {
@@ -150,12 +152,21 @@ func (s *Server) RemoveMember(
 		return err
 	}
 	defer s.calls.end()
-	if err := s.mayRemove(ctx, c, chat, user); err != nil {
+	err := s.mayRemove(ctx, c, chat, user)
+	//rule:post_retry_safe.leave-again
+	if c.User == user && tidemark.CodeOf(err) == tidemark.NotMember {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
 	removed, err := s.remove(ctx, chat, user)
+	//rule:post_retry_safe.remove-again
+	if tidemark.CodeOf(err) == tidemark.NotMember {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -456,3 +456,91 @@ func TestMembership_nothing_outside_membership_when_it_is_read_from_storage(t *t
 			"message abc 5", "message abc 6", "caught_up")
 	})
 }
+
+func TestCreateChat_post_retry_safe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		first := server.CreateChatRequest{
+			Type: tidemark.Group, ClientChatID: "k", Name: "n",
+			MemberIDs: []tidemark.UserID{"bob", "carol"},
+		}
+		create := func(
+			c *core, user tidemark.UserID, change func(*server.CreateChatRequest),
+		) (tidemark.ChatID, bool, error) {
+			r := first
+			change(&r)
+			view, created, err := c.CreateChat(c.ctx, server.Caller{User: user}, r)
+			return view.ID, created, err
+		}
+		same := func(*server.CreateChatRequest) {}
+		id, created, err := create(a, "alice", same)
+		if err != nil || !created {
+			t.Fatalf("the first: created %v, %v", created, err)
+		}
+		for _, c := range []*core{a, b} {
+			again, created, err := create(c, "alice", func(r *server.CreateChatRequest) {
+				r.MemberIDs = []tidemark.UserID{"carol", "alice", "bob", "bob"}
+			})
+			if again != id || created || err != nil {
+				t.Errorf("again: chat %s, created %v, %v", again, created, err)
+			}
+		}
+		other, created, err := create(a, "bob", same)
+		if other == id || !created || err != nil {
+			t.Errorf("the key of another user: chat %s, created %v, %v", other, created, err)
+		}
+		for name, change := range map[string]func(*server.CreateChatRequest){
+			"other members": func(r *server.CreateChatRequest) { r.MemberIDs = r.MemberIDs[:1] },
+			"another name":  func(r *server.CreateChatRequest) { r.Name = "m" },
+			"another history": func(r *server.CreateChatRequest) {
+				r.History = tidemark.HistorySinceJoin
+			},
+		} {
+			_, _, err := create(b, "alice", change)
+			wantCode(t, name, err, tidemark.Conflict)
+		}
+		own := func(r *server.CreateChatRequest) { r.ClientChatID, r.ChatID = "", "own" }
+		for _, want := range []bool{true, false} {
+			got, created, err := create(a, "alice", own)
+			if got != "own" || created != want || err != nil {
+				t.Errorf("with a chat_id: chat %s, created %v, %v", got, created, err)
+			}
+		}
+		_, _, err = create(a, "bob", own)
+		wantCode(t, "a chat_id of another user", err, tidemark.Conflict)
+		_, _, err = create(a, "alice", func(r *server.CreateChatRequest) { r.ChatID = "own" })
+		wantCode(t, "both ids", err, tidemark.Invalid)
+		_, _, err = create(a, "alice", func(r *server.CreateChatRequest) { r.ClientChatID = "" })
+		wantCode(t, "no id", err, tidemark.Invalid)
+		if page, err := a.Chats(a.ctx, "alice", 10, ""); err != nil || len(page.Chats) != 2 {
+			t.Errorf("alice has %d chats, %v", len(page.Chats), err)
+		}
+		if err := a.RemoveMember(a.ctx, server.Caller{User: "alice"}, id, "alice"); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = create(b, "alice", same)
+		wantCode(t, "one who has left", err, tidemark.NotMember)
+	})
+}
+
+func TestRemoveMember_post_retry_safe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		for _, c := range []*core{a, b, a} {
+			c.remove(chat, "bob")
+			err := c.RemoveMember(c.ctx, server.Caller{User: "carol"}, chat, "carol")
+			if err != nil {
+				t.Errorf("carol leaves: %v", err)
+			}
+		}
+		err := a.RemoveMember(a.ctx, server.Caller{User: "carol"}, chat, "alice")
+		wantCode(t, "a former member removes another", err, tidemark.NotMember)
+		page, err := a.Members(a.ctx, server.Caller{User: "alice"}, chat, 10, "")
+		if err != nil || len(page.Members) != 1 {
+			t.Errorf("the members are %+v, %v", page.Members, err)
+		}
+	})
+}

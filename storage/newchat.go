@@ -21,8 +21,8 @@ func (n *NewChat) Check() error {
 		return tidemark.Errorf(tidemark.Invalid,
 			"a direct chat has two members: name exactly one other user in member_ids")
 	case len(n.Members) > tidemark.MaxMembersPerCall:
-		return tidemark.BadParam(tidemark.Invalid,
-			"member_ids", "and the caller are %d users, at most %d are allowed; add more afterwards",
+		return tidemark.BadParam(tidemark.Invalid, "member_ids",
+			"and the caller are %d users, at most %d are allowed; add more afterwards",
 			len(n.Members), tidemark.MaxMembersPerCall)
 	}
 	return nil

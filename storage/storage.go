@@ -258,6 +258,8 @@ type NewChat struct {
 	Name      string
 	History   tidemark.HistoryMode
 	CreatedAt time.Time
+	// Creation is stored with the chat (tidemark.Chat).
+	Creation string
 	// Creator becomes the owner. They are one of Members.
 	Creator tidemark.UserID
 	Members []tidemark.UserID

@@ -49,9 +49,9 @@ removeMember        group    204     403D    403N    403N     204        204
 removeMember        direct   403D    403D    403N    403N     403D       403D
 removeMember        large    204     403D    403N    403N     204        204
 removeMember        unknown  404F    404F    404F    404F     404F       404F
-removeMember/self   group    204     204     403N    403N     204        403N
-removeMember/self   direct   403D    403D    403N    403N     403D       403D
-removeMember/self   large    204     204     403N    403N     204        403N
+removeMember/self   group    204     204     204     204      204        204
+removeMember/self   direct   403D    403D    204     204      403D       403D
+removeMember/self   large    204     204     204     204      204        204
 removeMember/self   unknown  404F    404F    404F    404F     404F       404F
 listMessages        group    200     200     403N    403N     200        403N
 listMessages        direct   200     200     403N    403N     200        403N

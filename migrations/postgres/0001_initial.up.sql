@@ -17,7 +17,8 @@ CREATE TABLE chats (
     head            bigint  NOT NULL DEFAULT 0,  -- the messages of the chat are exactly 1..head
     member_count    integer NOT NULL,
     members_version bigint  NOT NULL DEFAULT 1,
-    large           boolean NOT NULL
+    large           boolean NOT NULL,
+    creation        text    NOT NULL             -- identifies the request that created the chat
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- The members. The row of a former member stays, because it says what they may see.

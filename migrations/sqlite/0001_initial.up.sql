@@ -15,7 +15,8 @@ CREATE TABLE chats (
     head            INTEGER NOT NULL DEFAULT 0,  -- the messages of the chat are exactly 1..head
     member_count    INTEGER NOT NULL,
     members_version INTEGER NOT NULL DEFAULT 1,
-    large           INTEGER NOT NULL
+    large           INTEGER NOT NULL,
+    creation        TEXT    NOT NULL             -- identifies the request that created the chat
 ) STRICT;
 
 CREATE UNIQUE INDEX chats_by_pair ON chats (direct_key) WHERE direct_key IS NOT NULL;

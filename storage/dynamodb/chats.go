@@ -87,6 +87,7 @@ func firstCounter(new storage.NewChat, token string) record.Counter {
 			Name:           new.Name,
 			History:        new.History,
 			CreatedAt:      call.Stored(new.CreatedAt),
+			Creation:       new.Creation,
 			MemberCount:    len(new.Members),
 			MembersVersion: 1,
 			Large:          len(new.Members) > tidemark.PendingFanoutLimit,

@@ -46,6 +46,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 			Name:           new.Name,
 			History:        new.History,
 			CreatedAt:      stored(new.CreatedAt),
+			Creation:       new.Creation,
 			MemberCount:    len(new.Members),
 			MembersVersion: 1,
 			Large:          len(new.Members) > tidemark.PendingFanoutLimit,

@@ -14,7 +14,7 @@ import (
 
 // chatColumns are the columns that chatRow.columns scans, in the same order.
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
-	c.members_version, c.large`
+	c.members_version, c.large, c.creation`
 
 // A chatRow is a row of chats.
 type chatRow struct {
@@ -22,13 +22,14 @@ type chatRow struct {
 	createdAt, head, version int64
 	members                  int
 	large                    bool
+	creation                 string
 }
 
 // columns returns the destinations of chatColumns.
 func (r *chatRow) columns() []any {
 	return []any{
 		&r.id, &r.kind, &r.name, &r.history, &r.createdAt, &r.head, &r.members, &r.version,
-		&r.large,
+		&r.large, &r.creation,
 	}
 }
 
@@ -43,6 +44,7 @@ func (r *chatRow) chat() tidemark.Chat {
 		MemberCount:    r.members,
 		MembersVersion: uint64(r.version),
 		Large:          r.large,
+		Creation:       r.creation,
 	}
 }
 
@@ -63,8 +65,8 @@ func missing(err error, id tidemark.ChatID) error {
 // chat is taken.
 const insertChat = `WITH chat AS (
 	INSERT INTO chats (id, type, history, name, direct_key, created_at, activity_at, member_count,
-		large)
-	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9) ON CONFLICT DO NOTHING
+		large, creation)
+	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9, $12) ON CONFLICT DO NOTHING
 		RETURNING key
 ), joined AS (
 	INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
@@ -100,6 +102,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		Name:           new.Name,
 		History:        new.History,
 		CreatedAt:      timeOf(new.CreatedAt.UnixMilli()),
+		Creation:       new.Creation,
 		MemberCount:    len(new.Members),
 		MembersVersion: 1,
 		Large:          len(new.Members) > tidemark.PendingFanoutLimit,
@@ -117,7 +120,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		var key int64
 		err := c.QueryRow(ctx, insertChat, string(chat.ID), string(chat.Type), string(chat.History),
 			chat.Name, pair, chat.CreatedAt.UnixMilli(), members, string(new.Creator), chat.Large,
-			string(tidemark.Owner), string(tidemark.Ordinary)).Scan(&key)
+			string(tidemark.Owner), string(tidemark.Ordinary), chat.Creation).Scan(&key)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			created = err == nil
 			return err

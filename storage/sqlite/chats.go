@@ -11,10 +11,10 @@ import (
 
 // chatColumns are the columns that scanChat reads.
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
-	c.members_version, c.large`
+	c.members_version, c.large, c.creation`
 
 // chatWidth is the number of chatColumns.
-const chatWidth = 9
+const chatWidth = 10
 
 func scanChat(row *stmt) tidemark.Chat {
 	return tidemark.Chat{
@@ -27,6 +27,7 @@ func scanChat(row *stmt) tidemark.Chat {
 		MemberCount:    int(row.integerAt(6)),
 		MembersVersion: uint64(row.integerAt(7)),
 		Large:          row.integerAt(8) != 0,
+		Creation:       row.stringAt(9),
 	}
 }
 
@@ -80,6 +81,7 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 		Name:           new.Name,
 		History:        new.History,
 		CreatedAt:      timeOf(new.CreatedAt.UnixMilli()),
+		Creation:       new.Creation,
 		MemberCount:    len(new.Members),
 		MembersVersion: 1,
 		Large:          len(new.Members) > tidemark.PendingFanoutLimit,
@@ -116,8 +118,8 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 // insertChat stores a new chat. pair is "" for a group.
 func (w *writer) insertChat(chat tidemark.Chat, pair string) error {
 	q, err := w.c.prepared(`INSERT INTO chats (id, type, history, name, direct_key, created_at,
-			activity_at, member_count, large)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8)`)
+			activity_at, member_count, large, creation)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9)`)
 	if err != nil {
 		return err
 	}
@@ -131,6 +133,7 @@ func (w *writer) insertChat(chat tidemark.Chat, pair string) error {
 	q.integer(6, chat.CreatedAt.UnixMilli())
 	q.integer(7, int64(chat.MemberCount))
 	q.integer(8, flag(chat.Large))
+	q.string(9, chat.Creation)
 	return q.run()
 }
 

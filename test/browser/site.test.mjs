@@ -207,6 +207,7 @@ test('in a group of more than fifty the ticks follow the aggregates', async () =
   const others = Array.from({ length: 58 }, (_, i) => `member${i}-${process.pid}`);
   const { chat_id: chat } = await rest(a, 'POST', '/chats', {
     type: 'group',
+    client_chat_id: `fleet-${process.pid}`,
     name: 'Fleet',
     member_ids: [b, ...others],
   });

@@ -262,7 +262,8 @@ func TestHTTP2_waits_too(t *testing.T) {
 	at := last(t, mustSettle(t, s, &first))
 	poll := func(after uint64) (page transporttest.Page, err error) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-			fmt.Sprintf("%s/poll?session_id=%s&after_event_id=%d", s.URL, first.Session, after), nil)
+			fmt.Sprintf("%s/poll?session_id=%s&after_event_id=%d", s.URL, first.Session, after),
+			nil)
 		if err != nil {
 			return page, err
 		}

@@ -294,9 +294,12 @@ type ChatType string
 // Code Clients have to expect unknown codes.
 type Code string
 
-// CreateChat Example: {"member_ids":["bob","carol"],"name":"Team","type":"group"}
+// CreateChat Example: {"client_chat_id":"5c1e","member_ids":["bob","carol"],"name":"Team","type":"group"}
 type CreateChat struct {
 	ChatId *Id `json:"chat_id,omitempty"`
+
+	// ClientChatId A new random one for each new group. The server makes the `chat_id` from it.
+	ClientChatId *Id `json:"client_chat_id,omitempty"`
 
 	// History What a new member may see: everything, or what is sent after they joined.
 	History *History `json:"history,omitempty"`

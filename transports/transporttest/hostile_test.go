@@ -241,7 +241,8 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 		session := strings.Split(body, `"`)[3]
 		at := 0
 		for { // until there is nothing more
-			b.request("GET", fmt.Sprintf("/poll?wait=0&session_id=%s&after_event_id=%d", session, at), "")
+			b.request("GET",
+				fmt.Sprintf("/poll?wait=0&session_id=%s&after_event_id=%d", session, at), "")
 			_, body := b.answer()
 			n := strings.Count(body, `"id":`)
 			if n == 0 {

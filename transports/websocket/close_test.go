@@ -76,7 +76,8 @@ func TestRefusal_is_a_close_code_after_the_upgrade(t *testing.T) {
 		{"a foreign origin", "alice", nil, origin("https://evil.example.com"), 4403},
 		{"too many sessions", "busy", nil, nil, 4429},
 		{"a bad device", "alice", url.Values{"device_id": {"no spaces"}}, nil, 1008},
-		{"a bad position", "alice", url.Values{"session_id": {"x"}, "after_event_id": {"-1"}}, nil, 1008},
+		{"a bad position", "alice",
+			url.Values{"session_id": {"x"}, "after_event_id": {"-1"}}, nil, 1008},
 	}
 	for _, tt := range tests {
 		edit := tt.edit
@@ -258,7 +259,8 @@ func TestDeaf_client_is_cut_and_its_session_waits(t *testing.T) {
 		return sent, s.WebSocket.Connections() == 0
 	})
 	again := transporttest.DialWebSocket(t, s,
-		url.Values{"session_id": {open.SessionID}, "after_event_id": {fmt.Sprint(caughtUp.ID)}}, "bob")
+		url.Values{"session_id": {open.SessionID}, "after_event_id": {fmt.Sprint(caughtUp.ID)}},
+		"bob")
 	if got := decode[struct{ Resumed bool }](t, next(t, again, "session")); !got.Resumed {
 		t.Error("the session was not resumed")
 	}

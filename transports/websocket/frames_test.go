@@ -312,7 +312,8 @@ func TestGoodbye_ends_the_session(t *testing.T) {
 		transporttest.Eventually(t, "the connection is gone",
 			func() bool { return s.WebSocket.Connections() == 0 })
 		again := transporttest.DialWebSocket(t, s,
-			url.Values{"session_id": {open.SessionID}, "after_event_id": {fmt.Sprint(caughtUp.ID)}}, "bob")
+			url.Values{"session_id": {open.SessionID}, "after_event_id": {fmt.Sprint(caughtUp.ID)}},
+			"bob")
 		got := decode[struct{ Resumed bool }](t, next(t, again, "session"))
 		if got.Resumed != tt.resumed {
 			t.Errorf("after close %d the session goes on: %v, want %v",

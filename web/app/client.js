@@ -4,7 +4,7 @@
 
 import { Acknowledger } from './acks.js';
 import { ApiError } from './api.js';
-import { Outbox } from './outbox.js';
+import { Outbox, newID } from './outbox.js';
 import { gapEntry, messageEntry } from './store.js';
 import { Stream } from './stream.js';
 import { NOTHING, least, merge } from './ticks.js';
@@ -139,7 +139,7 @@ export class Client extends EventTarget {
     const chat = await this.api.createChat({
       type: direct ? 'direct' : 'group',
       member_ids: members,
-      ...(direct ? {} : { name }),
+      ...(direct ? {} : { name, client_chat_id: newID() }),
     });
     await this.#know(chat);
     this.#emit('chats');
@@ -379,7 +379,8 @@ export class Client extends EventTarget {
     for (let i = 0; i < cursors.length; i += 500) {
       const session = this.#session;
       const ok = await this.#untilAnswered(async () => {
-        const answer = await this.api.sync({ session_id: session, chats: cursors.slice(i, i + 500) });
+        const chats = cursors.slice(i, i + 500);
+        const answer = await this.api.sync({ session_id: session, chats });
         for (const status of answer.status_updates ?? []) this.#status(status);
       });
       if (!ok) return;

@@ -144,9 +144,11 @@ export class Outbox {
   }
 }
 
-// Returns an id that begins with the time, so that new ids are neighbours in the server's index.
-// crypto.randomUUID would need HTTPS.
-function newID() {
+/**
+ * Returns an id that begins with the time, so that new ids are neighbours in the server's index.
+ * crypto.randomUUID would need HTTPS.
+ */
+export function newID() {
   const random = crypto.getRandomValues(new Uint8Array(10));
   const hex = Array.from(random, (b) => b.toString(16).padStart(2, '0')).join('');
   return `${Date.now().toString(16).padStart(12, '0')}-${hex}`;

@@ -106,11 +106,12 @@ func (s *Sender) overSocket(ctx context.Context, chat, id string) bool {
 	defer cancel()
 	if s.conn == nil {
 		//nolint:bodyclose // the library closes it
-		conn, _, err := websocket.Dial(ctx, s.Base+"/api/v1/ws?status_updates=false", &websocket.DialOptions{
-			HTTPClient:   s.HTTP,
-			HTTPHeader:   http.Header{"Authorization": {"Bearer dev:" + s.User}},
-			Subprotocols: []string{"tidemark.v1"},
-		})
+		conn, _, err := websocket.Dial(ctx,
+			s.Base+"/api/v1/ws?status_updates=false", &websocket.DialOptions{
+				HTTPClient:   s.HTTP,
+				HTTPHeader:   http.Header{"Authorization": {"Bearer dev:" + s.User}},
+				Subprotocols: []string{"tidemark.v1"},
+			})
 		if err != nil {
 			return false
 		}

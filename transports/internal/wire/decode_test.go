@@ -259,7 +259,8 @@ func TestDecode_errors_name_the_place(t *testing.T) {
 
 func TestDecodeSync_everything(t *testing.T) {
 	got, err := wire.DecodeSync([]byte(`{"chats":[{"chat_id":"a","last_acked_sequence":0},` +
-		`{"chat_id":"b","last_acked_sequence":5}],"session_id":"s","limit":5000,"status_updates":true}`))
+		`{"chat_id":"b","last_acked_sequence":5}],"session_id":"s","limit":5000,` +
+		`"status_updates":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}

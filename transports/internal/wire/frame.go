@@ -109,8 +109,8 @@ func (f *Frame) decode(payload value) (err error) {
 	case "":
 		err = tidemark.BadParam(tidemark.Invalid, "type", "is missing")
 	default:
-		err = tidemark.BadParam(tidemark.Invalid,
-			"type", "%.40q is unknown; the types are send_message, ack, read, sync_request, typing "+
+		err = tidemark.BadParam(tidemark.Invalid, "type",
+			"%.40q is unknown; the types are send_message, ack, read, sync_request, typing "+
 				"and ping", f.Type)
 	}
 	return err

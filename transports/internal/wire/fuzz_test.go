@@ -19,7 +19,8 @@ var seeds = []string{
 	`{"type":"send_message","request_id":"r","payload":{"chat_id":"a","client_message_id":"c",` +
 		`"content":"\ud800\udc00"}}`,
 	`{"type":"ack","payload":{"chats":[{"chat_id":"a","last_acked_sequence":3}]}}`,
-	`{"type":"sync_request","payload":{"chats":[],"limit":-0,"status_updates":true,"session_id":"\\"}}`,
+	`{"type":"sync_request","payload":{"chats":[],"limit":-0,"status_updates":true,` +
+		`"session_id":"\\"}}`,
 	`{"a\"b":"c\\","\\":[{"x":[]}]}`, `{"":""}`, ` { } `, `[]`, `"\ud800"`, `-`, `{"limit":1e400}`,
 	"{\"name\":\"\xff\"}",
 }

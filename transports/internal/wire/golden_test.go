@@ -234,7 +234,8 @@ func TestClientFrames_golden(t *testing.T) {
 			`{"type":"read","payload":{"chat_id":"team","last_read_sequence":7}}`},
 		{"sync_request", "ClientFrame",
 			`{"type":"sync_request","request_id":"r3","payload":{"chats":[{"chat_id":"team",` +
-				`"last_acked_sequence":0}],"session_id":"s3SSion_1","limit":100,"status_updates":true}}`},
+				`"last_acked_sequence":0}],"session_id":"s3SSion_1","limit":100,` +
+				`"status_updates":true}}`},
 		{"typing", "ClientFrame", `{"type":"typing","payload":{"chat_id":"team"}}`},
 		{"ping", "ClientFrame", `{"type":"ping","request_id":"r4"}`},
 	}

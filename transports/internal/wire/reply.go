@@ -42,15 +42,16 @@ func AppendPong(b []byte, requestID string) []byte {
 	return append(b, `{}}`...)
 }
 
-// AppendError appends the `problem` frame of an error. The frame holds nothing of the error's cause.
+// AppendError appends the `problem` frame of an error. The frame holds nothing of the error's
+// cause.
 func AppendError(b []byte, requestID string, err error) []byte {
 	b = appendReply(b, string(tidemark.EventProblem), requestID)
 	b = ProblemOf(requestID, err).AppendJSON(b)
 	return append(b, '}')
 }
 
-// ProblemOf returns the payload of the `problem` event for an error. It holds nothing of the error's
-// cause.
+// ProblemOf returns the payload of the `problem` event for an error. It holds nothing of the
+// error's cause.
 func ProblemOf(requestID string, err error) tidemark.Problem {
 	return tidemark.Problem{
 		Code:      tidemark.CodeOf(err),

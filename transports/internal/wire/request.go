@@ -243,6 +243,8 @@ func DecodeCreateChat(raw []byte) (server.CreateChatRequest, error) {
 			return v.text(key, &r.Name)
 		case "chat_id":
 			return id(v, key, &r.ChatID)
+		case "client_chat_id":
+			return id(v, key, &r.ClientChatID)
 		case "history":
 			return choice(v, key, &r.History, tidemark.HistoryFull, tidemark.HistorySinceJoin)
 		}
@@ -287,7 +289,8 @@ func DecodeRename(raw []byte) (name string, err error) {
 		return v.text(key, &name)
 	})
 	if err == nil && !present {
-		err = tidemark.BadParam(tidemark.Invalid, "name", "is missing; only the name can be changed")
+		err = tidemark.BadParam(tidemark.Invalid, "name",
+			"is missing; only the name can be changed")
 	}
 	return name, err
 }

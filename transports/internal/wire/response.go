@@ -106,8 +106,9 @@ func AppendStates(b []byte, p server.StatePage) []byte {
 	return appendPage(b, p.NextCursor)
 }
 
-// AppendAckResults appends the answer to POST /acks, in the order of the request. Each entry has the
-// chat and either its state or a problem; the other one is null. The slices must be equally long.
+// AppendAckResults appends the answer to POST /acks, in the order of the request. Each entry has
+// the chat and either its state or a problem; the other one is null. The slices must be equally
+// long.
 func AppendAckResults(b []byte, acks []AckItem, results []server.AckResult) []byte {
 	b = append(b, `{"results":[`...)
 	for i, r := range results {

@@ -45,6 +45,7 @@ func CounterOf(it call.Item) (*Counter, error) {
 			Name:           r.Text("name"),
 			History:        tidemark.HistoryMode(r.Text("history")),
 			CreatedAt:      r.Time("created_at"),
+			Creation:       r.Text("creation"),
 			Head:           r.Sequence("head"),
 			MemberCount:    int(r.Number("member_count")),
 			MembersVersion: r.Number("members_version"),
@@ -121,6 +122,7 @@ func (c *Counter) Item() call.Item {
 		"head": call.Number(c.Head), "activity_at": call.Number(c.Activity.UnixMilli()),
 		"members_version": call.Number(c.MembersVersion),
 		"member_count":    call.Number(c.MemberCount), "created_by": call.Text(c.CreatedBy),
+		"creation": call.Text(c.Creation),
 	}
 	if c.Large {
 		it["is_large"] = call.Flag(true)
