@@ -19,15 +19,30 @@ type Draft struct {
 	ContentType string
 	// Attachment is a JSON object of at most MaxAttachment bytes, stored byte for byte, or nil.
 	Attachment json.RawMessage
-	// Seen is the highest sequence that the sender had been shown (`seen_sequence`); 0 if it names
-	// none. It is not stored with the message.
-	Seen Sequence
+	// Seen says what the sender had been shown (`seen_sequence`). It is not stored with the message.
+	Seen Seen
 
 	// MessageID and CreatedAt come from the server. A resend returns those of the first send.
 	MessageID MessageID
 	// CreatedAt is in UTC with millisecond precision. It is for display only and implies no order.
 	CreatedAt time.Time
 }
+
+// Seen says how far a client had shown a chat to a user when the user wrote a message. The zero
+// value means that the client does not say. It is comparable.
+type Seen struct {
+	stated  bool
+	through Sequence
+}
+
+// SeenThrough returns what a client states: it had shown everything up to n. 0 is nothing.
+func SeenThrough(n Sequence) Seen { return Seen{stated: true, through: n} }
+
+// Through returns the highest sequence that had been shown, and whether the client states one.
+func (s Seen) Through() (n Sequence, stated bool) { return s.through, s.stated }
+
+// Stated reports whether the client states what it had shown.
+func (s Seen) Stated() bool { return s.stated }
 
 // Message is a stored message. It never changes.
 type Message struct {

@@ -131,12 +131,12 @@ func TickOf(sequence Sequence, b Boundary) Tick {
 }
 
 // ImplicitRead returns the raise that a reply implies for its author. The author has read
-// everything before the reply, up to seen, the last sequence that the client showed. If the client
-// says nothing (seen is 0), the raise stops at what had reached the author.
-func ImplicitRead(reply, seen Sequence) Raise {
-	if seen > 0 {
+// everything before the reply, up to what the client says it showed. If the client does not say,
+// the raise stops at what had reached the author.
+func ImplicitRead(reply Sequence, seen Seen) Raise {
+	if through, stated := seen.Through(); stated {
 		//rule:read_implies_delivered.reply-reads-what-was-seen
-		return Raise{Read: min(reply-1, seen)}
+		return Raise{Read: min(reply-1, through)}
 	}
 	//rule:read_implies_delivered.reply-reads-within-acknowledged
 	return Raise{Read: reply - 1, ReadWithinAcked: true}

@@ -115,18 +115,20 @@ func TestRaise_Bounded_by_the_head(t *testing.T) {
 func TestImplicitRead_of_a_reply(t *testing.T) {
 	state := tidemark.DeliveryState{Acked: 5, Read: 2}
 	for _, test := range []struct {
-		name        string
-		reply, seen tidemark.Sequence
-		want        tidemark.Watermark
+		name  string
+		reply tidemark.Sequence
+		seen  tidemark.Seen
+		want  tidemark.Watermark
 	}{
-		{"what had reached the author", 9, 0, 5},
-		{"everything before the reply", 5, 0, 4},
-		{"what the client says it showed", 9, 7, 7},
-		{"never the reply itself", 9, 9, 8},
-		{"never beyond the reply", 9, 100, 8},
-		{"never back", 9, 1, 2},
-		{"the first message of a chat", 1, 0, 2},
-		{"the first message, said to be seen", 1, 1, 2},
+		{"what had reached the author", 9, tidemark.Seen{}, 5},
+		{"everything before the reply", 5, tidemark.Seen{}, 4},
+		{"what the client says it showed", 9, tidemark.SeenThrough(7), 7},
+		{"nothing, says the client", 9, tidemark.SeenThrough(0), 2},
+		{"never the reply itself", 9, tidemark.SeenThrough(9), 8},
+		{"never beyond the reply", 9, tidemark.SeenThrough(100), 8},
+		{"never back", 9, tidemark.SeenThrough(1), 2},
+		{"the first message of a chat", 1, tidemark.Seen{}, 2},
+		{"the first message, said to be seen", 1, tidemark.SeenThrough(1), 2},
 	} {
 		raise := tidemark.ImplicitRead(test.reply, test.seen)
 		got, _ := raise.Apply(state, time.Now())

@@ -127,7 +127,7 @@ func TestSend_seen_beyond_the_head_is_refused(t *testing.T) {
 		chat := c.chat("abc", "alice", "bob", "carol")
 		c.send("alice", chat)
 		send := func(user tidemark.UserID, seen tidemark.Sequence) error {
-			_, err := c.Send(c.ctx, user, tidemark.Draft{Seen: seen,
+			_, err := c.Send(c.ctx, user, tidemark.Draft{Seen: tidemark.SeenThrough(seen),
 				ChatID: chat, ClientMessageID: fmt.Sprint(user, seen), Content: "reply",
 			})
 			return err

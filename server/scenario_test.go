@@ -281,7 +281,7 @@ func (sc *scenario) send(args []string) ([]string, error) {
 	for _, word := range args[2:] {
 		switch key, value, ok := strings.Cut(word, "="); {
 		case ok && key == "seen":
-			r.Seen = number(value)
+			r.Seen = tidemark.SeenThrough(number(value))
 		case ok && key == "key":
 			r.ClientMessageID = value
 		default:

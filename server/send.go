@@ -76,18 +76,27 @@ func (s *Server) complete(ctx context.Context, user tidemark.UserID, d *tidemark
 
 // checkSeen returns InvalidSequence if the draft's Seen is above the head.
 func (s *Server) checkSeen(ctx context.Context, d *tidemark.Draft) error {
-	if d.Seen == 0 {
+	seen, _ := d.Seen.Through()
+	if seen == 0 {
 		return nil
 	}
 	heads, err := s.storage.Heads(ctx, []tidemark.ChatID{d.ChatID})
 	//rule:watermark_bounded_by_counter.check-seen
-	if err != nil || d.Seen <= heads[0] {
+	if err != nil || seen <= heads[0] {
 		return err
 	}
 	if _, _, err := s.chats.Member(ctx, d.SenderID, d.ChatID); err != nil {
 		return err // only members learn where the chat ends
 	}
 	return tidemark.BadParam(tidemark.InvalidSequence, "seen_sequence",
-		"is %d, but the chat ends at %d",
-		d.Seen, heads[0])
+		"is %d, but the chat ends at %d", seen, heads[0])
+}
+
+// Author sets what the kind of the caller implies for a draft: of a backend that does not say so,
+// the user has seen nothing. A bot reads nothing by writing.
+func (c Caller) Author(d *tidemark.Draft) {
+	//rule:read_implies_delivered.backend-reads-nothing
+	if c.Backend && !d.Seen.Stated() {
+		d.Seen = tidemark.SeenThrough(0)
+	}
 }

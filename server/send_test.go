@@ -421,15 +421,17 @@ func TestAuthor_pending_or_delivered_when_the_raise_fails_twice(t *testing.T) {
 
 func TestSend_implicit_read(t *testing.T) {
 	tests := []struct {
-		name        string
-		acked, seen tidemark.Sequence
-		want        tidemark.Sequence
+		name  string
+		acked tidemark.Sequence
+		seen  tidemark.Seen
+		want  tidemark.Sequence
 	}{
-		{"all that was delivered", 3, 0, 3},
-		{"not what was never delivered", 1, 0, 1},
-		{"nothing if nothing was delivered", 0, 0, 0},
-		{"what the sender states as seen", 3, 2, 2},
-		{"at most what precedes the reply", 3, 3, 3},
+		{"all that was delivered", 3, tidemark.Seen{}, 3},
+		{"not what was never delivered", 1, tidemark.Seen{}, 1},
+		{"nothing if nothing was delivered", 0, tidemark.Seen{}, 0},
+		{"what the sender states as seen", 3, tidemark.SeenThrough(2), 2},
+		{"nothing that the sender declines", 3, tidemark.SeenThrough(0), 0},
+		{"at most what precedes the reply", 3, tidemark.SeenThrough(3), 3},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,8 +15,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -183,18 +181,7 @@ func (w *matrix) issuer() *auth.JWKS {
 
 func (w *matrix) backends() *auth.APIKeys {
 	w.t.Helper()
-	key, line, err := auth.NewAPIKey("backend")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	file := filepath.Join(w.t.TempDir(), "api-keys")
-	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
-	keys, err := auth.LoadAPIKeys(file, slog.New(slog.DiscardHandler))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	key, keys := backend(w.t)
 	w.apiKey = key
 	return keys
 }

@@ -11,7 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/rest"
 )
 
@@ -333,4 +335,37 @@ func TestSync_cursors_acknowledge_and_what_was_not_named_comes_too(t *testing.T)
 			t.Errorf("a cursor beyond the head: %+v", c)
 		}
 	}
+}
+
+func TestSend_of_a_backend_reads_nothing(t *testing.T) {
+	key, keys := backend(t)
+	ann := start(t, options{auth: auth.Config{Dev: true, APIKeys: keys}}).as("ann")
+	bob := ann.as("bob")
+	bot := as{api: ann.api, credentials: "Bearer " + key}.with("X-User-ID", "bob")
+	get[rest.Chat](ann, 201, "POST", "/chats", group)
+	send(ann, "a1", "one")
+	get[rest.DeliveryState](bob, 200, "PATCH", "/chats/team/delivery-state",
+		`{"last_acked_sequence":1}`)
+	read := func() int64 {
+		return get[rest.DeliveryState](bob, 200, "GET",
+			"/chats/team/delivery-state", "").LastReadSequence
+	}
+	// What a send raises is written a little later, so a state that does not change is observed by
+	// one that does: the last send reads what the first one did not.
+	get[rest.Message](bot, 201, "POST", "/chats/team/messages",
+		`{"client_message_id":"b1","content":"beep"}`)
+	get[rest.Message](bot, 201, "POST", "/chats/team/messages",
+		`{"client_message_id":"b2","content":"beep","seen_sequence":0}`)
+	wait.Until(t, "the bot's messages count as acknowledged", func() bool {
+		return get[rest.DeliveryState](bob, 200, "GET",
+			"/chats/team/delivery-state", "").LastAckedSequence == 3
+	})
+	if n := read(); n != 0 {
+		t.Errorf("the backend has read %d", n)
+	}
+	get[rest.Message](bot, 201, "POST", "/chats/team/messages",
+		`{"client_message_id":"b3","content":"beep","seen_sequence":1}`)
+	wait.Until(t, "what the backend says it showed is read", func() bool { return read() == 1 })
+	send(bob, "b4", "boop")
+	wait.Until(t, "a person reads what was delivered", func() bool { return read() == 4 })
 }

@@ -340,7 +340,7 @@ func (w *simulation) write() {
 	l.busyAt = n
 	r := tidemark.Draft{ChatID: l.chat, ClientMessageID: l.id, Content: l.content}
 	if w.roll(6) == 0 {
-		r.Seen = tidemark.Sequence(w.roll(int(w.head(l.chat)) + 1))
+		r.Seen = tidemark.SeenThrough(tidemark.Sequence(w.roll(int(w.head(l.chat)) + 1)))
 	}
 	w.act(n, fmt.Sprintf("%s at %s", l.key(), n.id), func(ctx context.Context) func() {
 		sent, err := n.server.Send(ctx, l.user, r)

@@ -24,6 +24,7 @@ func (h *Handler) SendMessage(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
+	caller(c).Author(&req)
 	user := caller(c).User
 	if err := h.limit.Send(user); err != nil {
 		return err

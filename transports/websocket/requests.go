@@ -99,6 +99,7 @@ func (c *connection) send(frames []wire.Frame) {
 	requests := make([]tidemark.Draft, len(frames))
 	for i := range frames {
 		requests[i] = frames[i].Send
+		c.identity.Author(&requests[i])
 	}
 	for i, result := range c.session.SendAll(ctx, requests) {
 		if result.Err != nil {

@@ -62,15 +62,18 @@ func TestTake_folds_what_waits_into_one_raise(t *testing.T) {
 		}, []tidemark.Raise{{Acked: 7, Read: 3}}},
 		{"a message that joins the acknowledgement", func(b *ackbuffer.Buffer) {
 			b.Add(bob, 7, 0)
-			b.Authored(bob.User, bob.Chat, 8, 7)
+			b.Authored(bob.User, bob.Chat, 8, tidemark.SeenThrough(7))
 		}, []tidemark.Raise{{Acked: 8, Read: 7}}},
 		{"a message alone counts from its place", func(b *ackbuffer.Buffer) {
-			b.Authored(bob.User, bob.Chat, 9, 3)
+			b.Authored(bob.User, bob.Chat, 9, tidemark.SeenThrough(3))
 		}, []tidemark.Raise{{Acked: 9, Read: 3, AckedFrom: 9}}},
 		{"messages in a row are one run", func(b *ackbuffer.Buffer) {
-			b.Authored(bob.User, bob.Chat, 5, 3)
-			b.Authored(bob.User, bob.Chat, 6, 4)
+			b.Authored(bob.User, bob.Chat, 5, tidemark.SeenThrough(3))
+			b.Authored(bob.User, bob.Chat, 6, tidemark.SeenThrough(4))
 		}, []tidemark.Raise{{Acked: 6, Read: 4, AckedFrom: 5}}},
+		{"a message that declines reading", func(b *ackbuffer.Buffer) {
+			b.Authored(bob.User, bob.Chat, 5, tidemark.SeenThrough(0))
+		}, []tidemark.Raise{{Acked: 5, AckedFrom: 5}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := bobAt(4)
@@ -90,11 +93,26 @@ func TestTake_folds_what_waits_into_one_raise(t *testing.T) {
 func TestTake_a_run_behind_a_hole_waits_for_the_next_batch(t *testing.T) {
 	b := bobAt(4)
 	b.Add(bob, 5, 0)
-	b.Authored(bob.User, bob.Chat, 8, 1)
+	b.Authored(bob.User, bob.Chat, 8, tidemark.SeenThrough(1))
 	if got, want := raises(t, b), []tidemark.Raise{{Acked: 5}}; !slices.Equal(got, want) {
 		t.Errorf("the first batch has %+v, want %+v", got, want)
 	}
 	want := []tidemark.Raise{{Acked: 8, Read: 1, AckedFrom: 8}}
+	if got := raises(t, b); !slices.Equal(got, want) {
+		t.Errorf("the second batch has %+v, want %+v", got, want)
+	}
+}
+
+// Together they would read what the first one declined, or not read what the second one implies.
+func TestTake_a_run_that_declines_reading_stays_apart(t *testing.T) {
+	b := bobAt(4)
+	b.Authored(bob.User, bob.Chat, 5, tidemark.SeenThrough(0))
+	b.Authored(bob.User, bob.Chat, 6, tidemark.Seen{})
+	if got, want := raises(t, b), []tidemark.Raise{{Acked: 5, AckedFrom: 5}}; !slices.Equal(
+		got, want) {
+		t.Errorf("the first batch has %+v, want %+v", got, want)
+	}
+	want := []tidemark.Raise{{Acked: 6, Read: 5, AckedFrom: 6, ReadWithinAcked: true}}
 	if got := raises(t, b); !slices.Equal(got, want) {
 		t.Errorf("the second batch has %+v, want %+v", got, want)
 	}
@@ -113,16 +131,16 @@ func TestAuthored_is_covered_without_a_hole(t *testing.T) {
 		{"follows a message that waits", 6, true},
 		{"is behind a hole", 9, false},
 	} {
-		if got := b.Authored(bob.User, bob.Chat, tc.sequence, 0); got != tc.covered {
+		if got := b.Authored(bob.User, bob.Chat, tc.sequence, tidemark.Seen{}); got != tc.covered {
 			t.Errorf("a message that %s: covered is %v, want %v", tc.what, got, tc.covered)
 		}
 	}
 	b.Take(start)
-	if !b.Authored(bob.User, bob.Chat, 7, 0) {
+	if !b.Authored(bob.User, bob.Chat, 7, tidemark.Seen{}) {
 		t.Error("a message that follows one which is being written is not covered")
 	}
 	b.Written()
-	if b.Authored(bob.User, bob.Chat, 8, 0) {
+	if b.Authored(bob.User, bob.Chat, 8, tidemark.Seen{}) {
 		t.Error("a message is covered by a write that has ended without raising the watermark")
 	}
 }
@@ -144,7 +162,7 @@ func TestRun_that_does_not_join_is_retried_once(t *testing.T) {
 			acked, want = 3, nil
 		}
 		b := bobAt(acked)
-		if got := b.Authored(bob.User, bob.Chat, 5, 0); got != covered {
+		if got := b.Authored(bob.User, bob.Chat, 5, tidemark.Seen{}); got != covered {
 			t.Fatalf("covered is %v, want %v", got, covered)
 		}
 		again := start.Add(time.Second)
@@ -188,16 +206,16 @@ func TestRefold_falls_back_to_what_the_head_allows(t *testing.T) {
 // senders mark rows.
 func TestClose_gives_back_what_it_covered(t *testing.T) {
 	b := bobAt(4)
-	b.Authored(bob.User, bob.Chat, 5, 0)
+	b.Authored(bob.User, bob.Chat, 5, tidemark.Seen{})
 	items, _ := b.Take(start)
 	b.Failed(items[0], start)
 	b.Written()
 	b.Add(bob, 5, 0)
-	b.Authored(bob.User, bob.Chat, 6, 0)
+	b.Authored(bob.User, bob.Chat, 6, tidemark.Seen{})
 	if got, want := b.Close(), rows(5, 6); !reflect.DeepEqual(got, want) {
 		t.Errorf("Close gives the rows %v, want %v", got, want)
 	}
-	if b.Authored(bob.User, bob.Chat, 7, 0) || b.Add(bob, 7, 0) {
+	if b.Authored(bob.User, bob.Chat, 7, tidemark.Seen{}) || b.Add(bob, 7, 0) {
 		t.Error("a closed Buffer accepts raises")
 	}
 	if got := b.Close(); got != nil {

@@ -101,8 +101,8 @@ func (c *candidates) within(head tidemark.Sequence) tidemark.Sequence {
 //	retried   removed              a row, if covered             a row, if covered
 type run struct {
 	from, to tidemark.Sequence
-	// seen is the highest sequence that the author's client reports as shown, or 0.
-	seen tidemark.Sequence
+	// seen is what the author's client says it had shown.
+	seen tidemark.Seen
 	// covered says that the run was expected to raise the author's watermark, so no row was marked
 	// for the author.
 	covered bool
@@ -167,11 +167,12 @@ func (b *Buffer) Add(key storage.StateKey, acked, read tidemark.Sequence) bool {
 	return true
 }
 
-// Authored adds the raise that a user's own message implies. seen is the highest sequence that the
-// user's client reports as shown, or 0. covered reports whether the message will join the
-// watermark, as far as is known; its author then needs no row.
+// Authored adds the raise that a user's own message implies. seen is what the user's client says it
+// had shown. covered reports whether the message will join the watermark, as far as is known; its
+// author then needs no row.
 func (b *Buffer) Authored(
-	user tidemark.UserID, chat tidemark.ChatID, sequence, seen tidemark.Sequence,
+	user tidemark.UserID, chat tidemark.ChatID, sequence tidemark.Sequence,
+	seen tidemark.Seen,
 ) (covered bool) {
 	key := storage.StateKey{User: user, Chat: chat}
 	b.mu.Lock()
@@ -186,13 +187,24 @@ func (b *Buffer) Authored(
 	covered = sequence <= r.covers(b.writing[key].covers(top))+1
 	last := slices.IndexFunc(r.runs,
 		func(r run) bool { return r.to+1 == sequence && r.state == fresh })
-	if last >= 0 && r.runs[last].covered == covered {
-		r.runs[last].to, r.runs[last].seen = sequence, max(r.runs[last].seen, seen)
+	//rule:read_implies_delivered.declined-apart
+	if last >= 0 && r.runs[last].covered == covered &&
+		r.runs[last].seen.Stated() == seen.Stated() {
+		r.runs[last].to, r.runs[last].seen = sequence, furthest(r.runs[last].seen, seen)
 	} else {
 		r.runs = append(r.runs, run{from: sequence, to: sequence, seen: seen, covered: covered})
 	}
 	b.flag.Set()
 	return covered
+}
+
+// furthest returns the higher of two statements, or neither if the client does not say.
+func furthest(a, b tidemark.Seen) tidemark.Seen {
+	first, _ := a.Through()
+	if second, _ := b.Through(); second > first {
+		return b
+	}
+	return a
 }
 
 // Requeue moves the author runs whose retry is due back to waiting. It returns when the next retry
@@ -322,7 +334,7 @@ func fold(r *raises, head tidemark.Sequence) (raise tidemark.Raise, runs, left [
 			raise.Acked, raise.AckedFrom = run.to, run.from
 		//rule:ack_cumulative.join-without-hole
 		case raise.Acked > 0 && raise.Acked+1 >= run.from &&
-			(raise.AckedFrom == 0 || raise.ReadWithinAcked == (run.seen == 0)):
+			(raise.AckedFrom == 0 || raise.ReadWithinAcked != run.seen.Stated()):
 			// The raise covers the run whenever it takes effect, and bounds read in the same way.
 			raise.Acked = max(raise.Acked, run.to)
 			raise.Read = max(raise.Read, tidemark.ImplicitRead(run.to, run.seen).Read)

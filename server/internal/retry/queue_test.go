@@ -36,7 +36,7 @@ func TestTake_returns_the_smallest_sequence_of_each_row_once(t *testing.T) {
 	q.Follow([]retry.Follow{
 		{Lease: lease, Chat: "c", Sequence: 7}, {Lease: lease, Chat: "c", Sequence: 6},
 	})
-	q.Send(tidemark.Draft{ChatID: "c", Seen: 1})
+	q.Send(tidemark.Draft{ChatID: "c", Seen: tidemark.SeenThrough(1)})
 	if !q.Flag().Clear() {
 		t.Error("the flag is not set")
 	}
@@ -51,7 +51,7 @@ func TestTake_returns_the_smallest_sequence_of_each_row_once(t *testing.T) {
 		Marks:  []tidemark.PendingDelivery{row("ann", 3)},
 		Notify: []tidemark.PendingDelivery{row("bob", 2)},
 		Follow: []retry.Follow{{Lease: lease, Chat: "c", Sequence: 6}},
-		Sends:  []tidemark.Draft{{ChatID: "c", Seen: 1}},
+		Sends:  []tidemark.Draft{{ChatID: "c", Seen: tidemark.SeenThrough(1)}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -114,7 +114,7 @@ func TestDecodeSend_everything(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := tidemark.Draft{
-		Seen:   tidemark.MaxSequence,
+		Seen:   tidemark.SeenThrough(tidemark.MaxSequence),
 		ChatID: "team", ClientMessageID: "c", Content: "\b\f\n\r\t/\\\"ü 👋 👋",
 		ContentType: "text/markdown",
 		Attachment:  []byte(`{ "a" : [1, 2] }`),

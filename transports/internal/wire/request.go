@@ -39,7 +39,10 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, err
 		case "attachment":
 			return v.object(key, (*[]byte)(&d.Attachment))
 		case "seen_sequence":
-			return v.sequence(key, 1, &d.Seen)
+			var n tidemark.Sequence
+			err := v.sequence(key, 0, &n)
+			d.Seen = tidemark.SeenThrough(n)
+			return err
 		}
 		return nil
 	})
