@@ -108,6 +108,5 @@ type Problem struct {
 	Code   Code
 	Detail string
 	// Param is the field that is at fault, or "".
-	Param     string
-	RequestID string
+	Param string
 }

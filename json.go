@@ -125,8 +125,6 @@ func (p Problem) AppendJSON(b []byte) []byte {
 	b = AppendString(b, p.Detail)
 	b = append(b, `,"param":`...)
 	b = appendNullable(b, p.Param)
-	b = append(b, `,"request_id":`...)
-	b = appendNullable(b, p.RequestID)
 	return append(b, '}')
 }
 

@@ -228,14 +228,12 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			`{"chat_id":"c","user_id":"u"}`,
 		},
 		"problem": {
-			tidemark.Problem{
-				Code: tidemark.Invalid, Detail: "say \"hello\"", Param: "limit", RequestID: "r",
-			},
-			`{"code":"INVALID","detail":"say \"hello\"","param":"limit","request_id":"r"}`,
+			tidemark.Problem{Code: tidemark.Invalid, Detail: "say \"hello\"", Param: "limit"},
+			`{"code":"INVALID","detail":"say \"hello\"","param":"limit"}`,
 		},
-		"problem without a request": {
+		"problem without a parameter": {
 			tidemark.Problem{Code: tidemark.Internal},
-			`{"code":"INTERNAL","detail":"","param":null,"request_id":null}`,
+			`{"code":"INTERNAL","detail":"","param":null}`,
 		},
 	} {
 		got := test.payload.AppendJSON(nil)

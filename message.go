@@ -29,20 +29,16 @@ type Draft struct {
 }
 
 // Seen says how far a client had shown a chat to a user when the user wrote a message. The zero
-// value means that the client does not say. It is comparable.
+// value means that the client does not say.
 type Seen struct {
-	stated  bool
-	through Sequence
+	// Stated reports whether the client says it.
+	Stated bool
+	// Through is the highest sequence that had been shown; 0 is nothing. It counts only if Stated.
+	Through Sequence
 }
 
-// SeenThrough returns what a client states: it had shown everything up to n. 0 is nothing.
-func SeenThrough(n Sequence) Seen { return Seen{stated: true, through: n} }
-
-// Through returns the highest sequence that had been shown, and whether the client states one.
-func (s Seen) Through() (n Sequence, stated bool) { return s.through, s.stated }
-
-// Stated reports whether the client states what it had shown.
-func (s Seen) Stated() bool { return s.stated }
+// SeenThrough returns what a client states: it had shown everything up to n.
+func SeenThrough(n Sequence) Seen { return Seen{Stated: true, Through: n} }
 
 // Message is a stored message. It never changes.
 type Message struct {

@@ -134,9 +134,9 @@ func TickOf(sequence Sequence, b Boundary) Tick {
 // everything before the reply, up to what the client says it showed. If the client does not say,
 // the raise stops at what had reached the author.
 func ImplicitRead(reply Sequence, seen Seen) Raise {
-	if through, stated := seen.Through(); stated {
+	if seen.Stated {
 		//rule:read_implies_delivered.reply-reads-what-was-seen
-		return Raise{Read: min(reply-1, through)}
+		return Raise{Read: min(reply-1, seen.Through)}
 	}
 	//rule:read_implies_delivered.reply-reads-within-acknowledged
 	return Raise{Read: reply - 1, ReadWithinAcked: true}

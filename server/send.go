@@ -76,7 +76,7 @@ func (s *Server) complete(ctx context.Context, user tidemark.UserID, d *tidemark
 
 // checkSeen returns InvalidSequence if the draft's Seen is above the head.
 func (s *Server) checkSeen(ctx context.Context, d *tidemark.Draft) error {
-	seen, _ := d.Seen.Through()
+	seen := d.Seen.Through
 	if seen == 0 {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (s *Server) checkSeen(ctx context.Context, d *tidemark.Draft) error {
 // the user has seen nothing. A bot reads nothing by writing.
 func (c Caller) Author(d *tidemark.Draft) {
 	//rule:read_implies_delivered.backend-reads-nothing
-	if c.Backend && !d.Seen.Stated() {
+	if c.Backend && !d.Seen.Stated {
 		d.Seen = tidemark.SeenThrough(0)
 	}
 }

@@ -505,8 +505,7 @@ type ProblemDetail struct {
 
 	// Param The field, query parameter or header that is at fault. A field of an element of a list
 	// has its index, as in `chats[3].chat_id`.
-	Param     *Param  `json:"param"`
-	RequestId *string `json:"request_id"`
+	Param *Param `json:"param"`
 }
 
 // RenameChat Example: {"name":"Crew"}
@@ -539,8 +538,11 @@ type SendMessage struct {
 	// ContentType At most 128 bytes.
 	ContentType *string `json:"content_type,omitempty"`
 
-	// SeenSequence A position in one chat, from 1.
-	SeenSequence *Sequence `json:"seen_sequence,omitempty"`
+	// SeenSequence How far the sender's screen shows the chat. Everything up to there counts as read; 0
+	// is nothing, which is the default for backends. Without it, everything before the
+	// message counts that was delivered to the sender. A member who reads nothing holds
+	// `all_read` and `all_read_sequence` back.
+	SeenSequence *Watermark `json:"seen_sequence,omitempty"`
 }
 
 // Sequence A position in one chat, from 1.

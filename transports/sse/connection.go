@@ -172,7 +172,7 @@ func (c *connection) writeEnd(err error) {
 		c.write(retryLine(time.Duration(c.retryAfter.Load())))
 	case errors.As(err, &stated):
 		c.writeEvents([]tidemark.Event{
-			{Type: tidemark.EventProblem, Payload: wire.ProblemOf("", stated).AppendJSON(nil)},
+			{Type: tidemark.EventProblem, Payload: wire.ProblemOf(stated).AppendJSON(nil)},
 		})
 	default: // the connection failed
 		return

@@ -189,7 +189,7 @@ func (b *Buffer) Authored(
 		func(r run) bool { return r.to+1 == sequence && r.state == fresh })
 	//rule:read_implies_delivered.declined-apart
 	if last >= 0 && r.runs[last].covered == covered &&
-		r.runs[last].seen.Stated() == seen.Stated() {
+		r.runs[last].seen.Stated == seen.Stated {
 		r.runs[last].to, r.runs[last].seen = sequence, furthest(r.runs[last].seen, seen)
 	} else {
 		r.runs = append(r.runs, run{from: sequence, to: sequence, seen: seen, covered: covered})
@@ -200,8 +200,7 @@ func (b *Buffer) Authored(
 
 // furthest returns the higher of two statements, or neither if the client does not say.
 func furthest(a, b tidemark.Seen) tidemark.Seen {
-	first, _ := a.Through()
-	if second, _ := b.Through(); second > first {
+	if b.Through > a.Through {
 		return b
 	}
 	return a
@@ -334,7 +333,7 @@ func fold(r *raises, head tidemark.Sequence) (raise tidemark.Raise, runs, left [
 			raise.Acked, raise.AckedFrom = run.to, run.from
 		//rule:ack_cumulative.join-without-hole
 		case raise.Acked > 0 && raise.Acked+1 >= run.from &&
-			(raise.AckedFrom == 0 || raise.ReadWithinAcked != run.seen.Stated()):
+			(raise.AckedFrom == 0 || raise.ReadWithinAcked != run.seen.Stated):
 			// The raise covers the run whenever it takes effect, and bounds read in the same way.
 			raise.Acked = max(raise.Acked, run.to)
 			raise.Read = max(raise.Read, tidemark.ImplicitRead(run.to, run.seen).Read)

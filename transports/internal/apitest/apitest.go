@@ -82,6 +82,9 @@ func (c *Contract) Calls() []Call {
 	return calls
 }
 
+// Schemas returns the named schemas.
+func (c *Contract) Schemas() openapi3.Schemas { return c.doc.Components.Schemas }
+
 // Codes returns the error codes that the contract names.
 func (c *Contract) Codes() []string { return c.enum("Code") }
 

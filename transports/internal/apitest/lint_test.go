@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,101 @@ func TestOpenAPI_says_what_a_client_needs(t *testing.T) {
 	}
 	if len(operations) < 20 {
 		t.Errorf("only %d operations", len(operations))
+	}
+}
+
+// oldNames are the names that a thing had beside its own. Each thing has one name.
+var oldNames = []string{
+	"session", "after", "position", "more", "from", "to", "statuses", "offset",
+}
+
+// absent are the fields that an answer may leave out, with the reason.
+var absent = map[string]string{
+	"Problem.dependencies":    "only /readyz has it",
+	"Dependencies.issuer":     "the server may have none",
+	"Dependencies.redis":      "the server may have none",
+	"Dependency.detail":       "only of one that is unavailable",
+	"ProblemEvent.request_id": "only the answer to a frame has it",
+}
+
+// TestOpenAPI_keeps_its_conventions: names, times and lists have one form. An answer has all its
+// fields. Every POST says why it may be repeated. A union names the type of its member.
+func TestOpenAPI_keeps_its_conventions(t *testing.T) {
+	contract := apitest.Load(t)
+	seen := map[string]bool{}
+	for _, call := range contract.Calls() {
+		what := call.Method + " " + call.Path
+		retry, _ := call.Extensions["x-retry"].(string)
+		if (call.Method == http.MethodPost) != slices.Contains(
+			[]string{"key", "natural", "harmless"}, retry) {
+			t.Errorf("%s: x-retry is %q", what, retry)
+		}
+		for _, p := range call.Parameters {
+			if slices.Contains(oldNames, p.Value.Name) {
+				t.Errorf("%s: the parameter %s has another name", what, p.Value.Name)
+			}
+		}
+		for status, response := range call.Responses.Map() {
+			for _, media := range response.Value.Content {
+				lintAnswer(t, what+" "+status, media.Schema, seen)
+			}
+		}
+	}
+	for name, schema := range contract.Schemas() {
+		for field, value := range schema.Value.Properties {
+			lintField(t, name+"."+field, field, value.Value)
+		}
+		if len(schema.Value.OneOf) > 0 && schema.Value.Discriminator == nil && name != "ReplyFrame" {
+			t.Errorf("%s: one of several has no discriminator", name)
+		}
+	}
+	if len(seen) < 20 {
+		t.Errorf("only %d schemas of answers", len(seen))
+	}
+}
+
+// lintField checks the name of a field and the form of its value.
+func lintField(t *testing.T, what, field string, schema *openapi3.Schema) {
+	t.Helper()
+	if field != strings.ToLower(field) || slices.Contains(oldNames, field) {
+		t.Errorf("%s: the field has another name", what)
+	}
+	if strings.HasSuffix(field, "_at") != (schema.Format == "date-time") {
+		t.Errorf("%s: names that end in _at, and no others, are times", what)
+	}
+	if strings.HasSuffix(field, "_seconds") && !schema.Type.Is("integer") {
+		t.Errorf("%s: seconds are an integer", what)
+	}
+	if slices.Contains([]string{"open", "error"}, field) {
+		t.Errorf("%s: EventSource has events of its own with that name", what)
+	}
+}
+
+// lintAnswer checks the schema of an answer and those it refers to.
+func lintAnswer(t *testing.T, what string, ref *openapi3.SchemaRef, seen map[string]bool) {
+	t.Helper()
+	if ref == nil || ref.Ref != "" && seen[ref.Ref] {
+		return
+	}
+	seen[ref.Ref] = true
+	name := ref.Ref[strings.LastIndexByte(ref.Ref, '/')+1:]
+	s := ref.Value
+	for field, value := range s.Properties {
+		_, mayBeAbsent := absent[name+"."+field]
+		if slices.Contains(s.Required, field) == mayBeAbsent {
+			t.Errorf("%s: %s.%s: answers have every field; null is none", what, name, field)
+		}
+		lintAnswer(t, what, value, seen)
+	}
+	if page := s.Properties["pagination"]; page != nil &&
+		page.Ref != "#/components/schemas/Pagination" {
+		t.Errorf("%s: %s has a pagination of its own", what, name)
+	}
+	lintAnswer(t, what, s.Items, seen)
+	for _, more := range []openapi3.SchemaRefs{s.AllOf, s.AnyOf, s.OneOf} {
+		for _, one := range more {
+			lintAnswer(t, what, one, seen)
+		}
 	}
 }
 
@@ -245,7 +341,7 @@ func TestAccepts_null_as_absent(t *testing.T) {
 		`{"client_message_id":null}`:                   false,
 		`{"client_message_id":"c","attachment":{}}`:    true,
 		`{"client_message_id":"c","attachment":[]}`:    false,
-		`{"client_message_id":"c","seen_sequence":0}`:  false,
+		`{"client_message_id":"c","seen_sequence":-1}`: false,
 		`{"client_message_id":"a b","content":"text"}`: false,
 	} {
 		if err := contract.Accepts("SendMessage", []byte(raw)); (err == nil) != want {

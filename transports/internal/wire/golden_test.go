@@ -87,7 +87,7 @@ func events() []struct {
 	add("typing", 0, tidemark.EventTyping,
 		tidemark.Typing{ChatID: "team", UserID: "bob"}.AppendJSON(nil))
 	replaced := tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session")
-	add("problem", 0, tidemark.EventProblem, wire.ProblemOf("r1", replaced).AppendJSON(nil))
+	add("problem", 0, tidemark.EventProblem, wire.ProblemOf(replaced).AppendJSON(nil))
 	return all
 }
 

@@ -46,18 +46,17 @@ func AppendPong(b []byte, requestID string) []byte {
 // cause.
 func AppendError(b []byte, requestID string, err error) []byte {
 	b = appendReply(b, string(tidemark.EventProblem), requestID)
-	b = ProblemOf(requestID, err).AppendJSON(b)
+	b = ProblemOf(err).AppendJSON(b)
 	return append(b, '}')
 }
 
 // ProblemOf returns the payload of the `problem` event for an error. It holds nothing of the
 // error's cause.
-func ProblemOf(requestID string, err error) tidemark.Problem {
+func ProblemOf(err error) tidemark.Problem {
 	return tidemark.Problem{
-		Code:      tidemark.CodeOf(err),
-		Detail:    tidemark.DetailOf(err),
-		Param:     tidemark.ParamOf(err),
-		RequestID: requestID,
+		Code:   tidemark.CodeOf(err),
+		Detail: tidemark.DetailOf(err),
+		Param:  tidemark.ParamOf(err),
 	}
 }
 

@@ -122,7 +122,7 @@ func AppendAckResults(b []byte, acks []AckItem, results []server.AckResult) []by
 			continue
 		}
 		b = append(b, `null,"problem":`...)
-		b = ProblemOf("", r.Err).AppendJSON(b)
+		b = ProblemOf(r.Err).AppendJSON(b)
 		b = append(b, '}')
 	}
 	return append(b, ']', '}')
@@ -166,7 +166,7 @@ func appendSyncChat(b []byte, c *server.SyncChat) []byte {
 	if c.Err == nil {
 		b = append(b, "null"...)
 	} else {
-		b = ProblemOf("", c.Err).AppendJSON(b)
+		b = ProblemOf(c.Err).AppendJSON(b)
 	}
 	return append(b, '}')
 }
