@@ -97,6 +97,9 @@ type Reset struct {
 	ChatID ChatID
 }
 
+// TypingExpires is how long a typing notice counts (`expires_in_seconds`), unless it is repeated.
+const TypingExpires = 6 * time.Second
+
 // Typing is the payload of EventTyping.
 type Typing struct {
 	ChatID ChatID

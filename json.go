@@ -114,6 +114,8 @@ func (t Typing) AppendJSON(b []byte) []byte {
 	b = AppendString(b, string(t.ChatID))
 	b = append(b, `,"user_id":`...)
 	b = AppendString(b, string(t.UserID))
+	b = append(b, `,"expires_in_seconds":`...)
+	b = strconv.AppendInt(b, int64(TypingExpires/time.Second), 10)
 	return append(b, '}')
 }
 

@@ -225,7 +225,7 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 		},
 		"typing": {
 			tidemark.Typing{ChatID: "c", UserID: "u"},
-			`{"chat_id":"c","user_id":"u"}`,
+			`{"chat_id":"c","user_id":"u","expires_in_seconds":6}`,
 		},
 		"problem": {
 			tidemark.Problem{Code: tidemark.Invalid, Detail: "say \"hello\"", Param: "limit"},

@@ -19,7 +19,8 @@ type Draft struct {
 	ContentType string
 	// Attachment is a JSON object of at most MaxAttachment bytes, stored byte for byte, or nil.
 	Attachment json.RawMessage
-	// Seen says what the sender had been shown (`seen_sequence`). It is not stored with the message.
+	// Seen says what the sender had been shown (`seen_sequence`). It is not stored with the
+	// message.
 	Seen Seen
 
 	// MessageID and CreatedAt come from the server. A resend returns those of the first send.

@@ -117,10 +117,9 @@ func (c *Connection) Sync(ctx context.Context, r SyncRequest) (SyncResponse, err
 	return c.server.Sync(ctx, c.user(), r)
 }
 
-// Typing notifies the other members' sessions that the user is typing. It drops errors, because a
-// typing notice may be lost.
+// Typing is Server.Typing for the session's user. It drops errors, because a notice may be lost.
 func (c *Connection) Typing(ctx context.Context, chat tidemark.ChatID) {
-	c.server.sendTyping(ctx, c.user(), chat)
+	_ = c.server.Typing(ctx, c.user(), chat)
 }
 
 // Close ends the session because the client said goodbye. It writes buffered acknowledgements,

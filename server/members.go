@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -263,30 +262,6 @@ func (s *Server) receiveMembership(to []registry.Lease, e *bus.Membership) {
 	for _, sess := range s.table.Held(nil, to) {
 		if sess != nil {
 			sess.MembersChanged(e.Changes)
-		}
-	}
-}
-
-// sendTyping notifies the other members' sessions that a user is typing. It drops errors, because a
-// typing notice may be lost.
-func (s *Server) sendTyping(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) {
-	//rule:nothing_outside_membership.typing-by-members-only
-	roster, _, err := s.chats.Member(ctx, user, chat)
-	if err != nil || len(roster.Users) > tidemark.StatusFanoutLimit {
-		return
-	}
-	s.typing.Add(1)
-	others := slices.DeleteFunc(slices.Clone(roster.Users),
-		func(u tidemark.UserID) bool { return u == user })
-	event := bus.Event{Typing: &tidemark.Typing{ChatID: chat, UserID: user}}
-	s.delivery.Publish(ctx, []delivery.Announcement{{To: others, Event: event}}, false)
-}
-
-// receiveTyping passes a typing notice to the sessions.
-func (s *Server) receiveTyping(to []registry.Lease, t tidemark.Typing) {
-	for _, sess := range s.table.Held(nil, to) {
-		if sess != nil {
-			sess.Typing(t)
 		}
 	}
 }

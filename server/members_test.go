@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -133,10 +134,12 @@ func TestMembership_typing_is_not_sent_to_one_who_was_removed(t *testing.T) {
 		carol.drain()
 		carol.Typing(a.ctx, chat)
 		want(t, "bob, as a member", bob.drain(), "typing abc carol")
+		time.Sleep(3 * time.Second)
 		carol.Typing(a.ctx, chat)
 		a.remove(chat, "bob")
 		want(t, "bob", bob.drain(), "membership abc bob removed")
 		carol.drain()
+		time.Sleep(3 * time.Second)
 		carol.Typing(a.ctx, chat)
 		want(t, "bob, later", bob.drain())
 	})
@@ -372,6 +375,7 @@ func TestTyping_is_dropped_under_pressure(t *testing.T) {
 		}
 		want(t, "messages are not dropped", messagesOf(lines), "message typists 1")
 		bob.Detach()
+		time.Sleep(3 * time.Second)
 		typist := a.open("alice")
 		typist.Typing(a.ctx, chat)
 		again := a.open("bob", resuming(bob.Session(), bob.last))
@@ -382,6 +386,62 @@ func TestTyping_is_dropped_under_pressure(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
+	})
+}
+
+func TestTyping_bounded_use_tells_once_in_three_seconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat, other := a.chat("abc", "alice", "bob", "carol"), a.chat("ab", "alice", "bob", "eve")
+		bob := a.open("bob")
+		bob.drain()
+		typing := func(user tidemark.UserID, chat tidemark.ChatID) {
+			if err := a.Typing(a.ctx, user, chat); err != nil {
+				t.Errorf("Typing(%s, %s): %v", user, chat, err)
+			}
+		}
+		typing("alice", chat)
+		time.Sleep(2_999 * time.Millisecond)
+		typing("alice", chat)
+		typing("carol", chat)
+		typing("alice", other)
+		want(t, "bob", bob.drain(), "typing abc alice", "typing abc carol", "typing ab alice")
+		time.Sleep(time.Millisecond)
+		typing("alice", chat)
+		want(t, "bob, 3 s later", bob.drain(), "typing abc alice")
+		wantCode(t, "a stranger", a.Typing(a.ctx, "eve", chat), tidemark.NotMember)
+		wantCode(t, "no chat", a.Typing(a.ctx, "eve", "none"), tidemark.NotFound)
+	})
+}
+
+func TestTyping_bounded_use_remembers_a_bounded_number(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		users := crowd(50)
+		var chats []tidemark.ChatID
+		for i := range 201 { // 10,050 typists
+			chats = append(chats, a.chat(tidemark.ChatID(fmt.Sprint("c", i)), users...))
+		}
+		all := func() int64 {
+			before := a.Counters()["typing_total"]
+			for _, chat := range chats {
+				for _, user := range users {
+					if err := a.Typing(a.ctx, user, chat); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			return a.Counters()["typing_total"] - before
+		}
+		if n := all(); n != 10_000 {
+			t.Errorf("%d notices were sent at once, want 10,000", n)
+		}
+		time.Sleep(3 * time.Second)
+		if n := all(); n != 10_000 {
+			t.Errorf("%d notices were sent 3 s later, want 10,000", n)
+		}
 	})
 }
 

@@ -40,8 +40,9 @@ type Server struct {
 	delivery *delivery.Delivery
 	receipts *receipts.Receipts
 	sessions *sessions.Sessions
-	// typing counts the typing notices that were sent.
-	typing atomic.Int64
+	// typing counts the typing notices that were sent, and typists bounds them.
+	typing  atomic.Int64
+	typists typists
 
 	calls calls
 

@@ -155,6 +155,7 @@ const (
 var (
 	manyExported = map[string]string{
 		".":                        "the vocabulary of the product: ids, limits, errors, events",
+		"server":                   "a request and an answer for each call of the core",
 		"transports/limit":         "each limit has its options",
 		"transports/internal/wire": "one decoder or encoder for each body and frame",
 		"server/internal/session":  "the session, its reader, and what they take and give",

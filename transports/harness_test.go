@@ -181,6 +181,13 @@ func (r answer) code() string {
 	return p.Code
 }
 
+// param returns the parameter that a problem names, or "".
+func (r answer) param() string {
+	var p struct{ Param string }
+	_ = json.Unmarshal(r.body, &p)
+	return p.Param
+}
+
 // do makes a call and compares the answer with the contract. A path that begins with two slashes is
 // absolute; any other is below the base path.
 func (u as) do(method, path, body string) answer {

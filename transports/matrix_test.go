@@ -73,6 +73,14 @@ getDeliveryStatus   group    200     200     403N    403N     200        403N
 getDeliveryStatus   direct   200     200     403N    403N     200        403N
 getDeliveryStatus   large    200     200     403N    403N     200        403N
 getDeliveryStatus   unknown  404F    404F    404F    404F     404F       404F
+sendTyping          group    204     204     403N    403N     204        403N
+sendTyping          direct   204     204     403N    403N     204        403N
+sendTyping          large    204     204     403N    403N     204        403N
+sendTyping          unknown  404F    404F    404F    404F     404F       404F
+listStatuses        group    200/ok  200/ok  200/N   200/N    200/ok     200/N
+listStatuses        direct   200/ok  200/ok  200/N   200/N    200/ok     200/N
+listStatuses        large    200/ok  200/ok  200/N   200/N    200/ok     200/N
+listStatuses        unknown  200/F   200/F   200/F   200/F    200/F      200/F
 acknowledge         group    200/ok  200/ok  200/N   200/N    200/ok     200/N
 acknowledge         direct   200/ok  200/ok  200/N   200/N    200/ok     200/N
 acknowledge         large    200/ok  200/ok  200/N   200/N    200/ok     200/N
@@ -93,6 +101,10 @@ listDeliveryStates  group    in      in      out     out      in         out
 listDeliveryStates  direct   in      in      out     out      in         out
 listDeliveryStates  large    in      in      out     out      in         out
 listDeliveryStates  unknown  out     out     out     out      out        out
+listPending         group    out     in      out     out      in         out
+listPending         direct   out     in      out     out      in         out
+listPending         large    out     in      out     out      in         out
+listPending         unknown  out     out     out     out      out        out
 createChat          group    409     409     409     409      409        409
 createChat          direct   409     409     409     409      409        409
 createChat          large    409     409     409     409      409        409
@@ -146,6 +158,9 @@ func chatCalls() map[string]call {
 		"updateDeliveryState": {"PATCH", "/chats/CHAT/delivery-state",
 			`{"last_acked_sequence":2,"last_read_sequence":2}`},
 		"getDeliveryStatus": {"GET", "/chats/CHAT/delivery-status", ""},
+		"sendTyping":        {"POST", "/chats/CHAT/typing", ""},
+		"listStatuses":      {"GET", "/statuses?chat_id=CHAT", ""},
+		"listPending":       {"GET", "/pending", ""},
 		"acknowledge": {"POST", "/acks",
 			`{"chats":[{"chat_id":"CHAT","last_acked_sequence":2}]}`},
 		"sync": {"POST", "/sync",
@@ -273,18 +288,19 @@ func (c *cell) rest(t *testing.T, what string, call call) string {
 		c.checkNoLeak(what, raw)
 	}
 	var body struct {
-		Chats, States, Results []json.RawMessage
+		Chats, States, Results, Pending []json.RawMessage
 	}
 	switch c.verb {
-	case "acknowledge", "sync", "sync/behind", "listChats", "listDeliveryStates":
+	case "acknowledge", "sync", "sync/behind", "listChats", "listDeliveryStates", "listStatuses",
+		"listPending":
 		if err := json.Unmarshal(raw, &body); err != nil {
 			t.Fatalf("%s: %v in %s", what, err, raw)
 		}
 	default:
 		return got
 	}
-	items := slices.Concat(body.Chats, body.States, body.Results)
-	if c.verb == "acknowledge" || c.verb == "sync" {
+	items := slices.Concat(body.Chats, body.States, body.Results, body.Pending)
+	if c.verb == "acknowledge" || c.verb == "sync" || c.verb == "listStatuses" {
 		if len(items) < 1 {
 			t.Fatalf("%s: no item in %s", what, raw)
 		}

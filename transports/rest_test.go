@@ -369,3 +369,79 @@ func TestSend_of_a_backend_reads_nothing(t *testing.T) {
 	send(bob, "b4", "boop")
 	wait.Until(t, "a person reads what was delivered", func() bool { return read() == 4 })
 }
+
+func TestStatuses_of_several_chats(t *testing.T) {
+	ann := start(t, dev()).as("ann")
+	bob := ann.as("bob")
+	get[rest.Chat](ann, 201, "POST", "/chats", group)
+	many := make([]string, 51)
+	for i := range many {
+		many[i] = fmt.Sprintf("%q", fmt.Sprint("u", i))
+	}
+	get[rest.Chat](ann, 201, "POST", "/chats",
+		`{"type":"group","chat_id":"crowd","member_ids":[`+strings.Join(many, ",")+`]}`)
+	get[rest.Chat](ann, 201, "POST", "/chats",
+		`{"type":"direct","chat_id":"pair","member_ids":["bob"]}`)
+	get[rest.Chat](bob, 201, "POST", "/chats",
+		`{"type":"group","chat_id":"secret","member_ids":[]}`)
+	send(ann, "c1", "x")
+	get[rest.DeliveryState](bob, 200, "PATCH",
+		"/chats/team/delivery-state", `{"last_read_sequence":1}`)
+	got := ann.do("GET", "/statuses?chat_id=team&chat_id=secret&chat_id=nowhere&chat_id=crowd"+
+		"&chat_id=pair", "")
+	for _, want := range []string{
+		`{"results":[{"chat_id":"team","status_updates":[`,
+		`{"chat_id":"team","scope":"member","user_id":"bob","last_acked_sequence":1,` +
+			`"last_read_sequence":1}`,
+		`{"chat_id":"secret","status_updates":[],"problem":{"code":"NOT_A_MEMBER"`,
+		`{"chat_id":"nowhere","status_updates":[],"problem":{"code":"NOT_FOUND"`,
+		`{"chat_id":"crowd","status_updates":[],"problem":null}`,
+		`{"chat_id":"pair","status_updates":[],"problem":null}]}`,
+	} {
+		if !strings.Contains(string(got.body), want) {
+			t.Errorf("%s is missing in %s", want, got.body)
+		}
+	}
+	for query, param := range map[string]string{
+		"": "", "?chat_id=a%20b": "chat_id", "?chat_id=": "chat_id",
+		"?" + strings.Repeat("chat_id=a&", 101): "chat_id",
+	} {
+		r := ann.do("GET", "/statuses"+query, "")
+		if r.StatusCode != 400 || r.param() != param {
+			t.Errorf("%s: %d %s", query, r.StatusCode, r.body)
+		}
+	}
+}
+
+func TestPending_is_what_waits(t *testing.T) {
+	ann := start(t, dev()).as("ann")
+	bob := ann.as("bob")
+	get[rest.Chat](ann, 201, "POST", "/chats", group)
+	get[rest.Chat](ann, 201, "POST", "/chats",
+		`{"type":"direct","chat_id":"pair","member_ids":["bob"]}`)
+	if page := get[rest.PendingList](bob, 200, "GET", "/pending", ""); len(page.Pending) != 0 {
+		t.Errorf("before the first message: %+v", page)
+	}
+	send(ann, "c1", "x")
+	send(ann, "c2", "x")
+	get[rest.Message](ann, 201, "POST",
+		"/chats/pair/messages", `{"client_message_id":"p","content":"y"}`)
+	one := int64(1)
+	page := get[rest.PendingList](bob, 200, "GET", "/pending?limit=1", "")
+	want := []rest.Pending{{ChatId: "pair", FirstUndeliveredSequence: &one}}
+	if diff := cmp.Diff(want, page.Pending); diff != "" || !page.Pagination.HasMore {
+		t.Fatalf("the first page, -want +got:\n%s", diff)
+	}
+	page = get[rest.PendingList](bob, 200, "GET",
+		"/pending?limit=1&cursor="+*page.Pagination.NextCursor, "")
+	want[0].ChatId = "team"
+	if diff := cmp.Diff(want, page.Pending); diff != "" || page.Pagination.HasMore {
+		t.Errorf("the second page, -want +got:\n%s", diff)
+	}
+	get[rest.DeliveryState](bob, 200, "PATCH",
+		"/chats/team/delivery-state", `{"last_acked_sequence":1}`)
+	wait.Until(t, "an acknowledgement moves the row", func() bool {
+		page := get[rest.PendingList](bob, 200, "GET", "/pending", "")
+		return len(page.Pending) == 2 && *page.Pending[1].FirstUndeliveredSequence == 2
+	})
+}

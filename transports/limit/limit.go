@@ -32,6 +32,8 @@ const (
 	// AcksPerCall is how many entries of one POST /acks cost as much as one Call. A body may
 	// hold thousands of entries, and each needs a lookup.
 	AcksPerCall = 100
+	// StatusesPerCall is how many chats of one GET /statuses cost as much as one LargeCall.
+	StatusesPerCall = 10
 )
 
 // Config configures a Limiter. A zero field has its default.

@@ -474,6 +474,20 @@ type Pagination struct {
 // has its index, as in `chats[3].chat_id`.
 type Param = string
 
+// Pending defines model for Pending.
+type Pending struct {
+	ChatId Id `json:"chat_id"`
+
+	// FirstUndeliveredSequence Null in a chat that has had more than 500 members. Its row stays.
+	FirstUndeliveredSequence *Sequence `json:"first_undelivered_sequence"`
+}
+
+// PendingList defines model for PendingList.
+type PendingList struct {
+	Pagination Pagination `json:"pagination"`
+	Pending    []Pending  `json:"pending"`
+}
+
 // Problem RFC 9457.
 //
 // Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
@@ -547,6 +561,18 @@ type SendMessage struct {
 
 // Sequence A position in one chat, from 1.
 type Sequence = int64
+
+// StatusResult defines model for StatusResult.
+type StatusResult struct {
+	ChatId        Id             `json:"chat_id"`
+	Problem       *ProblemDetail `json:"problem"`
+	StatusUpdates []StatusUpdate `json:"status_updates"`
+}
+
+// StatusResults defines model for StatusResults.
+type StatusResults struct {
+	Results []StatusResult `json:"results"`
+}
 
 // StatusUpdate A hint that watermarks have moved. `scope` says what it means: the boundary of one
 // member, or the least boundary of all members of a large chat. Updates may be merged,
@@ -738,6 +764,21 @@ type ListDeliveryStatesParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListPendingParams defines parameters for ListPending.
+type ListPendingParams struct {
+	// Limit The size of the page. More than 1,000 is clamped to 1,000.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before. Opaque.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListStatusesParams defines parameters for ListStatuses.
+type ListStatusesParams struct {
+	// ChatId Repeated for each chat, up to 100 times.
+	ChatId []Id `form:"chat_id" json:"chat_id"`
+}
+
 // AcknowledgeJSONRequestBody defines body for Acknowledge for application/json ContentType.
 type AcknowledgeJSONRequestBody = Acks
 
@@ -904,9 +945,18 @@ type ServerInterface interface {
 	// SendMessage Send a message
 	// (POST /chats/{chat_id}/messages)
 	SendMessage(ctx echo.Context, chatId ChatId) error
+	// SendTyping Tell the others that I am typing
+	// (POST /chats/{chat_id}/typing)
+	SendTyping(ctx echo.Context, chatId ChatId) error
 	// ListDeliveryStates My own watermarks in all my chats, by chat id
 	// (GET /delivery-states)
 	ListDeliveryStates(ctx echo.Context, params ListDeliveryStatesParams) error
+	// ListPending My own pending rows, by chat id
+	// (GET /pending)
+	ListPending(ctx echo.Context, params ListPendingParams) error
+	// ListStatuses What the members of several chats have received and read
+	// (GET /statuses)
+	ListStatuses(ctx echo.Context, params ListStatusesParams) error
 	// Sync Everything after the cursors of a device
 	// (POST /sync)
 	Sync(ctx echo.Context) error
@@ -1193,6 +1243,22 @@ func (w *ServerInterfaceWrapper) SendMessage(ctx echo.Context) error {
 	return err
 }
 
+// SendTyping converts echo context to params.
+func (w *ServerInterfaceWrapper) SendTyping(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "chat_id" -------------
+	var chatId ChatId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "chat_id", ctx.Param("chat_id"), &chatId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chat_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.SendTyping(ctx, chatId)
+	return err
+}
+
 // ListDeliveryStates converts echo context to params.
 func (w *ServerInterfaceWrapper) ListDeliveryStates(ctx echo.Context) error {
 	var err error
@@ -1215,6 +1281,49 @@ func (w *ServerInterfaceWrapper) ListDeliveryStates(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListDeliveryStates(ctx, params)
+	return err
+}
+
+// ListPending converts echo context to params.
+func (w *ServerInterfaceWrapper) ListPending(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListPendingParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListPending(ctx, params)
+	return err
+}
+
+// ListStatuses converts echo context to params.
+func (w *ServerInterfaceWrapper) ListStatuses(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListStatusesParams
+	// ------------- Required query parameter "chat_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "chat_id", ctx.QueryParams(), &params.ChatId, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chat_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListStatuses(ctx, params)
 	return err
 }
 
@@ -1296,7 +1405,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/chats/:chat_id/members/:user_id", wrapper.RemoveMember, options.OperationMiddlewares["removeMember"]...)
 	router.GET(options.BaseURL+"/chats/:chat_id/messages", wrapper.ListMessages, options.OperationMiddlewares["listMessages"]...)
 	router.POST(options.BaseURL+"/chats/:chat_id/messages", wrapper.SendMessage, options.OperationMiddlewares["sendMessage"]...)
+	router.POST(options.BaseURL+"/chats/:chat_id/typing", wrapper.SendTyping, options.OperationMiddlewares["sendTyping"]...)
 	router.GET(options.BaseURL+"/delivery-states", wrapper.ListDeliveryStates, options.OperationMiddlewares["listDeliveryStates"]...)
+	router.GET(options.BaseURL+"/pending", wrapper.ListPending, options.OperationMiddlewares["listPending"]...)
+	router.GET(options.BaseURL+"/statuses", wrapper.ListStatuses, options.OperationMiddlewares["listStatuses"]...)
 	router.POST(options.BaseURL+"/sync", wrapper.Sync, options.OperationMiddlewares["sync"]...)
 	router.POST(options.BaseURL+"/tickets", wrapper.CreateTicket, options.OperationMiddlewares["createTicket"]...)
 

@@ -128,6 +128,5 @@ func (h *Handler) RemoveMember(c echo.Context, id ChatId, userID UserId) error {
 	if err != nil {
 		return err
 	}
-	c.Response().Header().Set("Cache-Control", "no-store")
-	return c.NoContent(http.StatusNoContent)
+	return nothing(c)
 }

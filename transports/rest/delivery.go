@@ -124,3 +124,33 @@ func (h *Handler) Acknowledge(c echo.Context) error {
 	}
 	return answer(c, http.StatusOK, wire.AppendAckResults(nil, items, results))
 }
+
+// ListStatuses returns what status updates would say of several chats.
+func (h *Handler) ListStatuses(c echo.Context, params ListStatusesParams) error {
+	if err := h.limit.Call(caller(c).User,
+		len(params.ChatId)/limit.StatusesPerCall*limit.LargeCall); err != nil {
+		return err
+	}
+	ids := make([]tidemark.ChatID, len(params.ChatId))
+	for i, id := range params.ChatId {
+		ids[i] = tidemark.ChatID(id)
+	}
+	all, err := h.server.Statuses(c.Request().Context(), caller(c).User, ids)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendStatuses(nil, all))
+}
+
+// ListPending returns a page of the caller's own pending rows.
+func (h *Handler) ListPending(c echo.Context, params ListPendingParams) error {
+	limit, cursor, err := pageOf(params.Limit, params.Cursor)
+	if err != nil {
+		return err
+	}
+	page, err := h.server.Pending(c.Request().Context(), caller(c).User, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendPending(nil, page))
+}

@@ -92,3 +92,15 @@ func (h *Handler) Sync(c echo.Context) error {
 	}
 	return answer(c, http.StatusOK, wire.AppendSync(nil, res))
 }
+
+// SendTyping tells the other members that the caller is typing.
+func (h *Handler) SendTyping(c echo.Context, id ChatId) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	if err := h.server.Typing(c.Request().Context(), caller(c).User, chat); err != nil {
+		return err
+	}
+	return nothing(c)
+}

@@ -60,6 +60,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"getDeliveryState": limit.Call, "updateDeliveryState": limit.Call,
 		"listDeliveryStates": limit.LargeCall, "getDeliveryStatus": limit.LargeCall,
 		"acknowledge": limit.Call, "sync": limit.LargeCall, "createTicket": limit.Call,
+		"sendTyping": limit.Call, "listStatuses": limit.LargeCall, "listPending": limit.LargeCall,
 	} {
 		//rule:caller_does_only_what_they_may.header-credentials-for-calls
 		check := h.auth.Header
@@ -110,6 +111,12 @@ func answer(c echo.Context, status int, b []byte) error {
 	//rule:bounded_input.answers-are-not-cached
 	c.Response().Header().Set("Cache-Control", "no-store")
 	return c.Blob(status, "application/json", b)
+}
+
+// nothing answers that the call is done.
+func nothing(c echo.Context) error {
+	c.Response().Header().Set("Cache-Control", "no-store")
+	return c.NoContent(http.StatusNoContent)
 }
 
 // chatID returns the chat of the path. It returns Invalid if the id cannot name a chat.

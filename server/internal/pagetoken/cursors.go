@@ -15,6 +15,7 @@ import (
 const (
 	Members = "m"
 	States  = "s"
+	Pending = "p"
 )
 
 // chats is the kind of the list of chats.

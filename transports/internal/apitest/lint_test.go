@@ -102,7 +102,8 @@ func TestOpenAPI_keeps_its_conventions(t *testing.T) {
 		for field, value := range schema.Value.Properties {
 			lintField(t, name+"."+field, field, value.Value)
 		}
-		if len(schema.Value.OneOf) > 0 && schema.Value.Discriminator == nil && name != "ReplyFrame" {
+		if len(schema.Value.OneOf) > 0 && schema.Value.Discriminator == nil &&
+			name != "ReplyFrame" {
 			t.Errorf("%s: one of several has no discriminator", name)
 		}
 	}

@@ -128,6 +128,45 @@ func AppendAckResults(b []byte, acks []AckItem, results []server.AckResult) []by
 	return append(b, ']', '}')
 }
 
+// AppendStatuses appends the answer to GET /statuses. Each entry has the chat, its updates, and a
+// problem or null.
+func AppendStatuses(b []byte, all []server.ChatStatuses) []byte {
+	b = append(b, `{"results":[`...)
+	for i, c := range all {
+		b = comma(b, i)
+		b = append(b, `{"chat_id":`...)
+		b = tidemark.AppendString(b, string(c.Chat))
+		b = append(b, `,"status_updates":[`...)
+		for j, u := range c.Updates {
+			b = comma(b, j)
+			b = u.AppendJSON(b)
+		}
+		b = append(b, `],"problem":`...)
+		b = appendProblem(b, c.Err)
+		b = append(b, '}')
+	}
+	return append(b, ']', '}')
+}
+
+// AppendPending appends a page of the caller's pending rows. The row of a large chat has no
+// sequence.
+func AppendPending(b []byte, p server.PendingPage) []byte {
+	b = append(b, `{"pending":[`...)
+	for i, row := range p.Rows {
+		b = comma(b, i)
+		b = append(b, `{"chat_id":`...)
+		b = tidemark.AppendString(b, string(row.ChatID))
+		b = append(b, `,"first_undelivered_sequence":`...)
+		if row.FirstUndelivered == 0 {
+			b = append(b, "null"...)
+		} else {
+			b = strconv.AppendUint(b, uint64(row.FirstUndelivered), 10)
+		}
+		b = append(b, '}')
+	}
+	return appendPage(b, p.NextCursor)
+}
+
 // AppendSync appends the answer to POST /sync, which is also the payload of `sync_response`.
 func AppendSync(b []byte, r server.SyncResponse) []byte {
 	b = append(b, `{"chats":[`...)
@@ -163,11 +202,7 @@ func appendSyncChat(b []byte, c *server.SyncChat) []byte {
 		b = tidemark.Reset{Reason: c.Reset, ChatID: c.Chat}.AppendJSON(b)
 	}
 	b = append(b, `,"problem":`...)
-	if c.Err == nil {
-		b = append(b, "null"...)
-	} else {
-		b = ProblemOf(c.Err).AppendJSON(b)
-	}
+	b = appendProblem(b, c.Err)
 	return append(b, '}')
 }
 
@@ -245,6 +280,14 @@ func appendGaps(b []byte, gaps []tidemark.Gap) []byte {
 		b = g.AppendJSON(b)
 	}
 	return append(b, ']')
+}
+
+// appendProblem appends what was wrong, or null.
+func appendProblem(b []byte, err error) []byte {
+	if err == nil {
+		return append(b, "null"...)
+	}
+	return ProblemOf(err).AppendJSON(b)
 }
 
 // appendPage ends an array, appends the pagination, and ends the object.
