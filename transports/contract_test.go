@@ -26,7 +26,7 @@ import (
 
 // exchange is a request and the answer that it must have.
 type exchange struct {
-	who          string // "" for no credentials
+	who          string // "" for no credentials; backend is one that calls for ann
 	method, path string // below the base path, or absolute if it begins with two slashes
 	body         string
 	status       int
@@ -78,6 +78,8 @@ func good() map[string]exchange {
 		"sync": {who: "ann", method: "POST", path: "/sync",
 			body: `{"chats":[{"chat_id":"team","last_acked_sequence":0}]}`, status: 200},
 		"createTicket": {who: "ann", method: "POST", path: "/tickets", status: 201},
+		"createToken": {who: "backend", method: "POST", path: "/tokens",
+			body: `{"ttl_seconds":60}`, status: 201},
 		"streamEvents": {who: "ann", method: "GET", path: "/events", status: 200},
 		"poll":         {who: "ann", method: "GET", path: "/poll?wait=0", status: 200},
 		"health":       {method: "GET", path: "//healthz", status: 200},
@@ -155,7 +157,12 @@ func (e exchange) send(t *testing.T, s *transporttest.Stack) *http.Response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.who != "" {
+	switch e.who {
+	case "":
+	case "backend":
+		r.Header.Set("Authorization", "Bearer "+s.Backend)
+		r.Header.Set("X-User-ID", "ann")
+	default:
 		r.Header.Set("Authorization", "Bearer dev:"+e.who)
 	}
 	if e.body != "" {
@@ -242,6 +249,8 @@ func generic(e exchange, status string) (exchange, bool) {
 		e.who = ""
 	case status == "403" && strings.HasPrefix(path, "/chats/"):
 		e.who = "eve"
+	case status == "403" && e.who == "backend":
+		e.who = "ann"
 	case status == "403":
 		e.header = [2]string{"X-User-ID", "eve"}
 	case status == "404":

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -149,23 +147,6 @@ func (u as) with(name, value string) as {
 	}
 	u.header.Set(name, value)
 	return u
-}
-
-// backend returns the API key of a backend, and the keys that know it.
-func backend(t *testing.T) (key string, keys *auth.APIKeys) {
-	t.Helper()
-	key, line, err := auth.NewAPIKey("backend")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "api-keys")
-	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if keys, err = auth.LoadAPIKeys(file, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	return key, keys
 }
 
 // answer is a response with its whole body.

@@ -35,6 +35,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/sse"
+	"github.com/tidemark-im/tidemark/transports/transporttest"
 	adapter "github.com/tidemark-im/tidemark/transports/websocket"
 )
 
@@ -181,7 +182,7 @@ func (w *matrix) issuer() *auth.JWKS {
 
 func (w *matrix) backends() *auth.APIKeys {
 	w.t.Helper()
-	key, keys := backend(w.t)
+	key, keys := transporttest.APIKey(w.t)
 	w.apiKey = key
 	return keys
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/rest"
+	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
 const group = `{"type":"group","chat_id":"team","name":"Team","member_ids":["bob"]}`
@@ -338,7 +339,7 @@ func TestSync_cursors_acknowledge_and_what_was_not_named_comes_too(t *testing.T)
 }
 
 func TestSend_of_a_backend_reads_nothing(t *testing.T) {
-	key, keys := backend(t)
+	key, keys := transporttest.APIKey(t)
 	ann := start(t, options{auth: auth.Config{Dev: true, APIKeys: keys}}).as("ann")
 	bob := ann.as("bob")
 	bot := as{api: ann.api, credentials: "Bearer " + key}.with("X-User-ID", "bob")

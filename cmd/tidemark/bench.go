@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/bench"
+	"github.com/tidemark-im/tidemark/transports/auth"
 )
 
 // benchCommand runs the load generator.
@@ -85,8 +87,9 @@ func (c *common) measure(ctx context.Context, std streams, mode bench.Mode) erro
 	}
 	c.Token = func(user string) string { return "dev:" + user }
 	if key != nil {
+		signer := auth.Signer{Secret: key}
 		c.Token = func(user string) string {
-			signed, err := sign(key, user, time.Now(), benchTokens)
+			signed, err := signer.Sign(tidemark.UserID(user), "", time.Now(), benchTokens)
 			if err != nil {
 				return "" // the server refuses the empty token, and the run reports that
 			}

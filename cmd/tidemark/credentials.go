@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/transports/auth"
@@ -22,11 +23,20 @@ type credentialFlags struct {
 func (c *credentialFlags) config(
 	dev bool, secret []byte, log *slog.Logger,
 ) (auth.Config, error) {
+	previous, err := previousSecret()
+	if err != nil {
+		return auth.Config{}, err
+	}
 	cfg := auth.Config{
-		Dev:       dev,
-		JWTSecret: secret,
-		Issuer:    c.JWTIssuer,
-		Audience:  c.JWTAudience,
+		Dev:            dev,
+		JWTSecret:      secret,
+		PreviousSecret: previous,
+		Issuer:         c.JWTIssuer,
+		Audience:       c.JWTAudience,
+	}
+	if previous != nil && secret == nil {
+		return cfg, usagef("%s is set without %s; it is for replacing the secret",
+			previousVariable, secretVariable)
 	}
 	if c.JWKSURL != "" {
 		keys, err := auth.NewJWKS(auth.JWKSConfig{URL: c.JWKSURL, Logger: log})
@@ -55,13 +65,21 @@ func (c *credentialFlags) config(
 }
 
 type apiKeyCommand struct {
-	Name string `required:"" help:"Name of the key's owner. It is in the file, and in no answer."`
+	Name  string   `required:"" help:"Name of the key's owner. It is in the file, and in no answer."`
+	Scope []string `placeholder:"SCOPE" help:"What the key allows: act, send, chats, tokens; repeatable. Without it, everything."`
 }
 
 // Run prints a new API key on standard output, and stores it nowhere.
 // It prints the key's line for the file on standard error.
 func (c *apiKeyCommand) Run(_ context.Context, std streams) error {
-	secret, line, err := auth.NewAPIKey(c.Name)
+	var scopes []auth.Scope
+	if len(c.Scope) > 0 {
+		var err error
+		if scopes, err = auth.ParseScopes(strings.Join(c.Scope, ",")); err != nil {
+			return usagef("--scope: %s", tidemark.DetailOf(err))
+		}
+	}
+	secret, line, err := auth.NewAPIKey(c.Name, scopes...)
 	if err != nil {
 		return usagef("--name: %s", tidemark.DetailOf(err))
 	}

@@ -28,7 +28,7 @@ func checkEnvironment(command *kong.Context) error {
 	default:
 		return nil
 	}
-	known := append(variables(command.Model.Node), secretVariable)
+	known := append(variables(command.Model.Node), secretVariable, previousVariable)
 	slices.Sort(known)
 	known = slices.Compact(known)
 	foreign := regexp.MustCompile(ofOrchestrator)

@@ -178,8 +178,7 @@ func TestToken_prints_only_the_token(t *testing.T) {
 		t.Fatalf("exit %d, err %q", code, stderr)
 	}
 	claims := jwt.RegisteredClaims{}
-	_,
-		err := jwt.ParseWithClaims(strings.TrimSuffix(out, "\n"), &claims,
+	_, err := jwt.ParseWithClaims(strings.TrimSuffix(out, "\n"), &claims,
 		func(*jwt.Token) (any, error) { return []byte(testSecret), nil },
 		jwt.WithValidMethods([]string{"HS256"}), jwt.WithExpirationRequired())
 	if err != nil {

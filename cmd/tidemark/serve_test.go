@@ -212,7 +212,8 @@ func TestServe_with_a_secret_and_sqlite(t *testing.T) {
 
 func signedFor(t *testing.T, user string) string {
 	t.Helper()
-	token, err := sign([]byte(testSecret), user, time.Now(), time.Hour)
+	signer := auth.Signer{Secret: []byte(testSecret)}
+	token, err := signer.Sign(tidemark.UserID(user), "", time.Now(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,9 +6,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/transports/auth"
 )
 
 // secretVariable is the only way to set the secret.
@@ -18,15 +17,23 @@ const secretVariable = "TIDEMARK_JWT_SECRET"
 // minSecret is the least length of the secret in bytes, as an HS256 key needs it (RFC 7518 §3.2).
 const minSecret = 32
 
+// previousVariable has the secret before, while it is being replaced.
+const previousVariable = secretVariable + "_PREVIOUS"
+
 // secret returns the secret of the environment, or nil if none is set.
-func secret() ([]byte, error) {
-	value := os.Getenv(secretVariable)
+func secret() ([]byte, error) { return secretOf(secretVariable) }
+
+// previousSecret returns the secret before, or nil if none is set.
+func previousSecret() ([]byte, error) { return secretOf(previousVariable) }
+
+func secretOf(variable string) ([]byte, error) {
+	value := os.Getenv(variable)
 	if value == "" {
 		return nil, nil
 	}
 	if len(value) < minSecret {
 		return nil, usagef("%s has %d bytes; it needs at least %d, such as the output of "+
-			"`openssl rand -hex 32`", secretVariable, len(value), minSecret)
+			"`openssl rand -hex 32`", variable, len(value), minSecret)
 	}
 	return []byte(value), nil
 }
@@ -34,6 +41,9 @@ func secret() ([]byte, error) {
 type tokenCommand struct {
 	User string        `required:"" help:"The user's id."`
 	TTL  time.Duration `name:"ttl" default:"1h" help:"How long the token is valid."`
+
+	JWTIssuer   string `name:"jwt-issuer" env:"TIDEMARK_JWT_ISSUER" placeholder:"ISS" help:"The token's iss: that of the server's --jwt-issuer."`
+	JWTAudience string `name:"jwt-audience" env:"TIDEMARK_JWT_AUDIENCE" placeholder:"AUD" help:"The token's aud: that of the server's --jwt-audience."`
 }
 
 // Run prints the token and nothing else.
@@ -52,19 +62,11 @@ func (c *tokenCommand) Run(_ context.Context, std streams) error {
 	if c.TTL < time.Second {
 		return usagef("--ttl is %v; it must be at least 1s", c.TTL)
 	}
-	signed, err := sign(key, c.User, time.Now(), c.TTL)
+	signer := auth.Signer{Secret: key, Issuer: c.JWTIssuer, Audience: c.JWTAudience}
+	signed, err := signer.Sign(tidemark.UserID(c.User), "", time.Now(), c.TTL)
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(std.out, signed)
 	return err
-}
-
-// sign returns a token of a user, signed by HS256.
-func sign(key []byte, user string, now time.Time, ttl time.Duration) (string, error) {
-	return jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
-		Subject:   user,
-		IssuedAt:  jwt.NewNumericDate(now),
-		ExpiresAt: jwt.NewNumericDate(now.Add(ttl)),
-	}).SignedString(key)
 }

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,16 +32,25 @@ const (
 	rereadEvery = 5 * time.Second
 )
 
-// NewAPIKey returns a new key and its line for the file. It returns Invalid if the name is not an
-// id.
-func NewAPIKey(name string) (secret, line string, err error) {
+// NewAPIKey returns a new key and its line for the file. Without scopes the key has all of them. It
+// returns Invalid if the name is not an id.
+func NewAPIKey(name string, scopes ...Scope) (secret, line string, err error) {
 	if err := tidemark.CheckID("name", name); err != nil {
 		return "", "", err
 	}
 	// A key has 130 random bits. No attacker can try them all, so a plain hash is enough.
 	secret = apiKeyPrefix + rand.Text()
 	hash := sha256.Sum256([]byte(secret))
-	return secret, name + " " + hashPrefix + hex.EncodeToString(hash[:]), nil
+	line = name + " " + hashPrefix + hex.EncodeToString(hash[:])
+	for i, scope := range scopes {
+		if i == 0 {
+			line += " " + scopesPrefix
+		} else {
+			line += ","
+		}
+		line += string(scope)
+	}
+	return secret, line, nil
 }
 
 // apiKey is a key of the file. If two versions of the file have the key, both share the value.
@@ -48,6 +58,8 @@ type apiKey struct {
 	name string
 	// id names the key on every node that has it: the first half of its hash, in hexadecimal.
 	id string
+	// scopes are what the key allows.
+	scopes []Scope
 	// withdrawn is true once the file no longer has the key. Open streams check it.
 	withdrawn atomic.Bool
 }
@@ -67,7 +79,8 @@ type APIKeys struct {
 	raw  []byte
 }
 
-// LoadAPIKeys reads the file of API keys. A line is `name sha256:hash`, as NewAPIKey returns it.
+// LoadAPIKeys reads the file of API keys. A line is `name sha256:hash`, as NewAPIKey returns it, and
+// may end in `scopes=` and a list with commas.
 // Empty lines and lines that begin with # are ignored.
 //
 // It returns Invalid if a line is malformed, with its number, or if every user of the machine can
@@ -126,7 +139,8 @@ func (a *APIKeys) reload() error {
 		return fmt.Errorf("%s, %w", a.path, err)
 	}
 	for hash, k := range keys {
-		if before := old[hash]; before != nil && before.name == k.name {
+		if before := old[hash]; before != nil && before.name == k.name &&
+			slices.Equal(before.scopes, k.scopes) {
 			keys[hash] = before
 		}
 	}
@@ -187,21 +201,31 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 		}
 		bad := func(what string) error {
 			return tidemark.Errorf(tidemark.Invalid,
-				"line %d: %s; a line is NAME %sHASH, as `tidemark api-key` prints it", number, what,
-				hashPrefix)
+				"line %d: %s; a line is NAME %sHASH, as `tidemark api-key` prints it, "+
+					"and may end in %sact,send,chats,tokens", number, what, hashPrefix, scopesPrefix)
 		}
 		if strings.Contains(line, apiKeyPrefix) {
 			return nil, bad("it holds an API key itself, but the file is for hashes; " +
 				"withdraw that key")
 		}
-		name, hash, _ := strings.Cut(line, " ")
-		digits, ok := strings.CutPrefix(strings.TrimSpace(hash), hashPrefix)
+		words := append(strings.Fields(line), "", "", "")
+		name := words[0]
+		digits, ok := strings.CutPrefix(words[1], hashPrefix)
 		sum, err := hex.DecodeString(digits)
+		scopes, badScopes := Scopes, error(nil)
+		if list, named := strings.CutPrefix(words[2], scopesPrefix); named {
+			scopes, badScopes = ParseScopes(list)
+		}
 		switch {
 		case !tidemark.ValidID(name):
 			return nil, bad("its name is not valid: 1 to 128 characters of A-Z a-z 0-9 _ . : -")
 		case !ok || err != nil || len(sum) != sha256.Size:
 			return nil, bad("its hash is not valid: 64 hexadecimal digits")
+		//rule:caller_does_only_what_they_may.refuse-unknown-scope
+		case badScopes != nil:
+			return nil, bad("its " + tidemark.DetailOf(badScopes))
+		case words[2] != "" && !strings.HasPrefix(words[2], scopesPrefix), words[3] != "":
+			return nil, bad("it has more words")
 		//rule:credentials_end.refuse-duplicate-key-name
 		case names[name]:
 			return nil, bad("an earlier line has the same name")
@@ -212,6 +236,8 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 		keys[[sha256.Size]byte(sum)] = &apiKey{
 			name: name,
 			id:   hex.EncodeToString(sum[:sha256.Size/2]),
+
+			scopes: scopes,
 		}
 	}
 	return keys, nil

@@ -248,3 +248,37 @@ func TestLoadAPIKeys_permissions(t *testing.T) {
 		}
 	}
 }
+
+func TestAPIKey_has_the_scopes_of_its_line(t *testing.T) {
+	key, line, err := auth.NewAPIKey("bot", auth.ScopeSend, auth.ScopeAct)
+	if err != nil || !strings.HasSuffix(line, " scopes=send,act") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	full, all := newKey(t, "full")
+	a, _ := withKeys(t, keysFile(t, line+"\n"+all+"\n"))
+	for _, scope := range auth.Scopes {
+		id, err := a.Header(calls(key, "ann"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := tidemark.Code("")
+		if scope == auth.ScopeChats || scope == auth.ScopeTokens {
+			want = tidemark.Denied
+		}
+		if got := tidemark.CodeOf(id.Permits(scope)); got != want {
+			t.Errorf("%s: %q, want %q", scope, got, want)
+		}
+		if id, err = a.Header(calls(full, "ann")); err != nil || id.Permits(scope) != nil {
+			t.Errorf("a key without scopes, %s: %v, %v", scope, err, id.Permits(scope))
+		}
+	}
+	for _, words := range []string{
+		" scopes=", " scopes=read", " scopes=act,", " scopes=act, send", " scope=act", " act",
+		" scopes=act scopes=send",
+	} {
+		_, err := auth.LoadAPIKeys(keysFile(t, all+words), slog.New(slog.DiscardHandler))
+		if tidemark.CodeOf(err) != tidemark.Invalid {
+			t.Errorf("%q: %v", words, err)
+		}
+	}
+}

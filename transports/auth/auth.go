@@ -19,6 +19,9 @@ type Config struct {
 	Dev bool
 	// JWTSecret is the shared secret of HS256 tokens. If it is empty, they are refused.
 	JWTSecret []byte
+	// PreviousSecret verifies tokens that were signed before JWTSecret was changed, unless it is
+	// empty. It signs none.
+	PreviousSecret []byte
 	// JWKS holds the keys of RS256, ES256 and EdDSA tokens. If it is nil, they are refused.
 	JWKS *JWKS
 	// Issuer must be the iss of a token, and Audience must be among its aud. An empty one is not
@@ -45,7 +48,8 @@ type Identity struct {
 	// Expires is when the credentials end, and with them a stream. Zero means never.
 	Expires time.Time
 
-	// key is the API key of the caller or of their ticket. It is nil if there is none.
+	// key is the API key of the caller, or of the backend that made their token or ticket. It is
+	// nil if there is none.
 	key *apiKey
 	// ticket is the name of the caller's ticket, or "" if they sent a header.
 	ticket string
@@ -224,10 +228,16 @@ func userHeader(r *http.Request) (tidemark.UserID, error) {
 
 // Stream returns the caller who opens a stream, by the header or by ?ticket=. A ticket opens one
 // session. After Bind it is accepted again only to resume that session. session is the one that the
-// caller wants to resume, or "". The errors are those of Header.
+// caller wants to resume, or "". The errors are those of Header, and Denied (the API key lacks
+// ScopeAct).
 func (a *Authenticator) Stream(r *http.Request, session tidemark.SessionID) (Identity, error) {
-	return a.byTicket(r,
+	id, err := a.byTicket(r,
 		func(name string) (Ticket, error) { return a.tickets.Redeem(r.Context(), name, session) })
+	if err != nil {
+		return id, err
+	}
+	//rule:caller_does_only_what_they_may.streams-need-the-scope
+	return id, id.Permits(ScopeAct)
 }
 
 // Beacon returns the caller who sends a last acknowledgement, by the header or by a ticket.

@@ -25,9 +25,11 @@ const (
 // tokens verifies JSON Web Tokens and caches the valid ones, because a signature check costs more
 // than the rest of a request.
 type tokens struct {
-	secret []byte
-	keys   *JWKS       // nil if the server has no issuer
-	parser *jwt.Parser // nil if the server accepts no tokens
+	signer   Signer      // has no Secret if the server has none
+	previous []byte      // the secret before, or nil
+	backends *APIKeys    // nil if the server has none
+	keys     *JWKS       // nil if the server has no issuer
+	parser   *jwt.Parser // nil if the server accepts no tokens
 
 	mu sync.Mutex
 	// verified maps a token's hash to its identity. The hash keeps the token itself out of memory.
@@ -43,12 +45,14 @@ type verified struct {
 
 func newTokens(cfg Config) *tokens {
 	t := &tokens{
-		secret:   cfg.JWTSecret,
+		signer:   Signer{Secret: cfg.JWTSecret, Issuer: cfg.Issuer, Audience: cfg.Audience},
+		previous: cfg.PreviousSecret,
+		backends: cfg.APIKeys,
 		keys:     cfg.JWKS,
 		verified: make(map[[sha256.Size]byte]verified),
 	}
 	var methods []string
-	if len(t.secret) > 0 {
+	if len(t.signer.Secret) > 0 {
 		//rule:caller_does_only_what_they_may.algorithm-of-secret
 		methods = append(methods, jwt.SigningMethodHS256.Alg())
 	}
@@ -95,7 +99,7 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 	// claims of such names.
 	claims := jwt.MapClaims{}
 	var keys *keySet
-	_, err := t.parser.ParseWithClaims(token, claims,
+	parsed, err := t.parser.ParseWithClaims(token, claims,
 		func(token *jwt.Token) (public any, err error) {
 			//rule:caller_does_only_what_they_may.refuse-critical-header
 			if _, ok := token.Header["crit"]; ok { // RFC 7515 §4.1.11: none is supported
@@ -103,7 +107,7 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 					"the token has critical header fields (crit), which this server does not know")
 			}
 			if token.Method == jwt.SigningMethodHS256 {
-				return t.secret, nil
+				return t.secrets(), nil
 			}
 			kid, ok := token.Header["kid"].(string)
 			if !ok && token.Header["kid"] != nil {
@@ -129,7 +133,26 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 			tidemark.MaxIDLength)
 	}
 	id := Identity{Caller: server.Caller{User: tidemark.UserID(subject)}, Expires: expires.Time}
+	if name, ok := claims[keyClaim].(string); ok && parsed.Method == jwt.SigningMethodHS256 {
+		//rule:credentials_end.token-ends-with-its-key
+		if id.key = t.backends.named(name); id.key == nil {
+			return verified{}, errMaker()
+		}
+	}
 	return verified{id, keys}, nil
+}
+
+// secrets returns the keys that verify HS256.
+func (t *tokens) secrets() any {
+	if len(t.previous) == 0 {
+		return t.signer.Secret
+	}
+	return jwt.VerificationKeySet{Keys: []jwt.VerificationKey{t.signer.Secret, t.previous}}
+}
+
+func errMaker() error {
+	return tidemark.Errorf(tidemark.Unauthenticated,
+		"the API key that made the token was withdrawn; get a new token")
 }
 
 // refusal returns the error for a token. It says what is wrong, but not what would be right.
@@ -164,7 +187,7 @@ func (t *tokens) remembered(hash [sha256.Size]byte) (Identity, bool) {
 	v, ok := t.verified[hash]
 	t.mu.Unlock()
 	//rule:credentials_end.check-remembered-token
-	return v.identity, ok && time.Now().Before(v.identity.Expires) &&
+	return v.identity, ok && v.identity.Ended() == nil &&
 		(v.keys == nil || v.keys == t.keys.current())
 }
 

@@ -47,28 +47,38 @@ func Register(e *echo.Echo, base string, cfg Config) {
 	})
 }
 
-// guards returns the authentication and the cost of every operation. An operation that is missing
+// guards returns the authentication, the scope and the cost of every operation. An operation that is missing
 // here fails, because its handler needs the identity. A guard for a group of routes would not do:
 // the router would answer 404 instead of 405.
 func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 	guards := make(map[string][]echo.MiddlewareFunc)
-	for operation, cost := range map[string]int{
-		"listChats": limit.LargeCall, "createChat": limit.LargeCall, "getChat": limit.Call,
-		"renameChat":  limit.Call,
-		"listMembers": limit.LargeCall, "addMembers": limit.LargeCall, "removeMember": limit.Call,
-		"listMessages": limit.LargeCall, "sendMessage": 0, // which counts as a send
+	add := func(scope auth.Scope, costs map[string]int) {
+		for operation, cost := range costs {
+			//rule:caller_does_only_what_they_may.header-credentials-for-calls
+			check := h.auth.Header
+			if operation == "acknowledge" {
+				check = h.auth.Beacon
+			}
+			guards[operation] = []echo.MiddlewareFunc{h.guard(check, scope, cost)}
+		}
+	}
+	add(auth.ScopeAct, map[string]int{
+		"listChats": limit.LargeCall, "getChat": limit.Call, "listMembers": limit.LargeCall,
+		"listMessages": limit.LargeCall, "sync": limit.LargeCall,
 		"getDeliveryState": limit.Call, "updateDeliveryState": limit.Call,
 		"listDeliveryStates": limit.LargeCall, "getDeliveryStatus": limit.LargeCall,
-		"acknowledge": limit.Call, "sync": limit.LargeCall, "createTicket": limit.Call,
-		"sendTyping": limit.Call, "listStatuses": limit.LargeCall, "listPending": limit.LargeCall,
-	} {
-		//rule:caller_does_only_what_they_may.header-credentials-for-calls
-		check := h.auth.Header
-		if operation == "acknowledge" {
-			check = h.auth.Beacon
-		}
-		guards[operation] = []echo.MiddlewareFunc{h.guard(check, cost)}
-	}
+		"listStatuses": limit.LargeCall, "listPending": limit.LargeCall,
+		"acknowledge": limit.Call, "createTicket": limit.Call,
+	})
+	add(auth.ScopeSend, map[string]int{
+		"sendMessage": 0, // which counts as a send
+		"sendTyping":  limit.Call,
+	})
+	add(auth.ScopeChats, map[string]int{
+		"createChat": limit.LargeCall, "renameChat": limit.Call,
+		"addMembers": limit.LargeCall, "removeMember": limit.Call,
+	})
+	add(auth.ScopeTokens, map[string]int{"createToken": limit.Call})
 	return guards
 }
 
@@ -81,12 +91,16 @@ const identityKey = "identity"
 // guard authenticates the caller and counts the call against their limit. A client that closes its
 // write side still gets its answer.
 func (h *Handler) guard(
-	check func(*http.Request) (auth.Identity, error), cost int,
+	check func(*http.Request) (auth.Identity, error), scope auth.Scope, cost int,
 ) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			id, err := check(c.Request())
 			if err != nil {
+				return err
+			}
+			//rule:caller_does_only_what_they_may.calls-need-the-scope
+			if err := id.Permits(scope); err != nil {
 				return err
 			}
 			if err := h.limit.Call(id.User, cost); err != nil {
@@ -151,4 +165,21 @@ func (h *Handler) CreateTicket(c echo.Context) error {
 		return err
 	}
 	return answer(c, http.StatusCreated, wire.AppendTicket(nil, ticket, expires))
+}
+
+// CreateToken makes a token for the user for whom a backend calls.
+func (h *Handler) CreateToken(c echo.Context) error {
+	raw, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	ttl, err := wire.DecodeTokenRequest(raw, auth.MaxTokenTTL)
+	if err != nil {
+		return err
+	}
+	token, expires, err := h.auth.IssueToken(c.Request().Context(), identity(c), ttl)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusCreated, wire.AppendToken(nil, token, expires))
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -59,6 +61,8 @@ type Stack struct {
 	Server *server.Server
 	// URL is the address of the API, without a slash at the end: http://127.0.0.1:PORT/api/v1.
 	URL string
+	// Backend is an API key, unless Options has keys of its own.
+	Backend string
 
 	WebSocket *websocket.Adapter
 	SSE       *sse.Adapter
@@ -95,8 +99,17 @@ func New(t testing.TB, o Options) *Stack {
 		t.Fatalf("starting the core: %v", err)
 	}
 	o.Auth.Dev = true
+	backend := ""
+	if o.Auth.APIKeys == nil {
+		backend, o.Auth.APIKeys = APIKey(t)
+	}
+	if o.Auth.JWTSecret == nil {
+		o.Auth.JWTSecret = []byte("the secret of a test, 32 bytes..")
+	}
 	auth := auth.New(o.Auth)
-	s := &Stack{t: t, Server: core, contract: o.Contract, served: make(chan error, 1)}
+	s := &Stack{
+		Backend: backend, t: t, Server: core, contract: o.Contract, served: make(chan error, 1),
+	}
 	s.WebSocket = websocket.New(websocket.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, Origins: o.Origins, Logger: logger,
 		WriteTimeout: o.WriteTimeout,
@@ -139,6 +152,23 @@ func New(t testing.TB, o Options) *Stack {
 	go func() { s.served <- s.http.Serve(listener) }()
 	t.Cleanup(s.stop)
 	return s
+}
+
+// APIKey returns the API key of a backend, and the keys that know it. Without scopes it has all.
+func APIKey(t testing.TB, scopes ...auth.Scope) (key string, keys *auth.APIKeys) {
+	t.Helper()
+	key, line, err := auth.NewAPIKey("backend", scopes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "api-keys")
+	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err = auth.LoadAPIKeys(file, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	return key, keys
 }
 
 // SmallSendBuffers makes the kernel buffer little of what the server writes (Options.HTTP). So a

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/batch"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
@@ -42,7 +43,12 @@ func (c *connection) handle(raw []byte) {
 	}
 	switch f.Type {
 	case wire.FrameSend:
-		if err := c.adapter.cfg.Limit.Send(c.identity.User); err != nil {
+		err := c.identity.Permits(auth.ScopeSend)
+		if err == nil {
+			err = c.adapter.cfg.Limit.Send(c.identity.User)
+		}
+		//rule:caller_does_only_what_they_may.frames-need-the-scope
+		if err != nil {
 			c.refuse(f.RequestID, err)
 			return
 		}
@@ -63,7 +69,8 @@ func (c *connection) handle(raw []byte) {
 		c.do(keySync, len(raw), f)
 	case wire.FrameTyping:
 		// else it is dropped, as it may be
-		if c.adapter.cfg.Limit.Call(c.identity.User, limit.Call) == nil {
+		if c.identity.Permits(auth.ScopeSend) == nil &&
+			c.adapter.cfg.Limit.Call(c.identity.User, limit.Call) == nil {
 			c.do(keyTyping, len(raw), f)
 		}
 	case wire.FramePing:

@@ -2,6 +2,8 @@ package wire
 
 import (
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
@@ -314,4 +316,29 @@ func DecodeUsers(raw []byte) ([]tidemark.UserID, error) {
 		err = tidemark.BadParam(tidemark.Invalid, "user_ids", "must name at least one user")
 	}
 	return users, err
+}
+
+// DecodeTokenRequest decodes the body of POST /tokens, which may be empty. longest is the default.
+func DecodeTokenRequest(raw []byte, longest time.Duration) (ttl time.Duration, err error) {
+	ttl = longest
+	if len(raw) == 0 {
+		return ttl, nil
+	}
+	if err := check(raw); err != nil {
+		return 0, err
+	}
+	err = eachField(raw, wholeBody, func(key string, v value) error {
+		if key != "ttl_seconds" {
+			return nil
+		}
+		n, err := strconv.ParseInt(string(v), 10, 64)
+		most := int64(longest / time.Second)
+		//rule:bounded_input.bound-ttl
+		if !v.integer() || err != nil || n < 1 || n > most {
+			return tidemark.BadParam(tidemark.Invalid, key, "must be an integer from 1 to %d", most)
+		}
+		ttl = time.Duration(n) * time.Second
+		return nil
+	})
+	return ttl, err
 }

@@ -257,6 +257,15 @@ func AppendTicket(b []byte, ticket string, expires time.Time) []byte {
 	return append(b, '}')
 }
 
+// AppendToken appends the answer to POST /tokens.
+func AppendToken(b []byte, token string, expires time.Time) []byte {
+	b = append(b, `{"token":`...)
+	b = tidemark.AppendString(b, token)
+	b = append(b, `,"expires_at":`...)
+	b = tidemark.AppendTime(b, expires)
+	return append(b, '}')
+}
+
 func appendWatermarks(b []byte, acked, read tidemark.Watermark) []byte {
 	b = append(b, `,"last_acked_sequence":`...)
 	b = strconv.AppendUint(b, uint64(acked), 10)

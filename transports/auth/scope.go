@@ -1,0 +1,55 @@
+package auth
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// Scope is something that an API key allows. A user's own credentials allow everything that the
+// user may do.
+type Scope string
+
+// The scopes.
+const (
+	// ScopeAct reads and acknowledges for users, opens their streams, and makes tickets.
+	ScopeAct Scope = "act"
+	// ScopeSend sends messages and typing notices for users.
+	ScopeSend Scope = "send"
+	// ScopeChats creates and changes chats, and adds and removes members.
+	ScopeChats Scope = "chats"
+	// ScopeTokens makes tokens of users, which allow everything.
+	ScopeTokens Scope = "tokens"
+)
+
+// Scopes are all scopes. A key whose line names none has them all.
+var Scopes = []Scope{ScopeAct, ScopeSend, ScopeChats, ScopeTokens}
+
+// scopesPrefix begins the last word of a key's line, if the key has not all scopes.
+const scopesPrefix = "scopes="
+
+// ParseScopes returns the scopes of a list with commas.
+//
+// Error: Invalid (an unknown scope, or none).
+func ParseScopes(list string) ([]Scope, error) {
+	var scopes []Scope
+	for name := range strings.SplitSeq(list, ",") {
+		if !slices.Contains(Scopes, Scope(name)) {
+			return nil, tidemark.BadParam(tidemark.Invalid, "scopes",
+				"must be a list with commas of act, send, chats and tokens")
+		}
+		scopes = append(scopes, Scope(name))
+	}
+	return scopes, nil
+}
+
+// Permits returns nil if the credentials allow a scope, else Denied.
+func (id Identity) Permits(scope Scope) error {
+	//rule:caller_does_only_what_they_may.scopes-of-keys
+	if id.Backend && id.key != nil && !slices.Contains(id.key.scopes, scope) {
+		return tidemark.Errorf(tidemark.Denied,
+			"the API key lacks the scope %s; the operator gives scopes in the file of keys", scope)
+	}
+	return nil
+}
