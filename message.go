@@ -93,8 +93,12 @@ func (d *Draft) Check() error {
 		return BadParam(Invalid, "content_type", "is empty; leave it out for %s",
 			DefaultContentType)
 	}
-	if err := checkText("content_type", d.ContentType); err != nil {
-		return err
+	for _, c := range []byte(d.ContentType) {
+		//rule:bounded_input.printable-content-type
+		if c < ' ' || c > '~' {
+			return BadParam(Invalid, "content_type",
+				"holds a character that is not printable ASCII, so it is no media type")
+		}
 	}
 	return checkAttachment(d.Attachment)
 }

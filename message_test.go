@@ -64,6 +64,14 @@ func TestDraft_Check_limits(t *testing.T) {
 			func(d *tidemark.Draft) { d.ContentType = "\xff" }, tidemark.Invalid,
 		},
 		{
+			"content type with a line break",
+			func(d *tidemark.Draft) { d.ContentType = "text/plain\r\nx: y" }, tidemark.Invalid,
+		},
+		{
+			"content type with parameters",
+			func(d *tidemark.Draft) { d.ContentType = `text/plain; charset="utf-8"` }, "",
+		},
+		{
 			"attachment instead of content",
 			func(d *tidemark.Draft) { d.Content, d.Attachment = "", json.RawMessage(`{}`) }, "",
 		},

@@ -49,6 +49,9 @@ const (
 	MaxContent = 65_536
 	// MaxAttachment is the greatest size of an attachment object in bytes of JSON.
 	MaxAttachment = 4_096
+	// MaxAttachmentDepth is how deep objects and arrays may nest in an attachment, itself included.
+	// Common JSON libraries read that.
+	MaxAttachmentDepth = 32
 	// MaxContentType is the greatest length of a content type in bytes.
 	MaxContentType = 128
 	// MaxChatName is the greatest length of a chat's name in bytes.
@@ -69,9 +72,11 @@ const (
 	StatusFanoutLimit = 50
 )
 
-// ValidID reports whether s can be an id: 1 to MaxIDLength bytes, each one of [A-Za-z0-9_.:-].
+// ValidID reports whether s can be an id: 1 to MaxIDLength bytes, each one of [A-Za-z0-9_.:-]. "."
+// and ".." are no ids, because clients and proxies resolve them in a path.
 func ValidID[T ~string](s T) bool {
-	if len(s) == 0 || len(s) > MaxIDLength {
+	//rule:bounded_input.no-dots-as-id
+	if len(s) == 0 || len(s) > MaxIDLength || s == "." || s == ".." {
 		return false
 	}
 	for i := range len(s) {
@@ -91,7 +96,8 @@ func CheckID[T ~string](field string, s T) error {
 	if ValidID(s) {
 		return nil
 	}
-	return BadParam(Invalid, field, "must be 1 to %d characters of A-Z a-z 0-9 _ . : -, got %s",
+	return BadParam(Invalid, field,
+		"must be 1 to %d characters of A-Z a-z 0-9 _ . : -, and not only one or two dots; got %s",
 		MaxIDLength, abbreviate(string(s)))
 }
 

@@ -23,6 +23,10 @@ func TestValidID_is_1_to_128_bytes_of_the_allowed_characters(t *testing.T) {
 		"a\x00":                                false,
 		"é":                                    false,
 		"a\n":                                  false,
+		".":                                    false,
+		"..":                                   false,
+		"...":                                  true,
+		".a":                                   true,
 		"018f4b2e-7c1a-7def-8123-456789abcdef": true,
 	} {
 		if got := tidemark.ValidID(tidemark.UserID(id)); got != want {

@@ -116,7 +116,7 @@ func Run(ctx context.Context, load Load, mode Mode) (*Report, error) {
 	r.stop()
 	report := newReport(r, mode, before, after)
 	mode.verify(r, report)
-	report.Problems = append(r.problems, report.Problems...)
+	report.Problems = append(append([]string{}, r.problems...), report.Problems...) // never null
 	return report, nil
 }
 

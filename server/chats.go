@@ -26,8 +26,8 @@ type Caller struct {
 // CreateChatRequest describes a chat to be created.
 type CreateChatRequest struct {
 	// ChatID is the chat's id. ClientChatID is an idempotency key of the caller, from which the
-	// server makes the id. A group needs one of them, but not both. A direct chat needs neither,
-	// because its two members identify it.
+	// server makes the id. At most one of them is set. Without either, a repeated request makes a
+	// second group; a direct chat needs neither, because its two members identify it.
 	ChatID       tidemark.ChatID
 	ClientChatID string
 	Type         tidemark.ChatType
@@ -135,11 +135,6 @@ func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.
 	case r.ChatID != "" && r.ClientChatID != "":
 		return n, tidemark.Errorf(tidemark.Invalid,
 			"chat_id and client_chat_id exclude each other; give one of them")
-	//rule:post_retry_safe.need-key
-	case r.ChatID == "" && r.ClientChatID == "" && r.Type == tidemark.Group:
-		return n, tidemark.BadParam(tidemark.Invalid, "client_chat_id",
-			"is missing; give each new group a new one, and repeat it when you send the request "+
-				"again")
 	case r.ChatID == "" && r.ClientChatID == "":
 		n.ID = digestID(rand.Text())
 	case r.ChatID == "":

@@ -79,7 +79,7 @@ func TestBalanced_a_node_that_hangs_is_left_out(t *testing.T) {
 		// poll that was cut and sent on.
 		owner := as(addresses[0], "bob")
 		var answer struct {
-			Session string
+			Session string `json:"session_id"`
 			Events  []struct{ ID int64 }
 		}
 		owner.call(t, http.MethodGet, "/poll?wait=0", nil, &answer)

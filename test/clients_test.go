@@ -54,7 +54,7 @@ func curlReads(t *testing.T, p *process) {
 		until(t, "curl shows "+pattern, func() bool { return want.MatchString(stdout.String()) },
 			stdout.String)
 	}
-	shows(`(?m)^event: ?open\n(?:.*\n)*data: ?\{"session_id":"`)
+	shows(`(?m)^event: ?session\n(?:.*\n)*data: ?\{"session_id":"`)
 	bob.send(t, chat, "hello from bob")
 	shows(`(?m)^data: ?\{"chat_id":"` + chat + `","sequence":1,.*"content":"hello from bob"`)
 	alice.ack(t, chat, 1)

@@ -192,7 +192,7 @@ func (c *cluster) polls(t *testing.T) {
 			path += fmt.Sprintf("&session_id=%s&after_event_id=%d", session, after)
 		}
 		var answer struct {
-			Session string
+			Session string `json:"session_id"`
 			Events  []struct {
 				ID      int64
 				Type    string

@@ -207,7 +207,7 @@ func (d *device) readPolls(ctx context.Context, session string, position int64) 
 		}
 		status, body, _ := d.try(ctx, http.MethodGet, path, nil)
 		var answer struct {
-			Session string
+			Session string `json:"session_id"`
 			Events  []frame
 		}
 		if status == http.StatusGone {

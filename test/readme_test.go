@@ -69,7 +69,7 @@ func readmeLeadsToABlueTick(t *testing.T, address string) {
 		{"the chat has an id", "CHAT=", []string{`the chat is [A-Za-z0-9_.:-]+\n`}},
 		{"a confirmed send has its number", "Tea at five?", []string{`"sequence": ?1\b`}},
 		{"bob received it, and nobody acknowledged", "cat bob.sse", []string{
-			`(?m)^event: ?open$`, `(?m)^event: ?message$`, `Tea at five\?`,
+			`(?m)^event: ?session$`, `(?m)^event: ?message$`, `Tea at five\?`,
 			`"all_delivered": ?false`,
 		}},
 		{

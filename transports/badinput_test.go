@@ -126,7 +126,9 @@ func fields() []field {
 		{"sendMessage", "attachment", send("attachment"),
 			[]bad{{`[]`, invalid}, {`1`, invalid}, {`"x"`, invalid}, {`true`, invalid},
 				{`{"a":"\u0000"}`, invalid}, {`{"a":["\ud800"]}`, invalid},
-				{`{"\udfff":1}`, invalid},
+				{`{"\udfff":1}`, invalid}, {`{"a":1e999}`, invalid}, {`{"a":[-1e400]}`, invalid},
+				{`{"a":` + strings.Repeat("[", 32) + strings.Repeat("]", 32) + `}`, invalid},
+				{strings.Repeat(`{"a":`, 33) + `1` + strings.Repeat(`}`, 33), invalid},
 				{`{"a":"` + strings.Repeat("x", tidemark.MaxAttachment) + `"}`, tooLarge}}},
 		{"sendMessage", "seen_sequence", send("seen_sequence"),
 			append(badSequences(), bad{`2`, sequence})},
@@ -146,11 +148,11 @@ func fields() []field {
 			append(badIDs(), bad{`null`, invalid})},
 		{"sync", "last_acked_sequence", `{"chats":[{"chat_id":"team","last_acked_sequence":%s}]}`,
 			append(badSequences(), bad{`null`, invalid})},
-		{"sync", "session", `{"session_id":%s}`, badTexts()},
+		{"sync", "session_id", `{"session_id":%s}`, badTexts()},
 		{"sync", "limit", `{"limit":%s}`,
 			[]bad{{`0`, invalid}, {`-1`, invalid}, {`1.5`, invalid}, {`1e3`, invalid},
 				{`"5"`, invalid}, {`true`, invalid}, {`[]`, invalid}}},
-		{"sync", "statuses", `{"status_updates":%s}`,
+		{"sync", "status_updates", `{"status_updates":%s}`,
 			[]bad{{`1`, invalid}, {`"true"`, invalid}, {`[]`, invalid}, {`{}`, invalid}}},
 	}
 }
@@ -358,13 +360,13 @@ func TestBadInput_every_path_and_parameter(t *testing.T) {
 			[]string{"0", "-1", "2", "9007199254740992", "9223372036854775808",
 				"18446744073709551616"}, 422},
 		{"poll", "wait", []string{"-1", "1.5", "x", "1s", "+1"}, 400},
-		{"poll", "after", []string{"-1", "1.5", "x", "9007199254740992", "18446744073709551616"},
-			400},
+		{"poll", "after_event_id",
+			[]string{"-1", "1.5", "x", "9007199254740992", "18446744073709551616"}, 400},
 		{"poll", "device_id",
 			[]string{"a%20b", "%00", strings.Repeat("d", 129), strings.Repeat("d", 5<<10)}, 400},
-		{"poll", "statuses", []string{"2", "yes", "-1", "%00"}, 400},
+		{"poll", "status_updates", []string{"0", "1", "yes", "TRUE", "%00"}, 400},
 		{"streamEvents", "device_id", []string{"a%20b", "%00", strings.Repeat("d", 129)}, 400},
-		{"streamEvents", "statuses", []string{"2", "yes"}, 400},
+		{"streamEvents", "status_updates", []string{"2", "yes"}, 400},
 	} {
 		for _, value := range tt.values {
 			e := good()[tt.operation]

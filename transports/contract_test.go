@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -72,7 +73,7 @@ func good() map[string]exchange {
 		"sendTyping":         {who: "ann", method: "POST", path: "/chats/team/typing", status: 204},
 		"listStatuses": {who: "ann", method: "GET", path: "/statuses?chat_id=team&chat_id=nowhere",
 			status: 200},
-		"listPending": {who: "bob", method: "GET", path: "/pending", status: 200},
+		"listPending": {who: "ann", method: "GET", path: "/pending", status: 200},
 		"acknowledge": {who: "ann", method: "POST", path: "/acks",
 			body: `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`, status: 200},
 		"sync": {who: "ann", method: "POST", path: "/sync",
@@ -278,7 +279,7 @@ func seeLimits(t *testing.T, contract *apitest.Contract) {
 	exchange{who: "ann", method: "POST", path: "/chats/team/messages", status: 404,
 		body: `{"client_message_id":"c1","content":"x"}`}.try(t, s)
 	for _, e := range good() {
-		if e.who == "ann" {
+		if e.who == "ann" || e.who == "backend" {
 			e.status, e.code = 429, "RATE_LIMITED"
 			e.try(t, s)
 		}
@@ -378,7 +379,8 @@ func seeEvents(t *testing.T, contract *apitest.Contract) {
 		readUntil(t, bob, &at, tidemark.EventStatus, tidemark.EventMembership)
 		typing := make(chan error, 1)
 		go func() { typing <- read(t.Context(), bob, &at, tidemark.EventTyping) }()
-		// An ephemeral event reaches only connected sessions, so repeat it until it arrives.
+		// An ephemeral event reaches only connected sessions, so repeat it until it arrives. It is
+		// sent once in 3 s.
 		for received := false; !received; {
 			frames(t, s)
 			select {
@@ -387,7 +389,7 @@ func seeEvents(t *testing.T, contract *apitest.Contract) {
 				if err != nil {
 					t.Error(err)
 				}
-			default:
+			case <-time.After(time.Second):
 			}
 		}
 		bob.Cut()
@@ -429,7 +431,9 @@ func read(
 			at.After = ev.ID
 		}
 		if ev.Type == tidemark.EventSession {
-			var open struct{ Session tidemark.SessionID }
+			var open struct {
+				Session tidemark.SessionID `json:"session_id"`
+			}
 			if err := json.Unmarshal(ev.Payload, &open); err != nil {
 				return err
 			}

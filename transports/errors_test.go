@@ -64,7 +64,8 @@ func TestErrors_every_row(t *testing.T) {
 		{ann, "POST", "/chats", `{"type":"group","member_ids":[],"name":"\u0000","chat_id":"n"}`,
 			400, "INVALID"},
 		{ann, "POST", "/chats",
-			`{"type":"group","member_ids":[],"name":"` + strings.Repeat("n", 257) + `"}`,
+			`{"type":"group","chat_id":"n","member_ids":[],"name":"` +
+				strings.Repeat("n", 257) + `"}`,
 			413, "TOO_LARGE"},
 
 		{ann, "GET", "/chats/nowhere", "", 404, "NOT_FOUND"},
@@ -100,7 +101,7 @@ func TestErrors_every_row(t *testing.T) {
 		{ann, "POST", "/chats/team/messages", message(`"content":"x","content_type":""`),
 			400, "INVALID"},
 		{ann, "POST", "/chats/team/messages", message(`"attachment":[]`), 400, "INVALID"},
-		{ann, "POST", "/chats/team/messages", message(`"content":"x","seen_sequence":0`),
+		{ann, "POST", "/chats/team/messages", message(`"content":"x","seen_sequence":-1`),
 			422, "INVALID_SEQUENCE"},
 		{ann, "POST", "/chats/team/messages", message(`"content":"` + big + `"`), 413, "TOO_LARGE"},
 		{ann, "POST", "/chats/team/messages", message(`"attachment":{"a":"` + big[:5_000] + `"}`),

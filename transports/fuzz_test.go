@@ -311,10 +311,7 @@ func loose(p *openapi3.Parameter, value string) bool {
 	switch p.Name {
 	case "cursor", "session_id": // opaque: only the server knows which are valid
 		return true
-	case "statuses": // the server accepts true and false, too
-		return value == "" || value == "true" || value == "false" || len(value) > 1 &&
-			value[0] == '0'
-	case "wait", "after", "device_id": // empty counts as absent
+	case "wait", "after_event_id", "device_id", "status_updates": // empty counts as absent
 		return value == ""
 	}
 	return false

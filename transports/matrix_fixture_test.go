@@ -475,7 +475,7 @@ func (w *matrix) socket(
 	if err != nil {
 		return nil, nil, int(websocket.CloseStatus(err))
 	}
-	w.contract.Schema(w.t, "OpenEvent", raw)
+	w.contract.Schema(w.t, "SessionEvent", raw)
 	var frame struct {
 		Type    string
 		Payload map[string]any

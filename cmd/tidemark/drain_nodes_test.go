@@ -185,7 +185,7 @@ func movePoll(t *testing.T, here, elsewhere string, ready chan<- struct{}) {
 		}
 		defer response.Body.Close()
 		var answer struct {
-			Session string
+			Session string `json:"session_id"`
 			Events  []struct {
 				ID   int
 				Type string
@@ -231,7 +231,7 @@ func moveWebSocket(t *testing.T, here, elsewhere string, ready chan<- struct{}) 
 		ID      int
 		Type    string
 		Payload struct {
-			Session string
+			Session string `json:"session_id"`
 			Resumed bool
 		}
 	}

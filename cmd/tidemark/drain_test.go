@@ -49,7 +49,7 @@ func pollToTheEnd(ctx context.Context, api string) string {
 		body, _ := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		var answer struct {
-			Session string
+			Session string `json:"session_id"`
 			Events  []struct{ ID int }
 		}
 		err = json.Unmarshal(body, &answer)

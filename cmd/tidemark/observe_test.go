@@ -222,7 +222,7 @@ func traffic(t *testing.T, url string) map[string]float64 {
 	read(t, bob, `"r1"`)
 	stream(t, "dev:cid", api+"/events", `"hello"`)
 	var page struct {
-		Session string
+		Session string `json:"session_id"`
 		Events  []struct{ ID int }
 	}
 	answer := must(t, 200, "dev:ann", "GET", api+"/poll?wait=0&device=laptop", "")

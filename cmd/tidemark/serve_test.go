@@ -173,6 +173,9 @@ func TestBench_every_mode_over_every_transport(t *testing.T) {
 					t.Errorf("sent %d, delivered %d, want %d, %d",
 						report.Sent, report.Delivered, mode.sent, mode.delivered)
 				}
+				if report.Problems == nil {
+					t.Error("the problems are null, and not an empty list")
+				}
 				if len(report.Counters) == 0 {
 					t.Error("no counter of the server moved")
 				}

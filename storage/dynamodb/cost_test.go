@@ -171,6 +171,7 @@ func TestCost_sizes_of_items(t *testing.T) {
 			History:   tidemark.HistoryFull,
 			Name:      "ten letters",
 			CreatedAt: now,
+			Creation:  strings.Repeat("x", 26),
 			Creator:   who[0],
 			Members:   who,
 		})

@@ -23,9 +23,9 @@ const (
 
 // crowds are two chats with a hundred and a thousand members.
 const crowds = `INSERT INTO chats (id, type, history, name, created_at, activity_at, head,
-	member_count, large) VALUES
-	('hundred', 'group', 'full', 'a hundred', 1, 0, $n, 100, false),
-	('thousand', 'group', 'full', 'a thousand', 1, 0, $n, 1000, true)`
+	member_count, large, creation) VALUES
+	('hundred', 'group', 'full', 'a hundred', 1, 0, $n, 100, false, ''),
+	('thousand', 'group', 'full', 'a thousand', 1, 0, $n, 1000, true, '')`
 
 // fixture creates the chats from $from to $to, with ten members and a hundred messages each. Writer
 // is also a member of the first hundred chats. Reader is a member of the second hundred, and has
@@ -36,9 +36,9 @@ func fixture() []string {
 		WHERE activity_at BETWEEN $from AND $to) AS c`
 	return []string{
 		`INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count,
-			large)
+			large, creation)
 			SELECT 'chat' || lpad(i::text, 6, '0'), 'group', 'full', 'a chat', 1, i, $n,
-				$m + (i <= 200)::int, false FROM generate_series(greatest($from, 1), $to) AS i
+				$m + (i <= 200)::int, false, '' FROM generate_series(greatest($from, 1), $to) AS i
 				ORDER BY i`,
 		`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
 			SELECT c.key, u.id, c.id, true, 'member', 1, '1-' FROM ` + chats + `, LATERAL (

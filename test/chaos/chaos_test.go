@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -60,7 +61,9 @@ func chaos(t *testing.T, service redisService, seconds int) {
 	b := newTestbed(t, service, seconds)
 	random := rand.New(rand.NewPCG(b.seed, 1))
 	b.create(random)
-	disconnect := b.connect(random, number(t, "TIDEMARK_CHAOS_CLIENTS", 240))
+	// More would need all of the CPU, and then a wait shows the machine.
+	devices := min(240, 80*runtime.NumCPU())
+	disconnect := b.connect(random, number(t, "TIDEMARK_CHAOS_CLIENTS", devices))
 	b.await("all devices are connected", func() string {
 		for _, d := range b.devices[:len(b.devices)-readers] {
 			if d.Log.Counts().Opens == 0 {

@@ -79,9 +79,9 @@ type APIKeys struct {
 	raw  []byte
 }
 
-// LoadAPIKeys reads the file of API keys. A line is `name sha256:hash`, as NewAPIKey returns it, and
-// may end in `scopes=` and a list with commas.
-// Empty lines and lines that begin with # are ignored.
+// LoadAPIKeys reads the file of API keys. A line is `name sha256:hash`, as NewAPIKey returns it,
+// and may end in `scopes=` and a list with commas. Empty lines and lines that begin with # are
+// ignored.
 //
 // It returns Invalid if a line is malformed, with its number, or if every user of the machine can
 // write the file. If every user can read it, LoadAPIKeys logs a warning.
@@ -202,7 +202,8 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 		bad := func(what string) error {
 			return tidemark.Errorf(tidemark.Invalid,
 				"line %d: %s; a line is NAME %sHASH, as `tidemark api-key` prints it, "+
-					"and may end in %sact,send,chats,tokens", number, what, hashPrefix, scopesPrefix)
+					"and may end in %sact,send,chats,tokens",
+				number, what, hashPrefix, scopesPrefix)
 		}
 		if strings.Contains(line, apiKeyPrefix) {
 			return nil, bad("it holds an API key itself, but the file is for hashes; " +

@@ -206,7 +206,7 @@ func TestLoadAPIKeys_refuses_what_is_malformed(t *testing.T) {
 		"half a hash":       {line[:len(line)-1], "line 1: its hash is not valid"},
 		"another hash": {strings.Replace(line, "sha256", "md5", 1),
 			"line 1: its hash is not valid"},
-		"something behind": {line + " x", "line 1: its hash is not valid"},
+		"something behind": {line + " x", "line 1: it has more words"},
 		"no name":          {line[len("billing"):], "line 1: its hash is not valid"},
 		"a bad name":       {"ä" + line, "line 1: its name is not valid"},
 		"the same name":    {line + "\n\n" + other, "line 3: an earlier line has the same name"},

@@ -99,7 +99,8 @@ func TestPages_are_bounded_and_say_more(t *testing.T) {
 		if len(page.Events) < 256 || len(page.Events) > 512 {
 			t.Fatalf("a page that says more has %d events", len(page.Events))
 		}
-		page = mustPoll(t, s, "session", page.Session, "after", last(t, page), "wait", 0)
+		page = mustPoll(t, s, "session_id", page.Session,
+			"after_event_id", last(t, page), "wait", 0)
 		got = append(got, messages(t, page)...)
 	}
 	for i, sequence := range got {
@@ -122,7 +123,7 @@ func TestLost_answer_comes_again(t *testing.T) {
 	want := []int{1, 2, 3}
 	var after uint64
 	for range 3 {
-		page := mustPoll(t, s, "session", first.Session, "after", at)
+		page := mustPoll(t, s, "session_id", first.Session, "after_event_id", at)
 		if diff := cmp.Diff(want, messages(t, page)); diff != "" {
 			t.Fatalf("the answer to the same poll: %s", diff)
 		}
@@ -132,7 +133,7 @@ func TestLost_answer_comes_again(t *testing.T) {
 		after = last(t, page)
 	}
 	s.Send("alice", chat, 4, 1)
-	page := mustPoll(t, s, "session", first.Session, "after", after)
+	page := mustPoll(t, s, "session_id", first.Session, "after_event_id", after)
 	if diff := cmp.Diff([]int{4}, messages(t, page)); diff != "" {
 		t.Errorf("after the confirmed events: %s", diff)
 	}
@@ -145,19 +146,19 @@ func TestWait_ends_with_an_event_or_without_any(t *testing.T) {
 	at := last(t, mustSettle(t, s, &first))
 
 	start := time.Now()
-	page := mustPoll(t, s, "session", first.Session, "after", at, "wait", 1)
+	page := mustPoll(t, s, "session_id", first.Session, "after_event_id", at, "wait", 1)
 	if elapsed := time.Since(start); len(page.Events) != 0 || page.Session != first.Session ||
 		elapsed < time.Second {
 		t.Errorf("after %v: %d events of session %s", elapsed, len(page.Events), page.Session)
 	}
-	if page = mustPoll(t, s, "session", first.Session, "after",
+	if page = mustPoll(t, s, "session_id", first.Session, "after_event_id",
 		at, "wait", 0); len(page.Events) != 0 {
 		t.Errorf("wait=0 got %d events", len(page.Events))
 	}
 
 	answer := make(chan transporttest.Page, 1)
 	go func() {
-		page, err := poll(t, s, "session", first.Session, "after", at)
+		page, err := poll(t, s, "session_id", first.Session, "after_event_id", at)
 		if err != nil {
 			t.Errorf("waiting: %v", err)
 		}
@@ -167,7 +168,7 @@ func TestWait_ends_with_an_event_or_without_any(t *testing.T) {
 	s.Send("alice", chat, 1, 1)
 	page = <-answer
 	if len(messages(t, page)) == 0 { // the author's status update may come before the message
-		page = mustPoll(t, s, "session", first.Session, "after", last(t, page))
+		page = mustPoll(t, s, "session_id", first.Session, "after_event_id", last(t, page))
 	}
 	if got := messages(t, page); len(got) != 1 {
 		t.Errorf("the waiting poll got the messages %v", got)
@@ -181,7 +182,8 @@ func mustSettle(
 	t.Helper()
 	page := *first
 	for {
-		next := mustPoll(t, s, "session", first.Session, "after", last(t, page), "wait", 0)
+		next := mustPoll(t, s, "session_id", first.Session,
+			"after_event_id", last(t, page), "wait", 0)
 		if len(next.Events) == 0 {
 			return page
 		}
@@ -247,7 +249,8 @@ func TestGone_client_leaves_the_session_to_the_next_poll(t *testing.T) {
 	transporttest.Eventually(t, "the server notices",
 		func() bool { return s.LongPoll.Connections() == 0 })
 	s.Send("alice", chat, 1, 1)
-	if got := messages(t, mustPoll(t, s, "session", first.Session, "after", at)); len(got) != 1 {
+	if got := messages(t, mustPoll(t, s, "session_id", first.Session,
+		"after_event_id", at)); len(got) != 1 {
 		t.Errorf("the next poll got the messages %v", got)
 	}
 }

@@ -41,7 +41,7 @@ type Policy struct {
 // because there are none.
 const (
 	allowedMethods = "GET, POST, PATCH, DELETE"
-	allowedHeaders = "Authorization, Content-Type, Last-Event-ID, X-Request-ID"
+	allowedHeaders = "Authorization, Content-Type, Last-Event-ID, X-Request-ID, X-User-ID"
 	exposedHeaders = "X-Request-ID, Retry-After"
 	// maxAge is how long a browser may cache the answer, in seconds. Browsers cap it at two
 	// hours.
@@ -86,6 +86,11 @@ func (p *Policy) Check(r *http.Request) error {
 				"localhost; the Host of this request is another")
 	}
 	origin := r.Header.Get("Origin")
+	//rule:caller_does_only_what_they_may.no-foreign-request-without-origin
+	if origin == "" && p != nil && p.loopback && !p.any && foreign(r) {
+		return tidemark.Errorf(tidemark.Denied,
+			"a page of another site made this request; in development mode it may not")
+	}
 	//rule:caller_does_only_what_they_may.known-origin-only
 	if origin == "" || p.allows(origin) ||
 		hostOf(origin) != "" && strings.EqualFold(hostOf(origin), r.Host) {
@@ -93,6 +98,13 @@ func (p *Policy) Check(r *http.Request) error {
 	}
 	return tidemark.Errorf(tidemark.Denied,
 		"pages of this origin may not call; serve --allow-origin names those that may")
+}
+
+// foreign reports whether a browser says that a page of another site makes the request. It sends no
+// Origin with an image or a link, for example. A link to the page at / is fine.
+func foreign(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return (site == "cross-site" || site == "same-site") && r.URL.Path != "/"
 }
 
 // allows reports whether pages of an origin may call under the list, whatever the server's host.

@@ -123,3 +123,31 @@ func TestNew_takes_origins_only(t *testing.T) {
 	policy(t, false, "https://app.example.com", "http://localhost:5173",
 		"https://app.example.com:80", "capacitor://localhost", "https://[2001:db8::1]:8443", "*")
 }
+
+func TestCheck_refuses_what_a_foreign_page_loads(t *testing.T) {
+	dev, all := policy(t, true), policy(t, true, "*")
+	for _, tt := range []struct {
+		what, path, site string
+		p                *origin.Policy
+		may              bool
+	}{
+		{"an image of a foreign page", "/api/v1/poll?ticket=dev:ann", "cross-site", dev, false},
+		{"an image of a page of another port", "/api/v1/poll", "same-site", dev, false},
+		{"a link to the page", "/", "cross-site", dev, true},
+		{"the page's own request", "/api/v1/poll", "same-origin", dev, true},
+		{"what the user typed", "/openapi.yaml", "none", dev, true},
+		{"a program", "/api/v1/poll", "", dev, true},
+		{"a page, if all may", "/api/v1/poll", "cross-site", all, true},
+		{"a page, beside credentials that nobody guesses", "/api/v1/poll", "cross-site",
+			policy(t, false), true},
+	} {
+		r := httptest.NewRequest("GET", tt.path, nil)
+		r.Host = "localhost:8080"
+		if tt.site != "" {
+			r.Header.Set("Sec-Fetch-Site", tt.site)
+		}
+		if err := tt.p.Check(r); (err == nil) != tt.may {
+			t.Errorf("%s: %v", tt.what, err)
+		}
+	}
+}

@@ -214,6 +214,7 @@ func (e ResetReason) Valid() bool {
 
 // Ack At least one of the two sequences is needed.
 type Ack struct {
+	// ChatId Not `.` and not `..`.
 	ChatId Id `json:"chat_id"`
 
 	// LastAckedSequence A position in one chat, from 1.
@@ -225,6 +226,7 @@ type Ack struct {
 
 // AckResult Either `state` or `problem` is null.
 type AckResult struct {
+	// ChatId Not `.` and not `..`.
 	ChatId  Id             `json:"chat_id"`
 	Problem *ProblemDetail `json:"problem"`
 	State   *DeliveryState `json:"state"`
@@ -247,6 +249,7 @@ type AddMembers struct {
 
 // Chat defines model for Chat.
 type Chat struct {
+	// ChatId Not `.` and not `..`.
 	ChatId    Id        `json:"chat_id"`
 	CreatedAt time.Time `json:"created_at"`
 
@@ -274,9 +277,11 @@ type ChatBoundary struct {
 	AllAckedSequence Watermark `json:"all_acked_sequence"`
 
 	// AllReadSequence A position in one chat; 0 is "nothing yet".
-	AllReadSequence Watermark         `json:"all_read_sequence"`
-	ChatId          Id                `json:"chat_id"`
-	Scope           ChatBoundaryScope `json:"scope"`
+	AllReadSequence Watermark `json:"all_read_sequence"`
+
+	// ChatId Not `.` and not `..`.
+	ChatId Id                `json:"chat_id"`
+	Scope  ChatBoundaryScope `json:"scope"`
 }
 
 // ChatBoundaryScope defines model for ChatBoundary.Scope.
@@ -296,6 +301,7 @@ type Code string
 
 // CreateChat Example: {"client_chat_id":"5c1e","member_ids":["bob","carol"],"name":"Team","type":"group"}
 type CreateChat struct {
+	// ChatId Not `.` and not `..`.
 	ChatId *Id `json:"chat_id,omitempty"`
 
 	// ClientChatId A new random one for each new group. The server makes the `chat_id` from it.
@@ -314,6 +320,7 @@ type CreateChat struct {
 
 // DeliveryState Example: {"chat_id":"team","last_acked_sequence":42,"last_read_sequence":40,"updated_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}
 type DeliveryState struct {
+	// ChatId Not `.` and not `..`.
 	ChatId Id `json:"chat_id"`
 
 	// LastAckedSequence A position in one chat; 0 is "nothing yet".
@@ -322,7 +329,9 @@ type DeliveryState struct {
 	// LastReadSequence A position in one chat; 0 is "nothing yet".
 	LastReadSequence Watermark  `json:"last_read_sequence"`
 	UpdatedAt        *time.Time `json:"updated_at"`
-	UserId           Id         `json:"user_id"`
+
+	// UserId Not `.` and not `..`.
+	UserId Id `json:"user_id"`
 }
 
 // DeliveryStateList defines model for DeliveryStateList.
@@ -333,6 +342,7 @@ type DeliveryStateList struct {
 
 // DeliveryStatus defines model for DeliveryStatus.
 type DeliveryStatus struct {
+	// ChatId Not `.` and not `..`.
 	ChatId   Id       `json:"chat_id"`
 	ChatType ChatType `json:"chat_type"`
 
@@ -377,6 +387,7 @@ type DependencyStatus string
 
 // Gap A range, both ends included, that the user may not see. It counts as received.
 type Gap struct {
+	// ChatId Not `.` and not `..`.
 	ChatId Id `json:"chat_id"`
 
 	// FromSequence A position in one chat, from 1.
@@ -393,14 +404,16 @@ type GapReason string
 // History What a new member may see: everything, or what is sent after they joined.
 type History string
 
-// Id defines model for Id.
+// Id Not `.` and not `..`.
 type Id = string
 
 // Member defines model for Member.
 type Member struct {
 	JoinedAt time.Time  `json:"joined_at"`
 	Role     MemberRole `json:"role"`
-	UserId   Id         `json:"user_id"`
+
+	// UserId Not `.` and not `..`.
+	UserId Id `json:"user_id"`
 }
 
 // MemberRole defines model for Member.Role.
@@ -408,6 +421,7 @@ type MemberRole string
 
 // MemberBoundary defines model for MemberBoundary.
 type MemberBoundary struct {
+	// ChatId Not `.` and not `..`.
 	ChatId Id `json:"chat_id"`
 
 	// LastAckedSequence A position in one chat; 0 is "nothing yet".
@@ -416,7 +430,9 @@ type MemberBoundary struct {
 	// LastReadSequence A position in one chat; 0 is "nothing yet".
 	LastReadSequence Watermark           `json:"last_read_sequence"`
 	Scope            MemberBoundaryScope `json:"scope"`
-	UserId           Id                  `json:"user_id"`
+
+	// UserId Not `.` and not `..`.
+	UserId Id `json:"user_id"`
 }
 
 // MemberBoundaryScope defines model for MemberBoundary.Scope.
@@ -439,19 +455,29 @@ type MemberStatus struct {
 	// LastReadSequence A position in one chat; 0 is "nothing yet".
 	LastReadSequence Watermark  `json:"last_read_sequence"`
 	UpdatedAt        *time.Time `json:"updated_at"`
-	UserId           Id         `json:"user_id"`
+
+	// UserId Not `.` and not `..`.
+	UserId Id `json:"user_id"`
 }
 
 // Message Example: {"attachment":null,"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","message_id":"0190b5a1-7c5e-7000-8000-000000000001","sender_id":"alice","sequence":1}
 type Message struct {
-	Attachment      *map[string]interface{} `json:"attachment"`
-	ChatId          Id                      `json:"chat_id"`
-	ClientMessageId Id                      `json:"client_message_id"`
-	Content         string                  `json:"content"`
-	ContentType     string                  `json:"content_type"`
-	CreatedAt       time.Time               `json:"created_at"`
-	MessageId       Id                      `json:"message_id"`
-	SenderId        Id                      `json:"sender_id"`
+	Attachment *map[string]interface{} `json:"attachment"`
+
+	// ChatId Not `.` and not `..`.
+	ChatId Id `json:"chat_id"`
+
+	// ClientMessageId Not `.` and not `..`.
+	ClientMessageId Id        `json:"client_message_id"`
+	Content         string    `json:"content"`
+	ContentType     string    `json:"content_type"`
+	CreatedAt       time.Time `json:"created_at"`
+
+	// MessageId Not `.` and not `..`.
+	MessageId Id `json:"message_id"`
+
+	// SenderId Not `.` and not `..`.
+	SenderId Id `json:"sender_id"`
 
 	// Sequence A position in one chat, from 1.
 	Sequence Sequence `json:"sequence"`
@@ -476,6 +502,7 @@ type Param = string
 
 // Pending defines model for Pending.
 type Pending struct {
+	// ChatId Not `.` and not `..`.
 	ChatId Id `json:"chat_id"`
 
 	// FirstUndeliveredSequence Null in a chat that has had more than 500 members. Its row stays.
@@ -542,14 +569,16 @@ type ResetReason string
 // Example: {"client_message_id":"b2f1","content":"hello"}
 type SendMessage struct {
 	// Attachment At most 4,096 bytes of JSON, returned byte for byte, except for line breaks between its
-	// tokens.
-	Attachment      *map[string]interface{} `json:"attachment,omitempty"`
-	ClientMessageId Id                      `json:"client_message_id"`
+	// tokens. At most 32 objects and arrays within each other; numbers fit a double.
+	Attachment *map[string]interface{} `json:"attachment,omitempty"`
+
+	// ClientMessageId Not `.` and not `..`.
+	ClientMessageId Id `json:"client_message_id"`
 
 	// Content At most 65,536 bytes of UTF-8, without U+0000.
 	Content *string `json:"content,omitempty"`
 
-	// ContentType At most 128 bytes.
+	// ContentType At most 128 bytes of printable ASCII.
 	ContentType *string `json:"content_type,omitempty"`
 
 	// SeenSequence How far the sender's screen shows the chat. Everything up to there counts as read; 0
@@ -564,6 +593,7 @@ type Sequence = int64
 
 // StatusResult defines model for StatusResult.
 type StatusResult struct {
+	// ChatId Not `.` and not `..`.
 	ChatId        Id             `json:"chat_id"`
 	Problem       *ProblemDetail `json:"problem"`
 	StatusUpdates []StatusUpdate `json:"status_updates"`
@@ -583,6 +613,7 @@ type StatusUpdate struct {
 
 // SyncChat defines model for SyncChat.
 type SyncChat struct {
+	// ChatId Not `.` and not `..`.
 	ChatId  Id    `json:"chat_id"`
 	Gaps    []Gap `json:"gaps"`
 	HasMore bool  `json:"has_more"`
@@ -596,6 +627,7 @@ type SyncChat struct {
 
 // SyncCursor defines model for SyncCursor.
 type SyncCursor struct {
+	// ChatId Not `.` and not `..`.
 	ChatId Id `json:"chat_id"`
 
 	// LastAckedSequence A position in one chat; 0 is "nothing yet".
@@ -625,6 +657,19 @@ type Ticket struct {
 	Ticket    string    `json:"ticket"`
 }
 
+// Token defines model for Token.
+type Token struct {
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Token A JSON Web Token; send it as the bearer token.
+	Token string `json:"token"`
+}
+
+// TokenRequest Example: {"ttl_seconds":900}
+type TokenRequest struct {
+	TtlSeconds *int `json:"ttl_seconds,omitempty"`
+}
+
 // Watermark A position in one chat; 0 is "nothing yet".
 type Watermark = int64
 
@@ -637,7 +682,7 @@ type Watermarks struct {
 	LastReadSequence *Sequence `json:"last_read_sequence,omitempty"`
 }
 
-// ChatId defines model for chat_id.
+// ChatId Not `.` and not `..`.
 type ChatId = Id
 
 // Cursor defines model for cursor.
@@ -646,7 +691,7 @@ type Cursor = string
 // Limit defines model for limit.
 type Limit = string
 
-// UserId defines model for user_id.
+// UserId Not `.` and not `..`.
 type UserId = Id
 
 // Conflict RFC 9457.
@@ -802,6 +847,9 @@ type SendMessageJSONRequestBody = SendMessage
 
 // SyncJSONRequestBody defines body for Sync for application/json ContentType.
 type SyncJSONRequestBody = SyncRequest
+
+// CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
+type CreateTokenJSONRequestBody = TokenRequest
 
 // AsMemberBoundary returns the union data inside the StatusUpdate as a MemberBoundary
 func (t StatusUpdate) AsMemberBoundary() (MemberBoundary, error) {
@@ -963,6 +1011,9 @@ type ServerInterface interface {
 	// CreateTicket A ticket for the query of a stream
 	// (POST /tickets)
 	CreateTicket(ctx echo.Context) error
+	// CreateToken A token for one of my users
+	// (POST /tokens)
+	CreateToken(ctx echo.Context) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -1345,6 +1396,15 @@ func (w *ServerInterfaceWrapper) CreateTicket(ctx echo.Context) error {
 	return err
 }
 
+// CreateToken converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateToken(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateToken(ctx)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -1411,5 +1471,6 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/statuses", wrapper.ListStatuses, options.OperationMiddlewares["listStatuses"]...)
 	router.POST(options.BaseURL+"/sync", wrapper.Sync, options.OperationMiddlewares["sync"]...)
 	router.POST(options.BaseURL+"/tickets", wrapper.CreateTicket, options.OperationMiddlewares["createTicket"]...)
+	router.POST(options.BaseURL+"/tokens", wrapper.CreateToken, options.OperationMiddlewares["createToken"]...)
 
 }

@@ -47,9 +47,9 @@ func Register(e *echo.Echo, base string, cfg Config) {
 	})
 }
 
-// guards returns the authentication, the scope and the cost of every operation. An operation that is missing
-// here fails, because its handler needs the identity. A guard for a group of routes would not do:
-// the router would answer 404 instead of 405.
+// guards returns the authentication, the scope and the cost of every operation. An operation that
+// is missing here fails, because its handler needs the identity. A guard for a group of routes
+// would not do: the router would answer 404 instead of 405.
 func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 	guards := make(map[string][]echo.MiddlewareFunc)
 	add := func(scope auth.Scope, costs map[string]int) {

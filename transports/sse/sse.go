@@ -153,15 +153,16 @@ func openRequest(r *http.Request) (wire.Stream, error) {
 	return req, nil
 }
 
-// retryLine returns the line that sets when EventSource reconnects. If wait is 0, the time is
-// random between 1 and 3 s, so that the clients of a lost server do not return together.
+// retryLine returns the line that sets when EventSource reconnects. It begins the block of the next
+// event: some parsers make an empty event of a block of its own. If wait is 0, the time is random
+// between 1 and 3 s, so that the clients of a lost server do not return together.
 func retryLine(wait time.Duration) []byte {
 	if wait == 0 {
 		wait = time.Second + rand.N(2*time.Second)
 	}
 	b := append(make([]byte, 0, 16), "retry: "...)
 	b = strconv.AppendInt(b, wait.Milliseconds(), 10)
-	return append(b, '\n', '\n')
+	return append(b, '\n')
 }
 
 // The reasons for the end of a connection that the core does not know.

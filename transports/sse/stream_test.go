@@ -287,7 +287,7 @@ func TestHTTP10_is_delimited_by_the_close(t *testing.T) {
 	}
 	go func() { _ = s.SSE.Shutdown(context.Background()) }()
 	body, err := io.ReadAll(response.Body)
-	if err != nil || !strings.Contains(string(body), "event: open\ndata: {") {
+	if err != nil || !strings.Contains(string(body), "event: session\ndata: {") {
 		t.Errorf("the body is %q, %v", body, err)
 	}
 }

@@ -54,7 +54,7 @@ type Client interface {
 type Dialer struct {
 	Name string
 	// Polls is true for long-poll: an unknown session is an error and not a reset, and a resumed
-	// session has no `open`.
+	// session has no `session` event.
 	Polls bool
 	Dial  func(t testing.TB, s *Stack, at Position) Client
 }
@@ -92,7 +92,7 @@ func (d *device) event() Event {
 		d.last = ev.ID
 	}
 	if ev.Type == tidemark.EventSession {
-		d.at.Session = tidemark.SessionID(field[string](d.t, ev, "session"))
+		d.at.Session = tidemark.SessionID(field[string](d.t, ev, "session_id"))
 	}
 	return ev
 }

@@ -96,7 +96,7 @@ func TestCORS_every_answer_tells_the_browser(t *testing.T) {
 	for from, want := range map[string]string{page: page, "https://evil.example.com": ""} {
 		var res *http.Response
 		last := struct {
-			Session string
+			Session string `json:"session_id"`
 			Events  []struct{ ID int }
 		}{}
 		for query := "?wait=0"; query != ""; {
@@ -150,7 +150,7 @@ func TestCORS_preflight(t *testing.T) {
 		if res.StatusCode != 204 || len(body) > 0 ||
 			h.Get("Access-Control-Allow-Methods") != "GET, POST, PATCH, DELETE" ||
 			h.Get("Access-Control-Allow-Headers") !=
-				"Authorization, Content-Type, Last-Event-ID, X-Request-ID" ||
+				"Authorization, Content-Type, Last-Event-ID, X-Request-ID, X-User-ID" ||
 			h.Get("Access-Control-Max-Age") != "7200" {
 			t.Errorf("%s: %d %v %s", path, res.StatusCode, h, body)
 		}

@@ -212,7 +212,7 @@ func (r *randomRun) connect() {
 func (r *randomRun) take(ev Event) {
 	switch ev.Type {
 	case tidemark.EventSession:
-		session := tidemark.SessionID(field[string](r.t, ev, "session"))
+		session := tidemark.SessionID(field[string](r.t, ev, "session_id"))
 		r.goesOn = session == r.at.Session
 		if !r.goesOn {
 			if r.at.Session != "" {

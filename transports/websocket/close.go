@@ -13,6 +13,8 @@ import (
 const (
 	// CloseUnsupported: the client sent a binary frame. Do not reconnect: fix the client.
 	CloseUnsupported = 1003
+	// CloseNotText: a text frame was not UTF-8 (RFC 6455 §8.1). Do not reconnect: fix the client.
+	CloseNotText = 1007
 	// CloseInvalid: the query is malformed; the reason says how. Do not reconnect: fix the client.
 	CloseInvalid = 1008
 	// CloseTooLarge: a frame was larger than wire.MaxBody bytes. Reconnect, and do not send it

@@ -138,6 +138,15 @@ func TestFrames_that_cannot_be_taken_close(t *testing.T) {
 		t.Errorf("a binary frame closes with %d, want 1003", code)
 	}
 
+	garbled := connect(t, s, "alice")
+	text := []byte("{\"type\":\"ping\",\"request_id\":\"\xff\"}")
+	if err := garbled.Conn.Write(ctx, websocket.MessageText, text); err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := closed(t, garbled); code != 1007 {
+		t.Errorf("a frame that is not UTF-8 closes with %d, want 1007", code)
+	}
+
 	large := connect(t, s, "alice")
 	frame := []byte(`{"type":"ping","padding":"` + strings.Repeat("x", 1<<20) + `"}`)
 	_ = large.Conn.Write(ctx, websocket.MessageText, frame) // the server may close meanwhile

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/batch"
@@ -146,6 +147,9 @@ func (c *connection) receive(text bool, r io.Reader) error {
 	//rule:bounded_input.text-frames-only
 	case !text:
 		c.end(CloseUnsupported, "frames must be text")
+	//rule:bounded_input.frames-in-utf8
+	case !utf8.Valid(*message):
+		c.end(CloseNotText, "frames must be UTF-8")
 	default:
 		c.handle(*message)
 	}

@@ -176,7 +176,7 @@ func (d *Device) readPolls(ctx context.Context, heard func()) error {
 			return errors.New("longpoll: no answer")
 		}
 		var page struct {
-			Session string
+			Session string `json:"session_id"`
 			Events  []event
 		}
 		err = json.NewDecoder(response.Body).Decode(&page)

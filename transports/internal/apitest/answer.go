@@ -128,6 +128,9 @@ func typed(schema *openapi3.Schema, text string) any {
 			return n
 		}
 	}
+	if schema.Type.Is("boolean") && (text == "true" || text == "false") {
+		return text == "true"
+	}
 	return text
 }
 

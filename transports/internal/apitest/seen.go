@@ -97,7 +97,7 @@ func (c *Contract) Event(t testing.TB, transport string, raw []byte) {
 		c.Schema(t, "ReplyFrame", raw)
 		c.seen.add("reply " + frame.Type)
 		if frame.Type == "problem" {
-			c.seen.add("websocket event error")
+			c.seen.add("websocket event problem")
 		}
 	default:
 		c.Schema(t, "Event", raw)

@@ -131,7 +131,11 @@ func (r *route) accepts(req *http.Request, body []byte) error {
 // AcceptsParameter returns nil if the value of a parameter fits its schema, else an error with the
 // reason.
 func AcceptsParameter(p *openapi3.Parameter, value string) error {
-	if err := p.Schema.Value.VisitJSON(typed(p.Schema.Value, value)); err != nil {
+	schema := p.Schema.Value
+	if schema.Type.Is("array") { // the parameter is repeated, and value is one of its values
+		schema = schema.Items.Value
+	}
+	if err := schema.VisitJSON(typed(schema, value)); err != nil {
 		return fmt.Errorf("%s %q: %w", p.Name, value, err)
 	}
 	return nil

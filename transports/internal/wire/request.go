@@ -263,6 +263,11 @@ func DecodeCreateChat(raw []byte) (server.CreateChatRequest, error) {
 			"type", "is missing; direct and group are possible")
 	case r.MemberIDs == nil:
 		return r, tidemark.BadParam(tidemark.Invalid, "member_ids", "is missing")
+	//rule:post_retry_safe.need-key
+	case r.ChatID == "" && r.ClientChatID == "" && r.Type == tidemark.Group:
+		return r, tidemark.BadParam(tidemark.Invalid, "client_chat_id",
+			"is missing; give each new group a new one, and repeat it when you send the request "+
+				"again")
 	}
 	return r, nil
 }
@@ -318,12 +323,9 @@ func DecodeUsers(raw []byte) ([]tidemark.UserID, error) {
 	return users, err
 }
 
-// DecodeTokenRequest decodes the body of POST /tokens, which may be empty. longest is the default.
+// DecodeTokenRequest decodes the body of POST /tokens. longest is the default.
 func DecodeTokenRequest(raw []byte, longest time.Duration) (ttl time.Duration, err error) {
 	ttl = longest
-	if len(raw) == 0 {
-		return ttl, nil
-	}
 	if err := check(raw); err != nil {
 		return 0, err
 	}

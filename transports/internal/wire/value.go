@@ -186,21 +186,39 @@ func hexRune(digits string) rune {
 	return rune(n)
 }
 
-// object copies a JSON object as it is written, after it has checked every string in it.
+// object copies a JSON object as it is written, after it has checked that common libraries can read
+// it: every string, every number, and how deep it nests.
 func (v value) object(field string, to *[]byte) error {
 	if v[0] != '{' {
 		return tidemark.BadParam(tidemark.Invalid, field, "must be a JSON object")
 	}
-	for i := 0; i < len(v); i++ {
-		if v[i] != '"' {
-			continue
+	depth := 0
+	for i := 0; i < len(v); {
+		end := i + 1
+		switch c := v[i]; {
+		case c == '"':
+			end = skipString(v, i)
+			//rule:bounded_input.check-strings-in-attachment
+			if _, err := unquote(v[i:end]); err != nil {
+				return tidemark.BadParam(tidemark.Invalid, field, "%s", err)
+			}
+		case c == '{' || c == '[':
+			//rule:bounded_input.bound-depth-of-attachment
+			if depth++; depth > tidemark.MaxAttachmentDepth {
+				return tidemark.BadParam(tidemark.Invalid, field,
+					"nests more than %d objects and arrays", tidemark.MaxAttachmentDepth)
+			}
+		case c == '}' || c == ']':
+			depth--
+		case c == '-' || c >= '0' && c <= '9':
+			end = skipValue(v, i)
+			//rule:bounded_input.check-numbers-in-attachment
+			if _, err := strconv.ParseFloat(string(v[i:end]), 64); err != nil {
+				return tidemark.BadParam(tidemark.Invalid, field,
+					"holds the number %.20s, which is too large for a double", v[i:end])
+			}
 		}
-		end := skipString(v, i)
-		//rule:bounded_input.check-strings-in-attachment
-		if _, err := unquote(v[i:end]); err != nil {
-			return tidemark.BadParam(tidemark.Invalid, field, "%s", err)
-		}
-		i = end - 1
+		i = end
 	}
 	// The copy lets the garbage collector free the whole body while a small attachment lives.
 	*to = append([]byte(nil), v...)
