@@ -22,7 +22,7 @@ import (
 
 // upgradeFrom is the commit that the nodes are upgraded from, unless TIDEMARK_UPGRADE_FROM names
 // another.
-const upgradeFrom = "003849547fad82a84ae0b786d5a926810112ab1b"
+const upgradeFrom = "48bb8b6fde83aa15359e33807248486a1f18c133"
 
 // TestRolling_upgrade_loses_nothing replaces three nodes, one at a time, by another program, under
 // load and behind the proxy. Clients of every transport lose nothing, and most of their sessions go
