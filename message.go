@@ -41,6 +41,9 @@ type Seen struct {
 // SeenThrough returns what a client states: it had shown everything up to n.
 func SeenThrough(n Sequence) Seen { return Seen{Stated: true, Through: n} }
 
+// Declined reports whether the client states that nothing had been shown.
+func (s Seen) Declined() bool { return s.Stated && s.Through == 0 }
+
 // Message is a stored message. It never changes.
 type Message struct {
 	ChatID          ChatID

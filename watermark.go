@@ -130,14 +130,20 @@ func TickOf(sequence Sequence, b Boundary) Tick {
 	}
 }
 
-// ImplicitRead returns the raise that a reply implies for its author. The author has read
-// everything before the reply, up to what the client says it showed. If the client does not say,
-// the raise stops at what had reached the author.
-func ImplicitRead(reply Sequence, seen Seen) Raise {
-	if seen.Stated {
+// ImplicitRead returns the raise of the read watermark that a run of replies implies for their
+// author, who wrote all of [from, to]. The author has read everything before the run, up to what
+// the client says it showed. If the client does not say, the raise stops at what had reached the
+// author. Who has read everything before the run has also read the run.
+func ImplicitRead(from, to Sequence, seen Seen) Raise {
+	switch {
+	case !seen.Stated:
+		//rule:read_implies_delivered.reply-reads-within-acknowledged
+		return Raise{Read: to, ReadWithinAcked: true}
+	//rule:group_delivered_requires_all_members.author-reads-own-run
+	case seen.Through > 0 && seen.Through+1 >= from:
+		return Raise{Read: to}
+	default:
 		//rule:read_implies_delivered.reply-reads-what-was-seen
-		return Raise{Read: min(reply-1, seen.Through)}
+		return Raise{Read: seen.Through}
 	}
-	//rule:read_implies_delivered.reply-reads-within-acknowledged
-	return Raise{Read: reply - 1, ReadWithinAcked: true}
 }

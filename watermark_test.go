@@ -115,30 +115,35 @@ func TestRaise_Bounded_by_the_head(t *testing.T) {
 func TestImplicitRead_of_a_reply(t *testing.T) {
 	state := tidemark.DeliveryState{Acked: 5, Read: 2}
 	for _, test := range []struct {
-		name  string
-		reply tidemark.Sequence
-		seen  tidemark.Seen
-		want  tidemark.Watermark
+		name     string
+		from, to tidemark.Sequence
+		seen     tidemark.Seen
+		want     tidemark.Watermark
 	}{
-		{"what had reached the author", 9, tidemark.Seen{}, 5},
-		{"everything before the reply", 5, tidemark.Seen{}, 4},
-		{"what the client says it showed", 9, tidemark.SeenThrough(7), 7},
-		{"nothing, says the client", 9, tidemark.SeenThrough(0), 2},
-		{"never the reply itself", 9, tidemark.SeenThrough(9), 8},
-		{"never beyond the reply", 9, tidemark.SeenThrough(100), 8},
-		{"never back", 9, tidemark.SeenThrough(1), 2},
-		{"the first message of a chat", 1, tidemark.Seen{}, 2},
-		{"the first message, said to be seen", 1, tidemark.SeenThrough(1), 2},
+		{"what had reached the author", 9, 9, tidemark.Seen{}, 5},
+		{"everything, and the reply", 5, 5, tidemark.Seen{}, 5},
+		{"what the client says it showed", 9, 9, tidemark.SeenThrough(7), 7},
+		{"all that the client could show, and the reply", 9, 9, tidemark.SeenThrough(8), 9},
+		{"the whole run", 8, 10, tidemark.SeenThrough(7), 10},
+		{"not the run, if something before it was not shown", 8, 10, tidemark.SeenThrough(6), 6},
+		{"nothing, says the client", 9, 9, tidemark.SeenThrough(0), 2},
+		{"never beyond the reply", 9, 9, tidemark.SeenThrough(100), 9},
+		{"never back", 9, 9, tidemark.SeenThrough(1), 2},
+		{"the first message of a chat", 1, 1, tidemark.Seen{}, 2},
+		{"the first message, said to be seen", 1, 1, tidemark.SeenThrough(1), 2},
 	} {
-		raise := tidemark.ImplicitRead(test.reply, test.seen)
+		raise := tidemark.ImplicitRead(test.from, test.to, test.seen)
 		got, _ := raise.Apply(state, time.Now())
 		if got.Read != test.want || got.Acked != state.Acked {
 			t.Errorf("%s: got acked %d and read %d, want %d and %d",
 				test.name, got.Acked, got.Read, state.Acked, test.want)
 		}
-		if err := raise.Bounded(test.reply); err != nil {
+		if err := raise.Bounded(test.to); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
+	}
+	if raise := tidemark.ImplicitRead(1, 1, tidemark.SeenThrough(0)); raise.Read != 0 {
+		t.Errorf("who declines reading has read %d, the first message of the chat", raise.Read)
 	}
 }
 

@@ -341,7 +341,7 @@ func TestStop_pending_or_delivered_afterwards(t *testing.T) {
 		}
 		w.wantPendingOrDelivered(chat, "alice", "bob", "carol", "dave")
 		w.wantState("a waiting acknowledgement is written", "dave", chat, 2, 0)
-		w.wantState("so is the author's", "alice", chat, 2, 1)
+		w.wantState("so is the author's", "alice", chat, 2, 2)
 		_, err := erin.Next(a.ctx, nil, true)
 		wantCode(t, "Next", err, tidemark.Unavailable)
 		_, err = a.sendKey("alice", chat, "late", "late")

@@ -108,7 +108,7 @@ func TestStatus_snapshots_have_exposed_boundaries(t *testing.T) {
 		c.ack("bob", chat, 1, 2)
 		settle()
 		want(t, "alice", statusesOf(c.open("alice", withStatuses).drain()),
-			"status ab alice 2 1", "status ab bob 2 2")
+			"status ab alice 2 2", "status ab bob 2 2")
 		got, err := c.Sync(c.ctx, "alice", server.SyncRequest{
 			Cursors: []server.Cursor{{Chat: chat, Acked: 2}}, Limit: 1, Statuses: true,
 		})

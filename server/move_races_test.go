@@ -412,9 +412,9 @@ func TestMove_sync_reaches_a_session_on_its_way(t *testing.T) {
 func TestStatus_tick_monotone_while_a_session_moves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)
-		m.a.ack("alice", m.chat, 1, 1)
+		m.a.send("alice", m.chat)
 		settle()
-		want(t, "on a", m.bob.drain(), "status ab alice 1 1")
+		want(t, "on a", m.bob.drain(), "message ab 2", "status ab alice 2 2")
 		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
 			if e.Request != nil {
 				late := tidemark.StatusUpdate{
@@ -437,7 +437,7 @@ func TestStatus_tick_monotone_while_a_session_moves(t *testing.T) {
 		bob := m.b.open("bob", resuming(m.bob.Session(), m.bob.last))
 		if got := bob.drain(); slices.Contains(got, "status ab alice 1 0") ||
 			got[0] != "open resumed=true" {
-			t.Errorf("on b bob is told %v, after 1 1", got)
+			t.Errorf("on b bob is told %v, after 2 2", got)
 		}
 	})
 }

@@ -101,7 +101,7 @@ func TestStatus_snapshot_on_a_node_with_an_old_roster(t *testing.T) {
 		a.ack("dave", chat, 1, 1)
 		settle()
 		want(t, "alice", statusesOf(b.open("alice", withStatuses).drain()),
-			"status abc bob 1 0", "status abc dave 1 1")
+			"status abc bob 1 1", "status abc dave 1 1")
 	})
 }
 
@@ -129,7 +129,7 @@ func TestStatus_group_that_becomes_small_on_nodes_with_old_rosters(t *testing.T)
 		b.remove(chat, "zoe")
 		settle()
 		want(t, "of a chat that has become small", alice.drain(),
-			"status big alice 1 0", "status big u00 1 1")
+			"status big alice 1 1", "status big u00 1 1")
 	})
 }
 

@@ -69,7 +69,7 @@ func TestSend_idempotent_after_a_lost_reply(t *testing.T) {
 		}
 		settle()
 		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
-		w.wantState("her own message counts as acknowledged", "alice", chat, 1, 0)
+		w.wantState("her own message counts as acknowledged", "alice", chat, 1, 1)
 	})
 }
 
@@ -304,7 +304,7 @@ func TestAuthor_a_contiguous_run_raises_the_watermark_in_few_writes(t *testing.T
 			a.send("alice", chat)
 		}
 		settle()
-		w.wantState("100 of her own", "alice", chat, 100, 99)
+		w.wantState("100 of her own", "alice", chat, 100, 100)
 		now := a.since(before)
 		if n := now.Items["Advance"] - before.Items["Advance"]; n > 5 {
 			t.Errorf("got %d raises for one run, want at most 5", n)
@@ -327,7 +327,7 @@ func TestAuthor_is_covered_while_the_raise_is_being_written(t *testing.T) {
 		w.before.set(once("Advance", nil, func() { a.send("alice", chat) }))
 		a.send("alice", chat)
 		settle()
-		w.wantState("both are hers", "alice", chat, 2, 1)
+		w.wantState("both are hers", "alice", chat, 2, 2)
 		w.wantRows("a covered author has no row", "alice")
 	})
 }
@@ -347,7 +347,7 @@ func TestAuthor_raise_clears_no_row(t *testing.T) {
 		before := a.store.Snapshot()
 		a.send("alice", chat)
 		settle()
-		w.wantState("her own", "alice", chat, 1, 0)
+		w.wantState("her own", "alice", chat, 1, 1)
 		if n := a.since(before).Calls["Clear"]; n != 0 {
 			t.Errorf("the author's raise cleared %d times, want 0", n)
 		}
@@ -426,12 +426,12 @@ func TestSend_implicit_read(t *testing.T) {
 		seen  tidemark.Seen
 		want  tidemark.Sequence
 	}{
-		{"all that was delivered", 3, tidemark.Seen{}, 3},
+		{"all that was delivered, and the reply", 3, tidemark.Seen{}, 4},
 		{"not what was never delivered", 1, tidemark.Seen{}, 1},
 		{"nothing if nothing was delivered", 0, tidemark.Seen{}, 0},
 		{"what the sender states as seen", 3, tidemark.SeenThrough(2), 2},
 		{"nothing that the sender declines", 3, tidemark.SeenThrough(0), 0},
-		{"at most what precedes the reply", 3, tidemark.SeenThrough(3), 3},
+		{"the reply after all that precedes it", 3, tidemark.SeenThrough(3), 4},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -521,7 +521,7 @@ func TestAuthor_pending_or_delivered_when_the_watermark_is_not_known(t *testing.
 		chat := a.chat("ab", "alice", "bob")
 		a.send("alice", chat)
 		settle()
-		w.wantState("her own message", "alice", chat, 1, 0)
+		w.wantState("her own message", "alice", chat, 1, 1)
 		w.node("b").send("alice", chat)
 		w.wantRows("sent where her watermark is not known", "alice", row("alice", chat, 2))
 	})

@@ -72,6 +72,59 @@ func TestStatus_group_delivered_requires_all_members(t *testing.T) {
 	})
 }
 
+// TestStatus_of_an_author_as_a_reader: who has read everything before their message has read the
+// message, in both answers. A bot that declines reading has not: it is a reader of its own message
+// in the answer about this message, and holds the sequence back that all have read.
+func TestStatus_of_an_author_as_a_reader(t *testing.T) {
+	for _, tc := range []struct {
+		who     string
+		members int
+		seen    tidemark.Seen
+		told    string
+	}{
+		{"a person", 3, tidemark.Seen{}, "status team alice 2 2"},
+		{"a person who says what they saw", 3, tidemark.SeenThrough(1), "status team alice 2 2"},
+		{"a bot", 3, tidemark.SeenThrough(0), "status team alice 2 0"},
+		{"a person", 60, tidemark.Seen{}, "status team all 2 2"},
+		{"a person who says what they saw", 60, tidemark.SeenThrough(1), "status team all 2 2"},
+		{"a bot", 60, tidemark.SeenThrough(0), "status team all 2 0"},
+	} {
+		t.Run(fmt.Sprint(tc.who, " of ", tc.members), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newCluster(t)
+				a := w.node("a")
+				users := []tidemark.UserID{"alice"}
+				for i := range tc.members - 1 {
+					users = append(users, tidemark.UserID(fmt.Sprintf("u%02d", i)))
+				}
+				chat := a.chat("team", users...)
+				a.send(users[1], chat)
+				a.ack("alice", chat, 1, 0)
+				settle()
+				_, err := a.Send(a.ctx, "alice", tidemark.Draft{
+					ChatID: chat, ClientMessageID: "2", Content: "hello", Seen: tc.seen,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, u := range users[1:] {
+					a.ack(u, chat, 2, 2)
+				}
+				settle()
+				told := statusesOf(a.open("u01", withStatuses).drain(), "alice", "all")
+				want(t, "the snapshot of a reader", told, tc.told)
+				s, err := a.DeliveryStatus(a.ctx, "u01", server.DeliveryStatusRequest{
+					Chat: chat, Limit: 1,
+				})
+				if err != nil || s.Summary.Read != tc.members {
+					t.Errorf("the answer about the message has %d readers of %d (%v), want all",
+						s.Summary.Read, tc.members, err)
+				}
+			})
+		})
+	}
+}
+
 func TestStatus_read_implies_delivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -87,7 +140,7 @@ func TestStatus_read_implies_delivered(t *testing.T) {
 		settle()
 		want(t, "pushed", alice.drain(), "status ab bob 3 3")
 		want(t, "in a snapshot", a.open("alice", withStatuses).drain(), "open resumed=false",
-			"caught_up", "status ab alice 3 2", "status ab bob 3 3")
+			"caught_up", "status ab alice 3 3", "status ab bob 3 3")
 		s, err := a.DeliveryStatus(a.ctx, "alice",
 			server.DeliveryStatusRequest{Chat: chat, Limit: 10})
 		if err != nil || s.Summary.Delivered != 2 || s.Summary.Least.Acked != 3 {
@@ -249,7 +302,7 @@ func TestStatus_group_that_becomes_small_says_who_has_what(t *testing.T) {
 		alice := b.open("alice")
 		alice.drain()
 		late, others := users[1], users[2:]
-		wanted := []string{"status big alice 1 0"} // her device has it
+		wanted := []string{"status big alice 1 1"} // her device has it
 		for _, u := range others {
 			a.ack(u, chat, 1, 1)
 			wanted = append(wanted, fmt.Sprintf("status big %s 1 1", u))
@@ -295,7 +348,7 @@ func TestStatus_group_that_becomes_small_by_two_removals_at_once(t *testing.T) {
 		w.before.clear()
 		settle()
 		want(t, "of a chat that has become small", statusesOf(alice.drain(), "alice", "u00"),
-			"status big alice 1 0", "status big u00 1 1")
+			"status big alice 1 1", "status big u00 1 1")
 	})
 }
 
@@ -307,18 +360,19 @@ func TestStatus_snapshot_follows_caught_up(t *testing.T) {
 		a.send("alice", chat)
 		a.send("bob", chat)
 		a.ack("bob", chat, 1, 1)
+		a.send("alice", chat)
 		settle()
-		a.ack("bob", chat, 2, 0)
+		a.ack("bob", chat, 3, 0)
 		a.open("nobody").drain()
 		want(t, "with statuses", a.open("alice", withStatuses).drain(),
-			"open resumed=false", "message ab 2", "caught_up",
-			"status ab alice 1 0", "status ab bob 2 1")
+			"open resumed=false", "message ab 2", "message ab 3", "caught_up",
+			"status ab alice 1 1", "status ab bob 3 2")
 		want(t, "without", a.open("alice").drain(),
-			"open resumed=false", "message ab 2", "caught_up")
+			"open resumed=false", "message ab 2", "message ab 3", "caught_up")
 		alice := a.open("alice")
 		alice.drain()
-		a.ack("bob", chat, 2, 2)
+		a.ack("bob", chat, 3, 3)
 		settle()
-		want(t, "a raise reaches both sessions", alice.drain(), "status ab bob 2 2")
+		want(t, "a raise reaches both sessions", alice.drain(), "status ab bob 3 3")
 	})
 }

@@ -424,7 +424,7 @@ func TestTicks_folded_raises_are_what_they_are_one_by_one(t *testing.T) {
 		a.send("bob", chat)                       // 3
 		settle()
 		settle()
-		w.wantState("read up to the message before the last one", "bob", chat, 3, 2)
+		w.wantState("their own messages are read, too", "bob", chat, 3, 3)
 		a.send("alice", chat) // 4, never acknowledged
 		bob.Ack(server.Ack{Chat: chat, Read: 1})
 		synctest.Wait() // it is written, and what follows waits for the interval

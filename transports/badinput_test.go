@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
@@ -182,9 +183,13 @@ func stateOf(t *testing.T, s *transporttest.Stack) map[string]string {
 func settled(t *testing.T, s *transporttest.Stack) map[string]string {
 	t.Helper()
 	team(s, t)
-	// The sender acknowledges their own message. The server would do so a little later.
 	good()["updateDeliveryState"].try(t, s)
-	return stateOf(t, s)
+	var state map[string]string
+	wait.Until(t, "the sender has read their own message", func() bool {
+		state = stateOf(t, s)
+		return strings.Contains(state["ann /delivery-states"], `"last_read_sequence":1`)
+	})
+	return state
 }
 
 // unchanged fails the test if what the users can see has changed.

@@ -368,7 +368,7 @@ func TestSend_of_a_backend_reads_nothing(t *testing.T) {
 		`{"client_message_id":"b3","content":"beep","seen_sequence":1}`)
 	wait.Until(t, "what the backend says it showed is read", func() bool { return read() == 1 })
 	send(bob, "b4", "boop")
-	wait.Until(t, "a person reads what was delivered", func() bool { return read() == 4 })
+	wait.Until(t, "a person reads what was delivered", func() bool { return read() == 5 })
 }
 
 func TestStatuses_of_several_chats(t *testing.T) {

@@ -583,8 +583,10 @@ type SendMessage struct {
 
 	// SeenSequence How far the sender's screen shows the chat. Everything up to there counts as read; 0
 	// is nothing, which is the default for backends. Without it, everything before the
-	// message counts that was delivered to the sender. A member who reads nothing holds
-	// `all_read` and `all_read_sequence` back.
+	// message counts that was delivered to the sender. If everything before the message is
+	// read, the message is read by its sender, too. A member who reads nothing holds
+	// `all_read` and `all_read_sequence` back; only in `delivery-status` of their own message
+	// do they count as a reader.
 	SeenSequence *Watermark `json:"seen_sequence,omitempty"`
 }
 

@@ -63,14 +63,14 @@ func TestTake_folds_what_waits_into_one_raise(t *testing.T) {
 		{"a message that joins the acknowledgement", func(b *ackbuffer.Buffer) {
 			b.Add(bob, 7, 0)
 			b.Authored(bob.User, bob.Chat, 8, tidemark.SeenThrough(7))
-		}, []tidemark.Raise{{Acked: 8, Read: 7}}},
+		}, []tidemark.Raise{{Acked: 8, Read: 8}}},
 		{"a message alone counts from its place", func(b *ackbuffer.Buffer) {
 			b.Authored(bob.User, bob.Chat, 9, tidemark.SeenThrough(3))
 		}, []tidemark.Raise{{Acked: 9, Read: 3, AckedFrom: 9}}},
 		{"messages in a row are one run", func(b *ackbuffer.Buffer) {
 			b.Authored(bob.User, bob.Chat, 5, tidemark.SeenThrough(3))
 			b.Authored(bob.User, bob.Chat, 6, tidemark.SeenThrough(4))
-		}, []tidemark.Raise{{Acked: 6, Read: 4, AckedFrom: 5}}},
+		}, []tidemark.Raise{{Acked: 6, Read: 6, AckedFrom: 5}}},
 		{"a message that declines reading", func(b *ackbuffer.Buffer) {
 			b.Authored(bob.User, bob.Chat, 5, tidemark.SeenThrough(0))
 		}, []tidemark.Raise{{Acked: 5, AckedFrom: 5}}},
@@ -112,7 +112,7 @@ func TestTake_a_run_that_declines_reading_stays_apart(t *testing.T) {
 		got, want) {
 		t.Errorf("the first batch has %+v, want %+v", got, want)
 	}
-	want := []tidemark.Raise{{Acked: 6, Read: 5, AckedFrom: 6, ReadWithinAcked: true}}
+	want := []tidemark.Raise{{Acked: 6, Read: 6, AckedFrom: 6, ReadWithinAcked: true}}
 	if got := raises(t, b); !slices.Equal(got, want) {
 		t.Errorf("the second batch has %+v, want %+v", got, want)
 	}

@@ -189,7 +189,8 @@ func (b *Buffer) Authored(
 		func(r run) bool { return r.to+1 == sequence && r.state == fresh })
 	//rule:read_implies_delivered.declined-apart
 	if last >= 0 && r.runs[last].covered == covered &&
-		r.runs[last].seen.Stated == seen.Stated {
+		r.runs[last].seen.Stated == seen.Stated &&
+		r.runs[last].seen.Declined() == seen.Declined() {
 		r.runs[last].to, r.runs[last].seen = sequence, furthest(r.runs[last].seen, seen)
 	} else {
 		r.runs = append(r.runs, run{from: sequence, to: sequence, seen: seen, covered: covered})
@@ -329,14 +330,14 @@ func fold(r *raises, head tidemark.Sequence) (raise tidemark.Raise, runs, left [
 	for _, run := range r.runs {
 		switch {
 		case raise.Acked == 0 && raise.Read == 0:
-			raise = tidemark.ImplicitRead(run.to, run.seen)
+			raise = tidemark.ImplicitRead(run.from, run.to, run.seen)
 			raise.Acked, raise.AckedFrom = run.to, run.from
 		//rule:ack_cumulative.join-without-hole
 		case raise.Acked > 0 && raise.Acked+1 >= run.from &&
 			(raise.AckedFrom == 0 || raise.ReadWithinAcked != run.seen.Stated):
 			// The raise covers the run whenever it takes effect, and bounds read in the same way.
 			raise.Acked = max(raise.Acked, run.to)
-			raise.Read = max(raise.Read, tidemark.ImplicitRead(run.to, run.seen).Read)
+			raise.Read = max(raise.Read, tidemark.ImplicitRead(run.from, run.to, run.seen).Read)
 		default:
 			left = append(left, run)
 			continue
