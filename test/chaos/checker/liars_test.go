@@ -148,6 +148,10 @@ func TestChecker_notices_every_lie(t *testing.T) {
 		"honest: an author's own message is acknowledged by itself": {func(p *play) {
 			p.bob.Status("c", "ann", Boundary{3, 0}, 30)
 		}, ""},
+		"honest: an author has read their own message": {func(p *play) {
+			p.bob.Status("c", "ann", Boundary{3, 3}, 30)
+			p.truth.States[Member{"c", "ann"}] = Boundary{3, 3}
+		}, ""},
 
 		"a confirmed send is not stored": {func(p *play) {
 			p.ledger.Begin("c", "ann", "x")
@@ -273,6 +277,18 @@ func TestChecker_notices_every_lie(t *testing.T) {
 			p.bob.Status("c", "bob", Boundary{3, 3}, 30)
 			p.ledger.Acknowledge("c", "bob", Boundary{3, 3})
 			p.truth.States[Member{"c", "bob"}] = Boundary{3, 3}
+		}, Beyond},
+		"a reply reads what came after it": {func(p *play) {
+			p.ledger.Begin("c", "bob", id(4))
+			p.store(4, id(4))
+			p.truth.Chats["c"].Messages[3].Sender = "bob"
+			p.ledger.Confirm("c", "bob", id(4), 4, false)
+			p.bob.Message("c", 4, "bob", id(4), 30)
+			p.send(5)
+			p.bob.Message("c", 5, "ann", id(5), 31)
+			p.ledger.Acknowledge("c", "bob", Boundary{5, 2})
+			p.bob.Status("c", "bob", Boundary{5, 5}, 32)
+			p.truth.States[Member{"c", "bob"}] = Boundary{5, 5}
 		}, Beyond},
 		"a message that nobody has sent": {
 			func(p *play) { p.store(4, "x"); p.bob.Message("c", 4, "ann", "x", 30) }, Foreign,

@@ -101,7 +101,7 @@ func (l *Ledger) verifyBoundaries(t Truth) {
 
 // explainLocked checks a boundary beyond what the user's devices had acknowledged. Between the two
 // there must be only messages of that user, and messages that they may not see. A reply implies
-// that its sender has read what was delivered.
+// that its sender has read what was delivered, and the reply.
 func (l *Ledger) explainLocked(t Truth, k key, c claim, what string) {
 	chat := t.Chats[k.chat]
 	if chat == nil {
@@ -118,7 +118,7 @@ func (l *Ledger) explainLocked(t Truth, k key, c claim, what string) {
 		return true
 	}
 	replied := slices.ContainsFunc(chat.Messages,
-		func(m Message) bool { return m.Sequence > c.reported.Read && m.Sender == k.user })
+		func(m Message) bool { return m.Sequence >= c.reported.Read && m.Sender == k.user })
 	if !explained(c.reported.Acked) || !explained(c.reported.Read) ||
 		c.reported.Read > c.acknowledged.Read && !replied {
 		l.complainLocked(Beyond, "the boundary %v of %s in %s %s, and the devices had "+
