@@ -380,6 +380,30 @@ func TestCommit_moved_file_is_Unavailable_and_recovers(t *testing.T) {
 	}
 }
 
+// A message is not confirmed if the file that has it is no longer the database. If the file comes
+// back, the message has one place in it.
+func TestCommit_confirms_nothing_in_a_file_that_was_replaced(t *testing.T) {
+	s, path := openNew(t)
+	send(t, s, "1")
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("another database"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // the first ones come before the next look at both files
+		_, err := storage.AppendOne(t.Context(), s, draft("2", "hello"))
+		wantCode(t, err, tidemark.Unavailable, path, "replaced")
+	}
+	if err := os.Rename(path+".away", path); err != nil {
+		t.Fatal(err)
+	}
+	if n := send(t, s, "2"); n != 2 {
+		t.Errorf("the message got sequence %d, want 2", n)
+	}
+	wantGapless(t, s, 2)
+}
+
 func TestCheck_commit_that_does_not_end(t *testing.T) {
 	s, _ := openNew(t)
 	release := hold(t, s)

@@ -13,3 +13,5 @@ func lock(string) (*os.File, error) {
 	return nil, tidemark.Errorf(tidemark.Unavailable,
 		"the SQLite backend needs a Unix system, because it locks its file with flock")
 }
+
+func note(*os.File, os.FileInfo, os.FileInfo) error { return nil }

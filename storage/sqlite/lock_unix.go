@@ -4,6 +4,8 @@ package sqlite
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"syscall"
 
@@ -12,6 +14,9 @@ import (
 
 // lock locks the file PATH-lock for this Store alone. The kernel releases the lock whenever the
 // process ends. The file stays: if it were removed, two openers could hold two locks.
+//
+// Conflict: another Store has the database, or may have it by another name. Unavailable: the lock
+// file cannot be used, or the log is that of another database file.
 func lock(path string) (*os.File, error) {
 	name := path + "-lock"
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
@@ -30,5 +35,71 @@ func lock(path string) (*os.File, error) {
 		return nil, tidemark.Wrap(tidemark.Unavailable, err,
 			"the lock file "+name+" cannot be locked")
 	}
+	if err := errors.Join(soleName(path), ownLog(path, f)); err != nil {
+		f.Close()
+		return nil, err
+	}
 	return f, nil
+}
+
+// soleName returns Conflict if the database file has several names (hard links): the lock of each
+// name is another one.
+func soleName(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil // the file is made, or its opening says what is wrong
+	}
+	//rule:sequence_gapless.one-name-of-the-file
+	if links := uint64(info.Sys().(*syscall.Stat_t).Nlink); links > 1 {
+		return tidemark.Errorf(tidemark.Conflict,
+			"the database %s has %d names (hard links), and another server could open it by "+
+				"another one; remove all names but one, or copy the file", path, links)
+	}
+	return nil
+}
+
+// note writes into the lock file which files are open. ownLog of the next opener reads it.
+func note(held *os.File, main, log os.FileInfo) error {
+	err := held.Truncate(0)
+	if err == nil {
+		_, err = held.WriteAt([]byte(identity(main)+" "+identity(log)+"\n"), 0)
+	}
+	if err != nil {
+		return tidemark.Wrap(tidemark.Unavailable, err,
+			"the lock file "+held.Name()+" cannot be written")
+	}
+	return nil
+}
+
+// identity names a file on this machine, whatever its path is.
+func identity(info os.FileInfo) string {
+	s := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprintf("%d:%d", s.Dev, s.Ino)
+}
+
+// ownLog returns Unavailable if the log is the one that the last server wrote, but the database is
+// another file. SQLite would put the log's pages into it. Files that were copied together are fine.
+func ownLog(path string, held *os.File) error {
+	var main, log string
+	noted, err := io.ReadAll(io.NewSectionReader(held, 0, 100))
+	if err != nil {
+		return tidemark.Wrap(tidemark.Unavailable, err,
+			"the lock file "+held.Name()+" cannot be read")
+	}
+	if n, _ := fmt.Sscan(string(noted), &main, &log); n < 2 {
+		return nil // no server has opened the database yet
+	}
+	mainNow, mainErr := os.Stat(path)
+	logNow, logErr := os.Stat(path + "-wal")
+	if mainErr != nil || logErr != nil || logNow.Size() == 0 {
+		return nil
+	}
+	//rule:confirmed_is_durable.refuse-log-of-another-file
+	if identity(mainNow) != main && identity(logNow) == log {
+		return tidemark.Errorf(tidemark.Unavailable,
+			"the database %[1]s is another file than before, but %[1]s-wal is still the log of "+
+				"the file before, and would spoil this one; to use this file, move the log away "+
+				"(mv %[1]s-wal %[1]s-wal.old), else put the file before back", path)
+	}
+	return nil
 }

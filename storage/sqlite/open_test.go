@@ -141,3 +141,67 @@ func TestMigrate_up_and_down(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Each name of a file has its own lock, so a file with two names is refused.
+func TestOpen_file_with_two_names_is_a_Conflict(t *testing.T) {
+	path := faultTemplate(t)
+	if err := os.Link(path, path+".link"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, path + ".link"} {
+		_, err := Open(t.Context(), Config{Path: name})
+		wantCode(t, err, tidemark.Conflict, name, "2 names")
+	}
+	if err := os.Remove(path + ".link"); err != nil {
+		t.Fatal(err)
+	}
+	wantGapless(t, openTest(t, path), 3)
+}
+
+// A process was killed, so its log stays. Then somebody puts a backup in the place of the database
+// and forgets the log, which would be put into the backup.
+func TestOpen_log_of_another_file_is_refused(t *testing.T) {
+	backup := faultTemplate(t)
+	s, path := openNew(t)
+	send(t, s, "1")
+	// A link keeps the log that Close deletes.
+	if err := os.Link(path+"-wal", path+".kept"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, names := range [][2]string{
+		{path + ".kept", path + "-wal"}, {path, path + ".away"}, {backup, path},
+	} {
+		if err := os.Rename(names[0], names[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := Open(t.Context(), Config{Path: path})
+	wantCode(t, err, tidemark.Unavailable, path+"-wal", "another file", "mv ")
+
+	// Files that were copied together have other identities, and belong together.
+	to := filepath.Join(t.TempDir(), "copy.db")
+	for _, suffix := range []string{"-wal", "-lock"} {
+		duplicate(t, path+suffix, to+suffix)
+	}
+	duplicate(t, path+".away", to)
+	wantGapless(t, openTest(t, to), 1)
+
+	if err := os.Rename(path+"-wal", path+"-wal.old"); err != nil {
+		t.Fatal(err)
+	}
+	wantGapless(t, openTest(t, path), 3)
+}
+
+func duplicate(t *testing.T, from, to string) {
+	t.Helper()
+	raw, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, raw, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -132,6 +132,9 @@ func (s *Store) connect(path string, config Config) error {
 	if err == nil {
 		s.files, err = health.Watch(path)
 	}
+	if err == nil {
+		err = note(s.lock, s.files.Main, s.files.Log)
+	}
 	return err
 }
 
