@@ -70,8 +70,9 @@ type Config struct {
 	SessionChats int
 	// HotChats bounds the chats whose roster and last messages are kept in memory. Default 50,000.
 	HotChats int
-	// TailBytes bounds the encoded messages kept in memory for all chats. Default 64 MiB.
-	TailBytes int
+	// TailBytes bounds the encoded messages kept in memory for all chats, and RosterBytes the
+	// rosters. Default 64 MiB, and 128 MiB.
+	TailBytes, RosterBytes int
 	// TailMessages bounds the messages kept in memory for one chat. Default 256.
 	TailMessages int
 	// KnownStates bounds the remembered watermarks. Default 100,000.
@@ -104,6 +105,7 @@ func (c Config) withDefaults() (Config, error) {
 	defaultTo(&c.SessionChats, 16_384)
 	defaultTo(&c.HotChats, 50_000)
 	defaultTo(&c.TailBytes, 64<<20)
+	defaultTo(&c.RosterBytes, 128<<20)
 	defaultTo(&c.TailMessages, 256)
 	defaultTo(&c.KnownStates, 100_000)
 	return c, nil

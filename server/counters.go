@@ -16,6 +16,7 @@ func (s *Server) Counters() map[string]int64 {
 		"sessions":                         int64(s.table.Count()),
 		"sessions_connected":               h.Connections.Load(),
 		"cache_bytes":                      s.chats.Bytes(),
+		"cache_roster_bytes":               s.chats.RosterBytes(),
 		"sends_total":                      d.Sends.Load(),
 		"sends_duplicate_total":            d.Duplicates.Load(),
 		"deliveries_total":                 h.Deliveries.Load(),

@@ -73,7 +73,8 @@ func New(cfg Config) (*Server, error) {
 	again := retry.New()
 	acks := ackbuffer.New(watermarks)
 	s.chats = chat.New(cfg.Storage, chat.Config{
-		Chats: cfg.HotChats, Bytes: cfg.TailBytes, Messages: cfg.TailMessages,
+		Chats: cfg.HotChats, Bytes: cfg.TailBytes, RosterBytes: cfg.RosterBytes,
+		Messages: cfg.TailMessages,
 	})
 	s.host = &session.Host{
 		Storage: cfg.Storage, Heads: cfg.Storage, Chats: s.chats, Watermarks: watermarks,

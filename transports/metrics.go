@@ -39,6 +39,7 @@ var metricTable = []metric{
 		"cache_bytes",
 		"Memory of the recent messages from which live sessions are served, in bytes.", "",
 	},
+	{"cache_roster_bytes", "Memory of the members of chats, in bytes.", ""},
 	{"tickets", "Tickets that can be redeemed or are bound to a session.", ""},
 	{"jwks_fetches_total", "Requests for the issuer's keys.", ""},
 	{

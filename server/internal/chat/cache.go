@@ -20,9 +20,9 @@ type Storage interface {
 
 // Config bounds a Cache.
 type Config struct {
-	// Chats bounds the cached chats, Bytes the encoded messages of all chats, and Messages the
-	// messages of one chat.
-	Chats, Bytes, Messages int
+	// Chats bounds the cached chats, Bytes the encoded messages of all chats, RosterBytes their
+	// rosters, and Messages the messages of one chat. A RosterBytes of 0 stands for Bytes.
+	Chats, Bytes, RosterBytes, Messages int
 }
 
 // bytesPerChat bounds the cached encoded messages of one chat.
@@ -31,9 +31,9 @@ const bytesPerChat = 1 << 20
 // Cache is the bounded set of a node's cached chats. It is safe for concurrent use. No lock is held
 // across I/O. Entry.mu may be taken while Cache.mu is held.
 type Cache struct {
-	cfg     Config
-	storage Storage
-	bytes   atomic.Int64
+	cfg                Config
+	storage            Storage
+	bytes, rosterBytes atomic.Int64
 	// trust limits which rosters may be used. If it is nil, all may be used.
 	trust atomic.Pointer[trust]
 
@@ -62,20 +62,25 @@ type Entry struct {
 	ID tidemark.ChatID
 	// used is set by every use and cleared by the sweep that looks for chats to forget.
 	used atomic.Bool
-	// roster is replaced as a whole. It is nil until it has been read.
-	roster atomic.Pointer[Roster]
+	// roster is replaced as a whole, by replace and drop. It is nil until it has been read. Its
+	// size is counted in rosterBytes.
+	roster      atomic.Pointer[Roster]
+	rosterBytes *atomic.Int64
 	// floor is the highest membership version that is known to exist.
 	floor atomic.Uint64
 
 	mu   sync.Mutex
 	tail tail
-	// gone reports that the entry was dropped. A message put into it would be counted in bytes with
-	// no way to remove it.
+	// gone reports that the entry was dropped. A message or roster put into it would be counted
+	// with no way to remove it.
 	gone bool
 }
 
 // New returns an empty Cache over storage. Until TrustUntil is called it uses every roster.
 func New(storage Storage, cfg Config) *Cache {
+	if cfg.RosterBytes == 0 {
+		cfg.RosterBytes = cfg.Bytes
+	}
 	return &Cache{cfg: cfg, storage: storage, chats: make(map[tidemark.ChatID]*Entry)}
 }
 
@@ -98,6 +103,9 @@ func (c *Cache) trusts(read time.Time) bool {
 
 // Bytes returns the size of the cached messages.
 func (c *Cache) Bytes() int64 { return c.bytes.Load() }
+
+// RosterBytes returns the size of the cached rosters, without what the runtime adds to them.
+func (c *Cache) RosterBytes() int64 { return c.rosterBytes.Load() }
 
 // lookup returns the entry of a chat, or nil.
 func (c *Cache) lookup(id tidemark.ChatID) *Entry {
@@ -123,7 +131,7 @@ func (c *Cache) Chat(id tidemark.ChatID) *Entry {
 		if len(c.chats) >= c.cfg.Chats {
 			c.sweepLocked()
 		}
-		e = &Entry{ID: id}
+		e = &Entry{ID: id, rosterBytes: &c.rosterBytes}
 		c.chats[id] = e
 	}
 	e.used.Store(true)
@@ -140,14 +148,29 @@ func (c *Cache) Put(e *Entry, m *tidemark.Message, encoded []byte) {
 	kept := message{sequence: m.Sequence, version: m.MembersVersion, payload: encoded}
 	grown := e.tail.put(kept, c.cfg.Messages, bytesPerChat)
 	e.mu.Unlock()
-	//rule:bounded_use.limit-cached-bytes
-	if c.bytes.Add(int64(grown)) > int64(c.cfg.Bytes) {
-		c.mu.Lock()
-		if c.bytes.Load() > int64(c.cfg.Bytes) {
-			c.sweepLocked()
-		}
-		c.mu.Unlock()
+	c.bytes.Add(int64(grown))
+	c.makeRoom()
+}
+
+// makeRoom drops chats if the cached messages or rosters are too large.
+func (c *Cache) makeRoom() {
+	if !c.tooLarge() {
+		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tooLarge() { // another one may have made room
+		c.sweepLocked()
+	}
+}
+
+func (c *Cache) tooLarge() bool {
+	//rule:bounded_use.limit-cached-bytes
+	if c.bytes.Load() > int64(c.cfg.Bytes) {
+		return true
+	}
+	//rule:bounded_use.limit-cached-rosters
+	return c.rosterBytes.Load() > int64(c.cfg.RosterBytes)
 }
 
 // sweepLocked drops chats that were not used since the previous sweep visited them, in the map's
@@ -155,9 +178,11 @@ func (c *Cache) Put(e *Entry, m *tidemark.Message, encoded []byte) {
 // rounds, so that it ends even if all chats are in use.
 func (c *Cache) sweepLocked() {
 	most, mostBytes := c.cfg.Chats-c.cfg.Chats/8, int64(c.cfg.Bytes-c.cfg.Bytes/8)
+	mostRosterBytes := int64(c.cfg.RosterBytes - c.cfg.RosterBytes/8)
 	for range 2 {
 		for id, e := range c.chats {
-			if len(c.chats) <= most && c.bytes.Load() <= mostBytes {
+			if len(c.chats) <= most && c.bytes.Load() <= mostBytes &&
+				c.rosterBytes.Load() <= mostRosterBytes {
 				return
 			}
 			if e.used.Swap(false) {
@@ -169,6 +194,7 @@ func (c *Cache) sweepLocked() {
 			c.bytes.Add(int64(-e.tail.bytes))
 			e.tail = tail{}
 			e.mu.Unlock()
+			e.drop()
 		}
 	}
 }

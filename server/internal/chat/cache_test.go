@@ -3,6 +3,7 @@ package chat_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,6 +44,57 @@ func TestPut_remembers_no_more_than_its_bounds(t *testing.T) {
 		if got := c.Bytes(); got == 0 || got > tt.most {
 			t.Errorf("%s: got %d cached bytes, want 1 to %d", what, got, tt.most)
 		}
+	}
+}
+
+// large is a storage whose chats have a hundred members each.
+type large struct{ chat.Storage }
+
+func (large) Rosters(_ context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
+	rosters := make([]*tidemark.Roster, len(chats))
+	for i, id := range chats {
+		members := make([]tidemark.Member, 100)
+		for j := range members {
+			members[j] = tidemark.Member{
+				UserID:    tidemark.UserID(fmt.Sprintf("u%03d", j)),
+				Intervals: tidemark.Intervals{{From: 1}},
+			}
+		}
+		rosters[i] = &tidemark.Roster{ChatID: id, Version: 1, Members: members}
+	}
+	return rosters, nil
+}
+
+// TestRosters_take_no_more_than_their_bound: a chat with many members counts for more than one with
+// few. What is dropped, in whatever way, is counted no more.
+func TestRosters_take_no_more_than_their_bound(t *testing.T) {
+	const chats, most = 500, 200_000
+	c := chat.New(large{}, chat.Config{Chats: 10_000, Bytes: 1, RosterBytes: most, Messages: 4})
+	id := func(n int) tidemark.ChatID { return tidemark.ChatID(fmt.Sprintf("c%d", n)) }
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for n := range chats {
+				ids := []tidemark.ChatID{id(n), id((n + 250) % chats)}
+				if _, err := c.Rosters(t.Context(), ids); err != nil {
+					t.Error(err)
+				}
+				switch n % 10 {
+				case 3:
+					c.ForgetRoster(id(n))
+				case 5:
+					c.Chat(id(n)).Invalidate(2)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	if got := c.RosterBytes(); got < most/4 || got > most {
+		t.Errorf("got %d cached bytes of rosters, want %d to %d", got, most/4, most)
+	}
+	c.ForgetRosters()
+	if got := c.RosterBytes(); got != 0 {
+		t.Errorf("got %d bytes after all was dropped, want 0", got)
 	}
 }
 

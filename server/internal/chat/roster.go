@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -17,6 +18,19 @@ type Roster struct {
 	Users []tidemark.UserID
 	// read is when the roster was read from storage.
 	read time.Time
+}
+
+// size returns about how many bytes of memory a roster takes.
+func (r *Roster) size() int64 {
+	if r == nil {
+		return 0
+	}
+	n := unsafe.Sizeof(*r) + unsafe.Sizeof(*r.Roster)
+	for _, m := range r.Members {
+		n += unsafe.Sizeof(m) + unsafe.Sizeof(m.UserID) + uintptr(len(m.UserID)) +
+			uintptr(len(m.Intervals))*unsafe.Sizeof(tidemark.Interval{})
+	}
+	return int64(n)
 }
 
 // After returns the members after a user, ordered by id; for "" it returns all. The result must not
@@ -191,6 +205,7 @@ func (c *Cache) read(ctx context.Context, ids []tidemark.ChatID) ([]*Roster, err
 		}
 		all[i] = c.Chat(ids[i]).remember(r)
 	}
+	c.makeRoom()
 	return all, nil
 }
 
@@ -203,11 +218,30 @@ func (e *Entry) remember(r *Roster) *Roster {
 			(old.Version > r.Version || old.Version == r.Version && old.read.After(r.read)) {
 			return old
 		}
-		if e.roster.CompareAndSwap(old, r) {
-			return r
+		if !e.replace(old, r) {
+			continue
 		}
+		e.mu.Lock()
+		gone := e.gone
+		e.mu.Unlock()
+		if gone {
+			e.drop()
+		}
+		return r
 	}
 }
+
+// replace puts a roster, or nil, in the place of old. It returns false if old is not there.
+func (e *Entry) replace(old, r *Roster) bool {
+	if !e.roster.CompareAndSwap(old, r) {
+		return false
+	}
+	e.rosterBytes.Add(r.size() - old.size())
+	return true
+}
+
+// drop drops the roster.
+func (e *Entry) drop() { e.rosterBytes.Add(-e.roster.Swap(nil).size()) }
 
 // Invalidate records that a membership version exists, and drops an older roster.
 func (e *Entry) Invalidate(version uint64) {
@@ -220,7 +254,7 @@ func (e *Entry) Invalidate(version uint64) {
 	for {
 		old := e.roster.Load()
 		//rule:nothing_outside_membership.drop-outdated-roster
-		if old == nil || old.Version >= version || e.roster.CompareAndSwap(old, nil) {
+		if old == nil || old.Version >= version || e.replace(old, nil) {
 			return
 		}
 	}
@@ -242,13 +276,13 @@ func (c *Cache) ForgetRosters() {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, e := range c.chats {
-		e.roster.Store(nil)
+		e.drop()
 	}
 }
 
 // ForgetRoster drops the roster of a chat, because it may have changed to an unknown version.
 func (c *Cache) ForgetRoster(id tidemark.ChatID) {
 	if e := c.lookup(id); e != nil {
-		e.roster.Store(nil)
+		e.drop()
 	}
 }
