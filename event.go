@@ -41,6 +41,8 @@ type Event struct {
 // SessionStart is the payload of EventSession.
 type SessionStart struct {
 	Session SessionID
+	// User is whose session it is, as the server knows them.
+	User UserID
 	// Resumed reports whether the session continues at the client's position.
 	Resumed bool
 	// EventID precedes the ids of the events of this connection.

@@ -18,7 +18,7 @@ const TimeLayout = "2006-01-02T15:04:05.000Z"
 func (m *Message) AppendJSON(b []byte) []byte {
 	// If no character needs an escape, this is the only allocation.
 	b = slices.Grow(b, 256+len(m.ChatID)+len(m.MessageID)+len(m.SenderID)+
-		len(m.ClientMessageID)+len(m.Content)+len(m.ContentType)+len(m.Attachment))
+		len(m.ClientMessageID)+len(m.ContentType)+m.Size())
 	b = append(b, `{"chat_id":`...)
 	b = AppendString(b, string(m.ChatID))
 	b = append(b, `,"sequence":`...)
@@ -33,8 +33,10 @@ func (m *Message) AppendJSON(b []byte) []byte {
 	b = AppendString(b, m.Content)
 	b = append(b, `,"content_type":`...)
 	b = AppendString(b, m.ContentType)
-	b = append(b, `,"attachment":`...)
-	b = appendCompact(b, m.Attachment)
+	b = append(b, `,"kind":"message","relation":null,"attachments":`...)
+	b = appendCompact(b, m.Attachments, "[]")
+	b = append(b, `,"metadata":`...)
+	b = appendCompact(b, m.Metadata, "null")
 	//rule:delivered_not_causal_across_chats.no-order-across-chats
 	b = append(b, `,"created_at":`...)
 	b = AppendTime(b, m.CreatedAt)
@@ -88,6 +90,8 @@ func (c MembershipChange) AppendJSON(b []byte) []byte {
 func (o SessionStart) AppendJSON(b []byte) []byte {
 	b = append(b, `{"session_id":`...)
 	b = AppendString(b, string(o.Session))
+	b = append(b, `,"user_id":`...)
+	b = AppendString(b, string(o.User))
 	b = append(b, `,"resumed":`...)
 	b = strconv.AppendBool(b, o.Resumed)
 	b = append(b, `,"event_id":`...)
@@ -197,11 +201,11 @@ func AppendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// appendCompact appends raw JSON without its line breaks, which would break an SSE frame.
-// nil becomes null. JSON allows no raw line break in a string, so each one is white space.
-func appendCompact(b, raw []byte) []byte {
+// appendCompact appends raw JSON without its line breaks, which would break an SSE frame. nil
+// becomes none. JSON allows no raw line break in a string, so each one is white space.
+func appendCompact(b, raw []byte, none string) []byte {
 	if raw == nil {
-		return append(b, "null"...)
+		return append(b, none...)
 	}
 	for _, c := range raw {
 		if c != '\n' && c != '\r' {

@@ -22,23 +22,26 @@ type wireMessage struct {
 	ClientMessageID string          `json:"client_message_id"`
 	Content         string          `json:"content"`
 	ContentType     string          `json:"content_type"`
-	Attachment      json.RawMessage `json:"attachment"`
+	Kind            string          `json:"kind"`
+	Relation        any             `json:"relation"`
+	Attachments     json.RawMessage `json:"attachments"`
+	Metadata        json.RawMessage `json:"metadata"`
 	CreatedAt       string          `json:"created_at"`
 }
 
 func FuzzMessage_AppendJSON(f *testing.F) {
 	f.Add("c", uint64(1), "hello", "text/plain", "", int64(0))
 	f.Add("chat:1", uint64(tidemark.MaxSequence), "q\"uo\\te / <b>&amp;</b>", "text/html",
-		`{"a":1}`, int64(1_767_225_600_007))
+		`[{"a":1}]`, int64(1_767_225_600_007))
 	f.Add("", uint64(0), "\x00\x01\x1f\x7f\b\f\n\r\t", "\n", "{\r\n\t\"a\" :\n [1,\n\"x\\n\"] }",
 		int64(-1))
 	f.Add("é", uint64(7), "\u2028\u2029😀\xff\xed\xa0\x80\xc3", "\xf0\x9f\x98",
-		`{"a":"\u2028é"}`, int64(1_000))
+		`[{"a":"\u2028é"}]`, int64(1_000))
 	f.Add("c", uint64(9), strings.Repeat("\ufffd", 3)+"\xe2\x80", "",
 		`{"a": {"b": null} }`, int64(1<<40))
 	f.Fuzz(func(
 		t *testing.T, id string, sequence uint64,
-		content, contentType, attachment string, millis int64,
+		content, contentType, raw string, millis int64,
 	) {
 		m := tidemark.Message{
 			ChatID:          tidemark.ChatID(id),
@@ -53,25 +56,24 @@ func FuzzMessage_AppendJSON(f *testing.F) {
 		if m.CreatedAt.Year() < 0 || m.CreatedAt.Year() > 9999 {
 			return // encoding/json cannot write such a year.
 		}
-		if json.Valid([]byte(attachment)) && strings.HasPrefix(attachment, "{") {
-			m.Attachment = json.RawMessage(attachment)
+		want := wireMessage{Kind: "message", Attachments: json.RawMessage("[]")}
+		switch valid := json.Valid([]byte(raw)); {
+		case valid && strings.HasPrefix(raw, "["):
+			m.Attachments = json.RawMessage(raw)
+			want.Attachments = m.Attachments
+		case valid && strings.HasPrefix(raw, "{"):
+			m.Metadata = json.RawMessage(raw)
+			want.Metadata = m.Metadata
 		}
 		got := m.AppendJSON([]byte("prefix"))
 		if !bytes.HasPrefix(got, []byte("prefix")) {
 			t.Fatalf("the bytes before the message are lost: %q", got)
 		}
 		got = got[len("prefix"):]
-		want := wireMessage{
-			ChatID:          id,
-			Sequence:        sequence,
-			MessageID:       id + "m",
-			SenderID:        contentType,
-			ClientMessageID: content,
-			Content:         content,
-			ContentType:     contentType,
-			Attachment:      m.Attachment,
-			CreatedAt:       m.CreatedAt.Format("2006-01-02T15:04:05.000Z"),
-		}
+		want.ChatID, want.Sequence, want.MessageID = id, sequence, id+"m"
+		want.SenderID, want.ClientMessageID = contentType, content
+		want.Content, want.ContentType = content, contentType
+		want.CreatedAt = m.CreatedAt.Format("2006-01-02T15:04:05.000Z")
 		compareJSON(t, got, want)
 	})
 }
@@ -179,13 +181,15 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 				ClientMessageID: "k",
 				Content:         "hé\n",
 				ContentType:     "text/plain",
-				Attachment:      json.RawMessage("{\n \"a\": 1 }"),
+				Attachments:     json.RawMessage("[{\n \"a\": 1 }]"),
+				Metadata:        json.RawMessage("{\r\n}"),
 				CreatedAt:       time.UnixMilli(7),
 				MembersVersion:  9,
 			},
 			`{"chat_id":"c","sequence":7,"message_id":"m","sender_id":"u",` +
 				`"client_message_id":"k","content":"hé\n","content_type":"text/plain",` +
-				`"attachment":{ "a": 1 },"created_at":"1970-01-01T00:00:00.007Z"}`,
+				`"kind":"message","relation":null,"attachments":[{ "a": 1 }],"metadata":{},` +
+				`"created_at":"1970-01-01T00:00:00.007Z"}`,
 		},
 		"gap": {
 			tidemark.Gap{ChatID: "c", From: 3, To: 9, Reason: tidemark.GapNotMember},
@@ -207,12 +211,13 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 		"session": {
 			tidemark.SessionStart{
 				Session:   "s",
+				User:      "u",
 				Resumed:   true,
 				EventID:   12,
 				Heartbeat: 20 * time.Second,
 				Resume:    time.Minute,
 			},
-			`{"session_id":"s","resumed":true,"event_id":12,` +
+			`{"session_id":"s","user_id":"u","resumed":true,"event_id":12,` +
 				`"heartbeat_seconds":20,"resume_seconds":60}`,
 		},
 		"reset": {
@@ -248,7 +253,7 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 
 func TestMessage_AppendJSON_allocates_nothing_into_a_buffer_that_is_large_enough(t *testing.T) {
 	draft := goodDraft()
-	draft.Attachment = json.RawMessage(`{"a":1}`)
+	draft.Attachments = json.RawMessage(`[{"a":1}]`)
 	m := draft.Message(7, 1)
 	b := make([]byte, 0, 1_024)
 	if got := testing.AllocsPerRun(100, func() { b = m.AppendJSON(b[:0]) }); got != 0 {

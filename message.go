@@ -13,12 +13,14 @@ type Draft struct {
 	// ClientMessageID is the sender's idempotency key. It is an id.
 	// If a sender repeats a key in a chat within 7 days, no second message is stored.
 	ClientMessageID string
-	// Content is UTF-8 of 1 to MaxContent bytes. It may be empty if there is an attachment.
+	// Content is UTF-8 of 1 to MaxContent bytes. It may be empty if there are attachments.
 	Content string
 	// ContentType is a media type, "text/plain" unless the sender says otherwise.
 	ContentType string
-	// Attachment is a JSON object of at most MaxAttachment bytes, stored byte for byte, or nil.
-	Attachment json.RawMessage
+	// Attachments is a JSON array of 1 to MaxAttachments objects, of at most MaxAttachmentBytes, or
+	// nil. Metadata is a JSON object of at most MaxMetadata bytes, or nil. Both are stored byte for
+	// byte.
+	Attachments, Metadata json.RawMessage
 	// Seen says what the sender had been shown (`seen_sequence`). It is not stored with the
 	// message.
 	Seen Seen
@@ -53,7 +55,8 @@ type Message struct {
 	ClientMessageID string
 	Content         string
 	ContentType     string
-	Attachment      json.RawMessage
+	Attachments     json.RawMessage
+	Metadata        json.RawMessage
 	CreatedAt       time.Time
 
 	// MembersVersion is the version of the chat's membership in the step that stored the message.
@@ -82,7 +85,7 @@ func (d *Draft) Check() error {
 		return BadParam(TooLarge, "content", "is %d bytes long, at most %d are allowed",
 			len(d.Content), MaxContent)
 	}
-	if d.Content == "" && d.Attachment == nil {
+	if d.Content == "" && d.Attachments == nil {
 		return BadParam(Invalid, "content", "is empty; a message needs content or an attachment")
 	}
 	if err := checkText("content", d.Content); err != nil {
@@ -103,30 +106,41 @@ func (d *Draft) Check() error {
 				"holds a character that is not printable ASCII, so it is no media type")
 		}
 	}
-	return checkAttachment(d.Attachment)
+	if err := checkJSON("attachments", d.Attachments, '[', MaxAttachmentBytes); err != nil {
+		return err
+	}
+	return checkJSON("metadata", d.Metadata, '{', MaxMetadata)
 }
 
-func checkAttachment(raw json.RawMessage) error {
+// checkJSON checks raw JSON that begins with an opening bracket. nil is good.
+func checkJSON(field string, raw json.RawMessage, opening byte, most int) error {
 	if raw == nil {
 		return nil
 	}
-	if len(raw) > MaxAttachment {
-		return BadParam(TooLarge, "attachment", "is %d bytes long, at most %d are allowed",
-			len(raw), MaxAttachment)
+	if len(raw) > most {
+		return BadParam(TooLarge, field, "is %d bytes long, at most %d are allowed",
+			len(raw), most)
 	}
 	trimmed := bytes.TrimLeft(raw, " \t\r\n")
-	if len(trimmed) == 0 || trimmed[0] != '{' || !json.Valid(raw) {
-		return BadParam(Invalid, "attachment", "must be a JSON object")
+	if len(trimmed) == 0 || trimmed[0] != opening || !json.Valid(raw) {
+		what := map[byte]string{'[': "a JSON array of objects", '{': "a JSON object"}[opening]
+		return BadParam(Invalid, field, "must be %s", what)
 	}
-	return checkText("attachment", string(raw))
+	return checkText(field, string(raw))
 }
 
-// SameAs reports whether content, content type and attachment equal those of the draft, byte for
-// byte. A resend for which it reports false is a Conflict.
+// Size returns the bytes of the draft's content, attachments and metadata.
+func (d *Draft) Size() int { return len(d.Content) + len(d.Attachments) + len(d.Metadata) }
+
+// Size returns the bytes of the message's content, attachments and metadata.
+func (m *Message) Size() int { return len(m.Content) + len(m.Attachments) + len(m.Metadata) }
+
+// SameAs reports whether content, content type, attachments and metadata equal those of the draft,
+// byte for byte. A resend for which it reports false is a Conflict.
 func (m *Message) SameAs(d *Draft) bool {
 	//rule:send_idempotent.same-key-same-content
 	return m.Content == d.Content && m.ContentType == d.ContentType &&
-		bytes.Equal(m.Attachment, d.Attachment)
+		bytes.Equal(m.Attachments, d.Attachments) && bytes.Equal(m.Metadata, d.Metadata)
 }
 
 // Message returns the stored form of the draft at its sequence in the chat.
@@ -139,7 +153,8 @@ func (d *Draft) Message(sequence Sequence, membersVersion uint64) Message {
 		ClientMessageID: d.ClientMessageID,
 		Content:         d.Content,
 		ContentType:     d.ContentType,
-		Attachment:      d.Attachment,
+		Attachments:     d.Attachments,
+		Metadata:        d.Metadata,
 		CreatedAt:       d.CreatedAt,
 		MembersVersion:  membersVersion,
 	}

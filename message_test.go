@@ -24,8 +24,11 @@ func goodDraft() tidemark.Draft {
 }
 
 func TestDraft_Check_limits(t *testing.T) {
-	attachment := func(s string) func(*tidemark.Draft) {
-		return func(d *tidemark.Draft) { d.Attachment = json.RawMessage(s) }
+	attachments := func(s string) func(*tidemark.Draft) {
+		return func(d *tidemark.Draft) { d.Attachments = json.RawMessage(s) }
+	}
+	metadata := func(s string) func(*tidemark.Draft) {
+		return func(d *tidemark.Draft) { d.Metadata = json.RawMessage(s) }
 	}
 	content := func(s string) func(*tidemark.Draft) {
 		return func(d *tidemark.Draft) { d.Content = s }
@@ -72,21 +75,37 @@ func TestDraft_Check_limits(t *testing.T) {
 			func(d *tidemark.Draft) { d.ContentType = `text/plain; charset="utf-8"` }, "",
 		},
 		{
-			"attachment instead of content",
-			func(d *tidemark.Draft) { d.Content, d.Attachment = "", json.RawMessage(`{}`) }, "",
+			"attachments instead of content",
+			func(d *tidemark.Draft) { d.Content, d.Attachments = "", json.RawMessage(`[{}]`) }, "",
 		},
-		{"attachment with white space", attachment(" \n\t\r{ \"a\" : [1, 2] }\n"), ""},
-		{"attachment at the limit", attachment(`{"a":"` + strings.Repeat("x", 4_088) + `"}`), ""},
 		{
-			"attachment above the limit",
-			attachment(`{"a":"` + strings.Repeat("x", 4_089) + `"}`), tidemark.TooLarge,
+			"metadata instead of content",
+			func(d *tidemark.Draft) { d.Content, d.Metadata = "", json.RawMessage(`{}`) },
+			tidemark.Invalid,
 		},
-		{"attachment an array", attachment(`[{}]`), tidemark.Invalid},
-		{"attachment null", attachment(`null`), tidemark.Invalid},
-		{"attachment empty", attachment(``), tidemark.Invalid},
-		{"attachment cut off", attachment(`{"a":`), tidemark.Invalid},
-		{"attachment two objects", attachment(`{} {}`), tidemark.Invalid},
-		{"attachment no UTF-8", attachment("{\"a\":\"\xff\"}"), tidemark.Invalid},
+		{"attachments with white space", attachments(" \n\t\r[{ \"a\" : [1, 2] }]\n"), ""},
+		{
+			"attachments at the limit",
+			attachments(`[{"a":"` + strings.Repeat("x", 8_182) + `"}]`), "",
+		},
+		{
+			"attachments above the limit",
+			attachments(`[{"a":"` + strings.Repeat("x", 8_183) + `"}]`), tidemark.TooLarge,
+		},
+		{"attachments an object", attachments(`{}`), tidemark.Invalid},
+		{"attachments null", attachments(`null`), tidemark.Invalid},
+		{"attachments empty", attachments(``), tidemark.Invalid},
+		{"attachments cut off", attachments(`[{"a":`), tidemark.Invalid},
+		{"attachments two arrays", attachments(`[{}] [{}]`), tidemark.Invalid},
+		{"attachments no UTF-8", attachments("[{\"a\":\"\xff\"}]"), tidemark.Invalid},
+		{"metadata at the limit", metadata(`{"a":"` + strings.Repeat("x", 4_088) + `"}`), ""},
+		{
+			"metadata above the limit",
+			metadata(`{"a":"` + strings.Repeat("x", 4_089) + `"}`), tidemark.TooLarge,
+		},
+		{"metadata an array", metadata(`[{}]`), tidemark.Invalid},
+		{"metadata null", metadata(`null`), tidemark.Invalid},
+		{"metadata no UTF-8", metadata("{\"a\":\"\xff\"}"), tidemark.Invalid},
 	} {
 		draft := goodDraft()
 		test.change(&draft)
@@ -105,7 +124,8 @@ func TestDraft_Check_limits(t *testing.T) {
 
 func TestDraft_Message_carries_everything_over(t *testing.T) {
 	draft := goodDraft()
-	draft.Attachment = json.RawMessage(`{"a":1}`)
+	draft.Attachments = json.RawMessage(`[{"a":1}]`)
+	draft.Metadata = json.RawMessage(`{"b":2}`)
 	got := draft.Message(7, 3)
 	want := tidemark.Message{
 		ChatID:          "c",
@@ -115,7 +135,8 @@ func TestDraft_Message_carries_everything_over(t *testing.T) {
 		ClientMessageID: "k",
 		Content:         "hello",
 		ContentType:     "text/plain",
-		Attachment:      json.RawMessage(`{"a":1}`),
+		Attachments:     json.RawMessage(`[{"a":1}]`),
+		Metadata:        json.RawMessage(`{"b":2}`),
 		CreatedAt:       draft.CreatedAt,
 		MembersVersion:  3,
 	}
@@ -129,7 +150,8 @@ func TestDraft_Message_carries_everything_over(t *testing.T) {
 
 func TestMessage_SameAs_compares_what_the_sender_gave(t *testing.T) {
 	draft := goodDraft()
-	draft.Attachment = json.RawMessage(`{"a":1}`)
+	draft.Attachments = json.RawMessage(`[{"a":1}]`)
+	draft.Metadata = json.RawMessage(`{"b":2}`)
 	message := draft.Message(7, 3)
 	for name, test := range map[string]struct {
 		change func(*tidemark.Draft)
@@ -144,11 +166,17 @@ func TestMessage_SameAs_compares_what_the_sender_gave(t *testing.T) {
 		"content type": {
 			func(d *tidemark.Draft) { d.ContentType = "text/html" }, false,
 		},
-		"attachment, in other bytes": {
-			func(d *tidemark.Draft) { d.Attachment = json.RawMessage(`{"a": 1}`) }, false,
+		"attachments, in other bytes": {
+			func(d *tidemark.Draft) { d.Attachments = json.RawMessage(`[{"a": 1}]`) }, false,
 		},
-		"no attachment": {
-			func(d *tidemark.Draft) { d.Attachment = nil }, false,
+		"no attachments": {
+			func(d *tidemark.Draft) { d.Attachments = nil }, false,
+		},
+		"metadata, in other bytes": {
+			func(d *tidemark.Draft) { d.Metadata = json.RawMessage(`{"b": 2}`) }, false,
+		},
+		"no metadata": {
+			func(d *tidemark.Draft) { d.Metadata = nil }, false,
 		},
 	} {
 		other := draft

@@ -47,11 +47,15 @@ const (
 	MaxSequence Sequence = 1<<53 - 1
 	// MaxContent is the greatest size of a message's content in bytes.
 	MaxContent = 65_536
-	// MaxAttachment is the greatest size of an attachment object in bytes of JSON.
-	MaxAttachment = 4_096
-	// MaxAttachmentDepth is how deep objects and arrays may nest in an attachment, itself included.
+	// MaxAttachments is the greatest number of attachments of a message, and MaxAttachmentBytes
+	// their greatest size together, in bytes of JSON.
+	MaxAttachments     = 10
+	MaxAttachmentBytes = 8_192
+	// MaxMetadata is the greatest size of the metadata of a message, in bytes of JSON.
+	MaxMetadata = 4_096
+	// MaxDepth is how deep objects and arrays may nest in attachments and metadata.
 	// Common JSON libraries read that.
-	MaxAttachmentDepth = 32
+	MaxDepth = 32
 	// MaxContentType is the greatest length of a content type in bytes.
 	MaxContentType = 128
 	// MaxChatName is the greatest length of a chat's name in bytes.

@@ -255,28 +255,35 @@ func (s *Server) view(
 func (s *Server) unread(
 	ctx context.Context, user tidemark.UserID, iv tidemark.Intervals, chat tidemark.Chat,
 	read tidemark.Sequence,
-) (int64, error) {
-	if read >= chat.Head {
+) (unread int64, err error) {
+	var looked []storage.Range
+	budget := tidemark.Sequence(storage.UnreadScan)
+	for from := read + 1; from <= chat.Head; {
+		end, visible := iv.Visible(from, chat.Head)
+		//rule:nothing_outside_membership.count-what-members-see
+		if n := end + 1 - from; visible {
+			unread += int64(n)
+			if look := min(n, budget); look > 0 {
+				looked = append(looked,
+					storage.Range{Chat: chat.ID, After: from - 1, Limit: int(look)})
+				budget -= look
+			}
+		}
+		from = end + 1
+	}
+	if len(looked) == 0 {
 		return 0, nil
 	}
-	messages, err := s.messages(ctx, storage.Range{
-		Chat:  chat.ID,
-		After: read,
-		Limit: storage.UnreadScan,
-	})
+	pages, err := s.storage.Ranges(ctx, looked)
 	if err != nil {
 		return 0, err
 	}
-	unread := int64(0)
-	through := read
-	for _, m := range messages {
-		through = m.Sequence
-		if m.SenderID != user && iv.Contains(m.Sequence) {
-			unread++
+	for _, page := range pages {
+		for _, m := range page {
+			if m.SenderID == user {
+				unread--
+			}
 		}
-	}
-	if through < chat.Head && len(messages) == storage.UnreadScan {
-		unread += int64(chat.Head - through)
 	}
 	return unread, nil
 }

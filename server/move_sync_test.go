@@ -40,7 +40,7 @@ func TestMove_sync_that_is_repeated_between_nodes_rewinds_once(t *testing.T) {
 		const lost = 3
 		answers := 0
 		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
-			if e.Sought != nil {
+			if e.Done != nil {
 				if answers++; answers <= lost {
 					return nil
 				}

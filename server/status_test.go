@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 func TestStatus_delivery_query_authorization(t *testing.T) {
@@ -182,7 +183,7 @@ func TestStatus_delivered_not_causal_across_chats(t *testing.T) {
 		}
 		allowed := []string{
 			"message_id", "chat_id", "sequence", "sender_id", "client_message_id", "content",
-			"content_type", "attachment", "created_at",
+			"content_type", "kind", "relation", "attachments", "metadata", "created_at",
 		}
 		for name := range fields {
 			if !slices.Contains(allowed, name) {
@@ -374,5 +375,91 @@ func TestStatus_snapshot_follows_caught_up(t *testing.T) {
 		a.ack("bob", chat, 3, 3)
 		settle()
 		want(t, "a raise reaches both sessions", alice.drain(), "status ab bob 3 3")
+	})
+}
+
+// What others acknowledge while a user is no member reaches the user's session when they return.
+func TestStatus_delivered_is_eventually_consistent_after_a_return(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob := b.open("bob")
+		a.send("bob", chat)
+		settle()
+		bob.drain()
+		a.remove(chat, "bob")
+		a.ack("alice", chat, 1, 1)
+		a.ack("carol", chat, 1, 0)
+		settle()
+		want(t, "a former member", bob.drain(), "membership abc bob removed")
+		a.add(chat, "bob")
+		settle()
+		want(t, "a member again", statusesOf(bob.drain(), "alice", "carol"),
+			"status abc alice 1 1", "status abc carol 1 0")
+	})
+}
+
+// A chat has no unread messages from a time when the user was no member, however many there are.
+func TestChat_nothing_outside_membership_in_the_unread_count(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		a.send("alice", chat)
+		a.ack("bob", chat, 1, 1)
+		settle()
+		a.remove(chat, "bob")
+		for range 2*storage.UnreadScan + 10 {
+			a.send("alice", chat)
+		}
+		a.add(chat, "bob")
+		for unread := range int64(3) {
+			view, err := a.Chat(a.ctx, server.Caller{User: "bob"}, chat)
+			page, listErr := a.Chats(a.ctx, "bob", 10, "")
+			if err != nil || listErr != nil {
+				t.Fatal(err, listErr)
+			}
+			if view.Unread != unread || page.Chats[0].Unread != unread {
+				t.Errorf("got %d unread, and %d in the list, want %d",
+					view.Unread, page.Chats[0].Unread, unread)
+			}
+			a.send("alice", chat)
+		}
+		settle()
+	})
+}
+
+// A client that polls the status of a direct chat causes one read of both states.
+func TestStatus_few_round_trips_for_a_direct_chat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.send("alice", chat)
+		a.ack("bob", chat, 1, 1)
+		settle()
+		before := a.store.Snapshot()
+		got, err := a.DeliveryStatus(a.ctx, "alice",
+			server.DeliveryStatusRequest{Chat: chat, Limit: 50})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := storage.Summary{
+			Members: 2, Delivered: 2, Read: 2, Least: tidemark.Boundary{Acked: 1, Read: 1},
+		}
+		if got.Summary != sum ||
+			len(got.Members) != 2 || got.Members[0].UserID != "alice" || got.Members[1].Read != 1 {
+			t.Errorf("got %+v", got)
+		}
+		calls := a.since(before).Calls
+		if calls["States"] != 1 || calls["Summary"] != 0 || calls["StatesIn"] != 0 {
+			t.Errorf("got the calls %v, want one of States", calls)
+		}
+		page, err := a.DeliveryStatus(a.ctx, "alice",
+			server.DeliveryStatusRequest{Chat: chat, Limit: 1})
+		if err != nil || len(page.Members) != 1 || page.NextCursor == "" {
+			t.Errorf("a page of one: %+v, %v", page, err)
+		}
 	})
 }

@@ -40,6 +40,9 @@ type SyncChat struct {
 	Reset tidemark.ResetReason
 	// Err is NotFound, NotMember or Invalid.
 	Err error
+
+	// former says that the user is no member, and that the cursor is not above the head.
+	former bool
 }
 
 // SyncResponse answers a SyncRequest. With a session, Chats holds only the refused cursors.
@@ -59,7 +62,8 @@ const (
 
 // Sync takes cursors as acknowledgements and returns the messages after each. It adds the chats
 // that the request did not name and in which the user is behind, and statuses if asked. With a
-// session, Sync sets the session's positions instead, and all of this follows on its stream.
+// session, Sync sets the session's positions instead, and all of this follows on its stream. The
+// session also keeps the cursors of chats that the user has left, in case they return.
 //
 // Errors: Gone (the user has no such session), ErrUncertain (another node may have it, but does not
 // answer), Invalid, Unavailable. An error of one chat is in its SyncChat.
@@ -124,6 +128,8 @@ func (s *Server) takeCursors(
 	for i, cursor := range cursors {
 		//rule:nothing_leaks.head-for-members-only
 		if chats[i].Err = verdicts[i]; verdicts[i] != nil {
+			chats[i].former = tidemark.CodeOf(verdicts[i]) == tidemark.NotMember &&
+				cursor.Acked <= heads[i]
 			continue // without its head, which only members may know
 		}
 		chats[i].Head = heads[i]
@@ -174,6 +180,13 @@ func (s *Server) syncSession(
 			continue
 		}
 		response.Chats = append(response.Chats, chat)
+		if chat.former {
+			to.Positions = append(to.Positions, session.Position{
+				Chat:   chat.Chat,
+				Cursor: r.Cursors[i].Acked,
+				Former: true,
+			})
+		}
 		if chat.Reset != "" {
 			to.Refused = append(to.Refused, tidemark.Reset{Reason: chat.Reset, ChatID: chat.Chat})
 		}

@@ -77,6 +77,64 @@ func TestSync_position_from_watermark(t *testing.T) {
 	})
 }
 
+// A device gives its cursors while its user is no member. When they return, it also gets what
+// another device of theirs had acknowledged before.
+func TestSync_resume_lossless_cursor_of_a_former_member(t *testing.T) {
+	for _, tt := range []struct {
+		cursor tidemark.Sequence
+		want   []string
+	}{
+		{1, []string{"message abc 2", "message abc 3", "gap abc 4-4", "message abc 5"}},
+		{3, []string{"gap abc 4-4", "message abc 5"}},
+		{5, []string{"gap abc 4-4", "message abc 5"}}, // above the head: it counts for nothing
+	} {
+		for _, at := range []string{
+			"the node of the session", "another node", "the node of a session that had them",
+		} {
+			if tt.cursor == 5 && at == "the node of a session that had them" {
+				continue // it sends again what it does not know to be acknowledged
+			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newCluster(t)
+				a, b := w.node("a"), w.node("b")
+				asked := map[bool]*core{true: a, false: b}[at == "another node"]
+				var bob *client
+				chat := a.chat("abc", "alice", "bob", "carol")
+				for range 3 {
+					a.send("alice", chat)
+				}
+				if at == "the node of a session that had them" {
+					bob = b.open("bob")
+					bob.drain()
+				}
+				a.ack("bob", chat, 3, 0)
+				a.remove(chat, "bob")
+				a.send("alice", chat)
+				if bob == nil {
+					bob = b.open("bob")
+				}
+				bob.drain()
+				got, err := asked.Sync(a.ctx, "bob", server.SyncRequest{
+					Session: bob.Session(),
+					Cursors: []server.Cursor{{Chat: chat, Acked: tt.cursor}},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				what := fmt.Sprintf("cursor %d at %s", tt.cursor, at)
+				want(t, what, linesOf(got), "abc: NOT_A_MEMBER")
+				want(t, what, messagesOf(bob.drain()))
+				w.wantState(what, "bob", chat, 3, 0)
+				a.add(chat, "bob")
+				returned := bob.drain()
+				a.send("alice", chat)
+				want(t, what, messagesOf(append(returned, bob.drain()...)), tt.want...)
+				settle()
+			})
+		}
+	}
+}
+
 func TestSync_cursor_ahead_is_reset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

@@ -201,7 +201,7 @@ func arrows() []arrow {
 		},
 		{
 			place:  "transports/limit",
-			own:    []string{"", "transports/internal/problem"},
+			own:    []string{"", "server", "transports/internal/problem"},
 			others: []string{"golang.org/x/time"},
 		},
 		{

@@ -16,6 +16,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/test/wait"
@@ -73,7 +74,10 @@ func good() map[string]exchange {
 		"sendTyping":         {who: "ann", method: "POST", path: "/chats/team/typing", status: 204},
 		"listStatuses": {who: "ann", method: "GET", path: "/statuses?chat_id=team&chat_id=nowhere",
 			status: 200},
-		"listPending": {who: "ann", method: "GET", path: "/pending", status: 200},
+		"listPending":  {who: "ann", method: "GET", path: "/pending", status: 200},
+		"listSessions": {who: "ann", method: "GET", path: "/sessions", status: 200},
+		"endSessions":  {who: "ann", method: "DELETE", path: "/sessions", status: 204},
+		"endSession":   {who: "ann", method: "DELETE", path: "/sessions/gone", status: 204},
 		"acknowledge": {who: "ann", method: "POST", path: "/acks",
 			body: `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`, status: 200},
 		"sync": {who: "ann", method: "POST", path: "/sync",
@@ -229,6 +233,7 @@ func TestContract_everything_listed_is_seen(t *testing.T) {
 	}
 	seeLimits(t, contract)
 	seeFaults(t, contract, requests)
+	seeSilence(t, contract, requests)
 	seePanics(t, contract, requests)
 	seeFull(t, contract)
 	seeShutdown(t, contract, requests)
@@ -242,7 +247,7 @@ func generic(e exchange, status string) (exchange, bool) {
 	_, _ = fmt.Sscan(status, &e.status)
 	path, _, _ := strings.Cut(e.path, "?")
 	switch {
-	case e.method == "":
+	case e.method == "", path == "//metrics": // whose refusal seeFull shows
 		return e, false
 	case status == "400":
 		e.path = path + "?limit=%zz"
@@ -257,7 +262,7 @@ func generic(e exchange, status string) (exchange, bool) {
 	case status == "404":
 		e.path = strings.Replace(e.path, "team", "nowhere", 1)
 	case status == "413":
-		e.body = `{"x":"` + strings.Repeat("x", 128<<10) + `"}`
+		e.body = `{"x":"` + strings.Repeat("x", 400<<10) + `"}`
 	case status == "415":
 		e.header = [2]string{"Content-Type", "text/html"}
 	default:
@@ -269,13 +274,16 @@ func generic(e exchange, status string) (exchange, bool) {
 // seeLimits makes every call of a user who has used up their limits.
 func seeLimits(t *testing.T, contract *apitest.Contract) {
 	t.Helper()
+	once := limit.Rate{PerSecond: 0.01, Burst: 1}
+	rates := limit.Rates{
+		Sends: once, Calls: limit.Rate{PerSecond: 0.01, Burst: 5}, Statuses: once,
+	}
 	s := transporttest.New(t, transporttest.Options{
-		Contract: contract,
-		Limit: limit.New(limit.Config{
-			PerSecond: 0.01, Burst: 1, CallsPerSecond: 0.01, CallBurst: 5,
-		}),
+		Contract: contract, Limit: limit.New(limit.Config{User: rates, Backend: rates}),
 	})
 	exchange{who: "ann", method: "GET", path: "/chats", status: 200}.try(t, s)
+	exchange{who: "backend", method: "GET", path: "/chats", status: 200}.try(t, s)
+	exchange{who: "ann", method: "GET", path: "/statuses?chat_id=team", status: 200}.try(t, s)
 	exchange{who: "ann", method: "POST", path: "/chats/team/messages", status: 404,
 		body: `{"client_message_id":"c1","content":"x"}`}.try(t, s)
 	for _, e := range good() {
@@ -306,8 +314,8 @@ func seeFaults(t *testing.T, contract *apitest.Contract, requests map[string]exc
 		for _, call := range contract.Calls() {
 			e, ok := requests[call.OperationID]
 			if !ok || call.Responses.Value(status) == nil || call.OperationID == "poll" ||
-				call.OperationID == "streamEvents" ||
-				call.OperationID == "createTicket" || call.OperationID == "health" {
+				call.OperationID == "streamEvents" || call.OperationID == "createTicket" ||
+				call.OperationID == "health" || strings.Contains(call.Path, "/sessions") {
 				continue // a stream waits for storage, and the others do not use it
 			}
 			_, _ = fmt.Sscan(status, &e.status)
@@ -317,6 +325,28 @@ func seeFaults(t *testing.T, contract *apitest.Contract, requests map[string]exc
 			}
 		}
 		fault.Store(nil)
+	}
+}
+
+// silent is a registry that does not say who is where.
+type silent struct{ registry.Registry }
+
+// Lookup implements registry.Registry.
+func (silent) Lookup(context.Context, []tidemark.UserID) ([][]registry.Lease, error) {
+	return nil, tidemark.Errorf(tidemark.Unavailable, "it is silent")
+}
+
+// seeSilence asks for sessions while the registry does not answer.
+func seeSilence(t *testing.T, contract *apitest.Contract, requests map[string]exchange) {
+	t.Helper()
+	s := transporttest.New(t, transporttest.Options{
+		Contract: contract,
+		Registry: func(r registry.Registry) registry.Registry { return silent{r} },
+	})
+	for _, operation := range []string{"listSessions", "endSession", "endSessions"} {
+		e := requests[operation]
+		e.status, e.code = 503, "UNAVAILABLE"
+		e.try(t, s)
 	}
 }
 

@@ -100,12 +100,16 @@ func TestErrors_every_row(t *testing.T) {
 		{ann, "POST", "/chats/team/messages", message("\"content\":\"\xff\""), 400, "INVALID"},
 		{ann, "POST", "/chats/team/messages", message(`"content":"x","content_type":""`),
 			400, "INVALID"},
-		{ann, "POST", "/chats/team/messages", message(`"attachment":[]`), 400, "INVALID"},
+		{ann, "POST", "/chats/team/messages", message(`"attachments":{}`), 400, "INVALID"},
+		{ann, "POST", "/chats/team/messages", message(`"attachments":[]`), 400, "INVALID"},
 		{ann, "POST", "/chats/team/messages", message(`"content":"x","seen_sequence":-1`),
 			422, "INVALID_SEQUENCE"},
 		{ann, "POST", "/chats/team/messages", message(`"content":"` + big + `"`), 413, "TOO_LARGE"},
-		{ann, "POST", "/chats/team/messages", message(`"attachment":{"a":"` + big[:5_000] + `"}`),
+		{ann, "POST", "/chats/team/messages",
+			message(`"attachments":[{"a":"` + big[:9_000] + `"}]`),
 			413, "TOO_LARGE"},
+		{ann, "POST", "/chats/team/messages",
+			message(`"content":"x","metadata":{"a":"` + big[:5_000] + `"}`), 413, "TOO_LARGE"},
 		{ann, "POST", "/chats/team/messages", message(`"content":"` + big + big + `"`),
 			413, "TOO_LARGE"},
 		{ann, "GET", "/chats/team/messages?after_sequence=1&before_sequence=2", "", 400, "INVALID"},
@@ -202,7 +206,9 @@ func TestErrors_unauthenticated_everywhere(t *testing.T) {
 
 func TestErrors_429_says_when_to_come_back(t *testing.T) {
 	o := dev()
-	o.limit = limit.New(limit.Config{PerSecond: 0.5, Burst: 2})
+	o.limit = limit.New(limit.Config{
+		User: limit.Rates{Sends: limit.Rate{PerSecond: 0.5, Burst: 2}},
+	})
 	ann := start(t, o).as("ann")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)
 	for i := range 2 {
@@ -212,6 +218,10 @@ func TestErrors_429_says_when_to_come_back(t *testing.T) {
 	if r.StatusCode != 429 || r.code() != "RATE_LIMITED" || r.Header.Get("Retry-After") != "2" {
 		t.Errorf("%d, Retry-After %q: %s", r.StatusCode, r.Header.Get("Retry-After"), r.body)
 	}
+	policy, left := r.Header.Get("RateLimit-Policy"), r.Header.Get("RateLimit")
+	if policy != `"sends";q=2;w=4` || left != `"sends";r=0;t=4` {
+		t.Errorf("RateLimit-Policy %q, RateLimit %q", policy, left)
+	}
 	send(ann.as("bob"), "c", "x")
 }
 
@@ -219,17 +229,20 @@ func TestErrors_429_says_when_to_come_back(t *testing.T) {
 // more.
 func TestErrors_429_other_calls_have_a_rate_of_their_own(t *testing.T) {
 	o := dev()
-	o.limit = limit.New(limit.Config{CallsPerSecond: 0.5, CallBurst: 12})
+	o.limit = limit.New(limit.Config{
+		User: limit.Rates{Calls: limit.Rate{PerSecond: 0.5, Burst: 12}},
+	})
 	ann := start(t, o).as("ann")
 	get[rest.Chat](ann, 201, "POST", "/chats", group) // counts as 5
 	ann.do("GET", "/chats", "")                       // 5
 	for range 2 {
 		get[rest.Chat](ann, 200, "GET", "/chats/team", "")
 	}
+	apart := []string{"sendMessage", "getDeliveryStatus", "listStatuses", "streamEvents", "poll"}
 	for _, call := range ann.contract.Calls() {
 		path := strings.NewReplacer("{chat_id}", "team", "{user_id}", "ann").Replace(call.Path)
 		if !strings.HasPrefix(path, transports.BasePath) || call.Responses.Status(101) != nil ||
-			slices.Contains([]string{"sendMessage", "streamEvents", "poll"}, call.OperationID) {
+			slices.Contains(apart, call.OperationID) {
 			continue
 		}
 		r := ann.do(call.Method, "/"+path, "{}")
@@ -252,6 +265,7 @@ func seeFull(t *testing.T, contract *apitest.Contract) {
 	t.Helper()
 	o := dev()
 	o.connections = 1
+	o.metricsToken = "a token of the operator"
 	o.alive = func() error { return tidemark.Errorf(tidemark.Unavailable, "it hangs") }
 	a := start(t, o)
 	a.contract = contract
@@ -270,6 +284,9 @@ func seeFull(t *testing.T, contract *apitest.Contract) {
 	}
 	if r := a.as("").do("GET", "//readyz", ""); r.StatusCode != 200 {
 		t.Errorf("/readyz: %d %s", r.StatusCode, r.body)
+	}
+	if r := (as{api: a}).do("GET", "//metrics", ""); r.StatusCode != 401 {
+		t.Errorf("/metrics without its token: %d %s", r.StatusCode, r.body)
 	}
 	if r := a.as("").do("GET", "//healthz", ""); r.StatusCode != 503 ||
 		!bytes.Contains(r.body, []byte("it hangs")) {

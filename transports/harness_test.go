@@ -47,7 +47,9 @@ type options struct {
 	// connections bounds the connections. 0: no bound.
 	connections int
 	alive       func() error
-	degraded    func() error
+	// metricsToken is the token of /metrics, or "".
+	metricsToken string
+	degraded     func() error
 	// storage is the store of the test run by default.
 	storage storage.Store
 	// log is the logger of the handler and its server, if it is not nil.
@@ -91,6 +93,7 @@ func start(t *testing.T, o options) *api {
 	h, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page,
 		Logger: logger, Alive: o.alive, Degraded: o.degraded,
+		MetricsToken: o.metricsToken,
 	})
 	if err != nil {
 		t.Fatal(err)

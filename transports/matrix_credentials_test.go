@@ -159,11 +159,14 @@ func (w *matrix) credentials(kind string, user tidemark.UserID) http.Header {
 	return nil
 }
 
-// apiCalls returns the calls of the API that are answered at once: those about chats, and
-// createTicket.
+// apiCalls returns the calls of the API that are answered at once: those about chats, sessions, and
+// tickets.
 func apiCalls() map[string]call {
 	calls := chatCalls()
 	calls["createTicket"] = call{"POST", "/tickets", ""}
+	calls["listSessions"] = call{"GET", "/sessions", ""}
+	calls["endSessions"] = call{"DELETE", "/sessions", ""}
+	calls["endSession"] = call{"DELETE", "/sessions/SESSION", ""}
 	return calls
 }
 
@@ -527,7 +530,7 @@ func TestMatrix_is_whole(t *testing.T) {
 	for _, c := range apiCalls() {
 		path, _, _ := strings.Cut(c.path, "?")
 		path = strings.NewReplacer("CHAT", "{chat_id}", "SELF", "{user_id}",
-			"OTHER", "{user_id}").Replace(path)
+			"OTHER", "{user_id}", "SESSION", "{session_id}").Replace(path)
 		covered[operation{c.method, transports.BasePath + path}] = true
 	}
 	covered[operation{"POST", "/api/v1/tokens"}] = true // TestScopes_…: it needs a backend

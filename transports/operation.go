@@ -1,6 +1,8 @@
 package transports
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
 	"net/http"
 	"net/http/pprof"
 
@@ -25,18 +27,38 @@ func (h *Handler) Debug() http.Handler {
 
 // mountOperation mounts the paths for operators: health, readiness, metrics unless they are
 // private, and the description of the API.
-func (h *Handler) mountOperation(privateMetrics bool) {
+func (h *Handler) mountOperation(cfg Config) {
 	get := func(path string, handle echo.HandlerFunc) {
 		h.echo.Match([]string{http.MethodGet, http.MethodHead}, path, handle)
 	}
 	get("/healthz", h.healthy)
 	get("/readyz", h.ready)
-	if !privateMetrics {
-		get("/metrics", echo.WrapHandler(h.metrics))
+	if !cfg.PrivateMetrics {
+		get("/metrics", behind(cfg.MetricsToken, echo.WrapHandler(h.metrics)))
 	}
 	get("/openapi.yaml", func(c echo.Context) error {
 		return c.Blob(http.StatusOK, "application/yaml", tidemark.OpenAPI)
 	})
+}
+
+// behind returns next for callers who show a token in the Authorization header. If the token is
+// empty, it returns next.
+func behind(token string, next echo.HandlerFunc) echo.HandlerFunc {
+	if token == "" {
+		return next
+	}
+	// The hashes have one length, so the comparison takes the same time whatever is sent.
+	want := sha256.Sum256([]byte("Bearer " + token))
+	return func(c echo.Context) error {
+		got := sha256.Sum256([]byte(c.Request().Header.Get("Authorization")))
+		//rule:metrics_private.metrics-need-their-token
+		if subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+			return tidemark.Errorf(tidemark.Unauthenticated,
+				"metrics need the token that their operator chose; send Authorization: "+
+					"Bearer <token>")
+		}
+		return next(c)
+	}
 }
 
 // healthy answers 503 if the process makes no progress and so needs a restart.

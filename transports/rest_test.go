@@ -106,7 +106,7 @@ func TestMembers_added_listed_removed(t *testing.T) {
 func TestMessages_duplicate_has_200_and_the_same_body(t *testing.T) {
 	ann := start(t, dev()).as("ann")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)
-	const body = `{"client_message_id":"c1","content":"Grüße 👋","attachment":{"k":[1,2]},` +
+	const body = `{"client_message_id":"c1","content":"Grüße 👋","attachments":[{"k":[1,2]}],` +
 		`"content_type":"text/markdown"}`
 	first := ann.do("POST", "/chats/team/messages", body)
 	second := ann.do("POST", "/chats/team/messages", body)

@@ -98,7 +98,7 @@ func TestBadInput_on_the_socket(t *testing.T) {
 		{"a length that is too small", post + "Content-Length: 5\r\n\r\n" + body, false, 400,
 			"malformed"},
 		{"a length of eight exabytes", post + "Content-Length: 9223372036854775807\r\n\r\n" + body,
-			false, 413, "131072"},
+			false, 413, "409600"},
 		{"a smuggled prefix", post + "Content-Length: 0\r\n\r\n" + body, false, 400, "nothing"},
 	} {
 		res, got := overSocket(t, s, tt.raw, tt.closeSide)
@@ -139,10 +139,12 @@ func TestOddInput_is_accepted(t *testing.T) {
 			deep + `}`), `"content":"a"`},
 		{send(`{"client_message_id":"%d","content":"a","chat_id":"elsewhere"}`),
 			`"chat_id":"team"`},
-		{send(`{"client_message_id":"%d","content":"a","attachment":null,"seen_sequence":null,` +
+		{send(`{"client_message_id":"%d","content":"a","attachments":null,"seen_sequence":null,` +
 			`"content_type":null}`), `"content_type":"text/plain"`},
-		{send(`{"client_message_id":"%d","content":"","attachment":{"a":1,"a":2}}`),
-			`"attachment":{"a":1,"a":2}`},
+		{send(`{"client_message_id":"%d","content":"","attachments":[{"a":1,"a":2}]}`),
+			`"attachments":[{"a":1,"a":2}]`},
+		{send(`{"client_message_id":"%d","content":"a","attachments":[],"kind":"message",` +
+			`"metadata":{"name":null}}`), `"attachments":[],"metadata":{"name":null}`},
 		{
 			send("\t{ \"client_message\\u005fid\" : \"%d\" " +
 				",\r\n\"content\":\"\\ud83d\\udc4b\\/\" } \n"),

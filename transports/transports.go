@@ -58,6 +58,8 @@ type Config struct {
 	// PrivateMetrics removes /metrics from the handler, which anyone may call. Debug has it in any
 	// case.
 	PrivateMetrics bool
+	// MetricsToken is the bearer token that /metrics of the handler asks for. "": none.
+	MetricsToken string
 	// Logger is slog.Default() by default. It never gets message text, tokens or tickets.
 	Logger *slog.Logger
 }
@@ -116,7 +118,7 @@ func New(cfg Config) (*Handler, error) {
 			e.GET(BasePath+path, h.stream(stream))
 		}
 	}
-	h.mountOperation(cfg.PrivateMetrics)
+	h.mountOperation(cfg)
 	return h, mountPage(e, cfg.Page)
 }
 

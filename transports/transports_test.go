@@ -120,8 +120,8 @@ func TestTickets_open_a_stream_and_send_a_beacon(t *testing.T) {
 func TestBody_too_large_is_refused_before_its_end(t *testing.T) {
 	for name, head := range map[string]string{
 		"declared": "Content-Length: 99999999\r\n\r\n",
-		"chunked": fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", 140_000,
-			strings.Repeat(" ", 140_000)),
+		"chunked": fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", 420_000,
+			strings.Repeat(" ", 420_000)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := start(t, dev())
@@ -184,7 +184,9 @@ func TestShutdown_ends_open_streams_and_lets_calls_finish(t *testing.T) {
 
 func TestAcks_many_at_a_time_cost_more(t *testing.T) {
 	o := dev()
-	o.limit = limit.New(limit.Config{CallsPerSecond: 0.001, CallBurst: 5})
+	o.limit = limit.New(limit.Config{
+		User: limit.Rates{Calls: limit.Rate{PerSecond: 0.001, Burst: 5}},
+	})
 	a := start(t, o)
 	entries := func(n int) string {
 		of := make([]string, n)
@@ -204,6 +206,34 @@ func TestAcks_many_at_a_time_cost_more(t *testing.T) {
 	} {
 		if r := tt.as.do("POST", "/acks", entries(tt.entries)); r.StatusCode != tt.want {
 			t.Errorf("call %d, of %d entries: %d %s", i, tt.entries, r.StatusCode, r.body)
+		}
+	}
+}
+
+func TestMembers_many_at_a_time_cost_more(t *testing.T) {
+	o := dev()
+	o.limit = limit.New(limit.Config{
+		User: limit.Rates{Calls: limit.Rate{PerSecond: 0.001, Burst: 30}},
+	})
+	ann := start(t, o).as("ann")
+	users := func(n int) string {
+		of := make([]string, n)
+		for i := range of {
+			of[i] = fmt.Sprintf(`"u%d"`, i)
+		}
+		return `[` + strings.Join(of, ",") + `]`
+	}
+	for i, tt := range []struct {
+		path, body string
+		want       int
+	}{
+		{"/chats", `{"type":"group","chat_id":"a","member_ids":` + users(9) + `}`, 201},   // 5
+		{"/chats", `{"type":"group","chat_id":"b","member_ids":` + users(100) + `}`, 201}, // 5 + 10
+		{"/chats/a/members", `{"user_ids":` + users(51) + `}`, 200},                       // 5 + 5
+		{"/chats/a/members", `{"user_ids":` + users(1) + `}`, 429},
+	} {
+		if r := ann.do("POST", tt.path, tt.body); r.StatusCode != tt.want {
+			t.Errorf("call %d: %d %s, want %d", i, r.StatusCode, r.body, tt.want)
 		}
 	}
 }

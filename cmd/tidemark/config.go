@@ -48,11 +48,12 @@ func (f configFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any
 			return nil, nil
 		}
 	}
-	value, ok := f[flag.Name]
-	if !ok {
-		return nil, nil
+	switch value := f[flag.Name].(type) {
+	case int, float64: // as text, so that a rate may be a number
+		return fmt.Sprint(value), nil
+	default: // nil if there is none
+		return value, nil
 	}
-	return value, nil
 }
 
 // serveKeys returns the keys that are allowed in a file: the names of the flags of serve.

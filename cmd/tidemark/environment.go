@@ -24,11 +24,12 @@ const ofOrchestrator = `^TIDEMARK(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z
 // It checks only the commands that variables configure.
 func checkEnvironment(command *kong.Context) error {
 	switch name, _, _ := strings.Cut(command.Command(), " "); name {
-	case "serve", "migrate", "token", "bench":
+	case "serve", "doctor", "migrate", "token", "bench":
 	default:
 		return nil
 	}
-	known := append(variables(command.Model.Node), secretVariable, previousVariable)
+	known := append(variables(command.Model.Node),
+		secretVariable, previousVariable, metricsVariable)
 	slices.Sort(known)
 	known = slices.Compact(known)
 	foreign := regexp.MustCompile(ofOrchestrator)

@@ -22,9 +22,23 @@ type healthCommand struct {
 
 // Run requests /readyz and prints the answer. Any status but 200 is a failure.
 func (c *healthCommand) Run(ctx context.Context, std streams) error {
-	host, port, err := net.SplitHostPort(c.Listen)
+	status, answer, err := askReady(ctx, c.Listen)
 	if err != nil {
-		return usagef("--listen %q is not HOST:PORT: %w", c.Listen, err)
+		return err
+	}
+	if status != http.StatusOK {
+		return fmt.Errorf("the server is not ready: %d %s: %s",
+			status, http.StatusText(status), answer)
+	}
+	_, err = fmt.Fprintln(std.out, answer)
+	return err
+}
+
+// askReady returns the answer to /readyz of the server that listens at an address.
+func askReady(ctx context.Context, listen string) (status int, answer string, err error) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return 0, "", usagef("--listen %q is not HOST:PORT: %w", listen, err)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
@@ -34,21 +48,16 @@ func (c *healthCommand) Run(ctx context.Context, std streams) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
 		"http://"+net.JoinHostPort(host, port)+"/readyz", nil)
 	if err != nil {
-		return usageError{err}
+		return 0, "", usageError{err}
 	}
 	response, err := new(http.Transport).RoundTrip(request) // never through a proxy
 	if err != nil {
-		return fmt.Errorf("the server does not answer: %w", err)
+		return 0, "", fmt.Errorf("the server does not answer: %w", err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<10))
 	if err != nil {
-		return fmt.Errorf("the server's answer was cut off: %w", err)
+		return 0, "", fmt.Errorf("the server's answer was cut off: %w", err)
 	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the server is not ready: %s: %s",
-			response.Status, strings.TrimSpace(string(answer)))
-	}
-	_, err = fmt.Fprintln(std.out, strings.TrimSpace(string(answer)))
-	return err
+	return response.StatusCode, strings.TrimSpace(string(body)), nil
 }

@@ -32,6 +32,57 @@ type limitFlags struct {
 	DrainDeadline            time.Duration  `env:"TIDEMARK_DRAIN_DEADLINE" placeholder:"TIME" help:"Longest time for an orderly stop in all. Default 15s."`
 }
 
+// coreFlags are the times and bounds of the core that operators can change.
+type coreFlags struct {
+	ResumeWindow    time.Duration `env:"TIDEMARK_RESUME_WINDOW" placeholder:"TIME" help:"How long a session stays after its connection has ended. Default 1m."`
+	Grace           time.Duration `env:"TIDEMARK_GRACE" placeholder:"TIME" help:"How long a client may take to acknowledge a message before a pending row says that it is missing. Default 10s."`
+	AckInterval     time.Duration `env:"TIDEMARK_ACK_INTERVAL" placeholder:"TIME" help:"Least time between two writes of acknowledgements that came over streams. Default 50ms."`
+	StatusInterval  time.Duration `env:"TIDEMARK_STATUS_INTERVAL" placeholder:"TIME" help:"Least time between two status updates about one member of one chat. Default 100ms."`
+	SessionsPerUser int           `env:"TIDEMARK_SESSIONS_PER_USER" placeholder:"N" help:"Greatest number of sessions of a user. Default 32."`
+}
+
+// check returns a usageError if a value is out of its range. Zero is the default.
+func (f coreFlags) check() error {
+	for _, given := range []struct {
+		flag            string
+		value, from, to time.Duration
+	}{
+		{"--resume-window", f.ResumeWindow, 5 * time.Second, time.Hour},
+		{"--grace", f.Grace, time.Second, 5 * time.Minute},
+		{"--ack-interval", f.AckInterval, 5 * time.Millisecond, 2 * time.Second},
+		{"--status-interval", f.StatusInterval, 5 * time.Millisecond, 2 * time.Second},
+	} {
+		if given.value != 0 && (given.value < given.from || given.value > given.to) {
+			return usagef("%s is %v; it must be %v to %v", given.flag, given.value, given.from,
+				given.to)
+		}
+	}
+	if f.SessionsPerUser < 0 || f.SessionsPerUser > 10_000 {
+		return usagef("--sessions-per-user is %d; it must be 1 to 10000", f.SessionsPerUser)
+	}
+	return nil
+}
+
+// rateFlags are the rates of users. docs/limits.md says what they count.
+type rateFlags struct {
+	UserSends       limit.Rate `env:"TIDEMARK_USER_SENDS" placeholder:"RATE" help:"Sends of a user: PER_SECOND, PER_SECOND:AT_ONCE, or none. Default 50:500."`
+	UserCalls       limit.Rate `env:"TIDEMARK_USER_CALLS" placeholder:"RATE" help:"Other calls of a user. Default 200:1000."`
+	UserStatuses    limit.Rate `env:"TIDEMARK_USER_STATUSES" placeholder:"RATE" help:"Chats of which a user asks for the delivery status. Default 600:1200."`
+	BackendSends    limit.Rate `env:"TIDEMARK_BACKEND_SENDS" placeholder:"RATE" help:"Sends of a backend for one user. Default 1000:5000."`
+	BackendCalls    limit.Rate `env:"TIDEMARK_BACKEND_CALLS" placeholder:"RATE" help:"Other calls of a backend for one user. Default 2000:10000."`
+	BackendStatuses limit.Rate `env:"TIDEMARK_BACKEND_STATUSES" placeholder:"RATE" help:"Chats of which a backend asks for the delivery status, for one user. Default 2000:10000."`
+}
+
+// config returns the rates; those without a flag have their default.
+func (f rateFlags) config() limit.Config {
+	return limit.Config{
+		User: limit.Rates{Sends: f.UserSends, Calls: f.UserCalls, Statuses: f.UserStatuses},
+		Backend: limit.Rates{
+			Sends: f.BackendSends, Calls: f.BackendCalls, Statuses: f.BackendStatuses,
+		},
+	}
+}
+
 // withDefaults returns the flags with defaults for those that are not set, or a usageError.
 func (f limitFlags) withDefaults(dev bool) (limitFlags, error) {
 	if f.MaxConnections < 0 || f.MaxConnectionsPerAddress < 0 {

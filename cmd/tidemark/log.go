@@ -8,22 +8,31 @@ import (
 	"time"
 )
 
-// newLog returns the log of a server, in the format text or json, from a level on.
-// Lines of info and above are sampled, so that a fault that affects every client fills no disk.
-func newLog(to io.Writer, format, level string) (*slog.Logger, error) {
-	var from slog.Level
-	if err := from.UnmarshalText([]byte(level)); err != nil {
-		return nil, usagef("--log-level is %q; it must be debug, info, warn or error", level)
+// newLog returns the log of a server, in the format text or json, and the level from which it has
+// lines. Lines of info and above are sampled, so that a fault that affects every client fills no
+// disk.
+func newLog(to io.Writer, format, level string) (*slog.Logger, *slog.LevelVar, error) {
+	from := new(slog.LevelVar)
+	if err := setLevel(from, level); err != nil {
+		return nil, nil, err
 	}
 	o := &slog.HandlerOptions{Level: from}
 	switch format {
 	case "text":
-		return slog.New(newSampled(slog.NewTextHandler(to, o))), nil
+		return slog.New(newSampled(slog.NewTextHandler(to, o))), from, nil
 	case "json":
-		return slog.New(newSampled(slog.NewJSONHandler(to, o))), nil
+		return slog.New(newSampled(slog.NewJSONHandler(to, o))), from, nil
 	default:
-		return nil, usagef("--log-format is %q; it must be text or json", format)
+		return nil, nil, usagef("--log-format is %q; it must be text or json", format)
 	}
+}
+
+// setLevel sets a level by its name. Error: usageError.
+func setLevel(v *slog.LevelVar, name string) error {
+	if err := v.UnmarshalText([]byte(name)); err != nil {
+		return usagef("--log-level is %q; it must be debug, info, warn or error", name)
+	}
+	return nil
 }
 
 const (

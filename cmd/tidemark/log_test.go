@@ -29,7 +29,7 @@ import (
 func TestLog_a_flood_of_one_message_is_a_line_a_second(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		log, err := newLog(&b, "json", "info")
+		log, _, err := newLog(&b, "json", "info")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestLog_a_flood_of_one_message_is_a_line_a_second(t *testing.T) {
 func TestLog_debug_is_whole_and_the_memory_of_messages_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
-		log, err := newLog(&b, "text", "debug")
+		log, _, err := newLog(&b, "text", "debug")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,15 +240,15 @@ func TestLog_holds_no_secret_and_no_message(t *testing.T) {
 	b := startBrittle(t)
 	api := b.url + "/api/v1"
 	ann, bob := signedFor(t, "ann"), signedFor(t, "bob")
-	const content, attached = "canary-content", "canary-attachment"
+	const content, attached, added = "canary-content", "canary-attachment", "canary-metadata"
 	message := func(key string) string {
 		return `{"client_message_id":"` + key + `","content":"` + content +
-			`","attachment":{"url":"` + attached + `"}}`
+			`","attachments":[{"url":"` + attached + `"}],"metadata":{"x":"` + added + `"}}`
 	}
 	must(t, 201, ann, "POST", api+"/chats",
 		`{"type":"group","chat_id":"team","member_ids":["bob"]}`)
 	must(t, 201, ann, "POST", api+"/chats/team/messages", message("m0"))
-	secrets := []string{content, attached, b.key, testSecret}
+	secrets := []string{content, attached, added, b.key, testSecret}
 	for _, token := range []string{ann, bob} {
 		secrets = append(secrets, token, token[strings.LastIndexByte(token, '.')+1:])
 	}

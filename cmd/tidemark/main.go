@@ -1,5 +1,5 @@
-// Command tidemark is the server and its tools: serve, migrate, backup, health, token, api-key,
-// bench and version.
+// Command tidemark is the server and its tools: serve, migrate, backup, health, doctor, token,
+// api-key, bench and version.
 //
 // Each flag of `serve` is also an environment variable (TIDEMARK_LISTEN, TIDEMARK_STORE, …), and a
 // key of the YAML file that --config names. A flag overrides the variable, the variable overrides
@@ -38,6 +38,7 @@ type commands struct {
 	Migrate migrateCommand `cmd:"" help:"Bring a store's schema up or down, or show its version."`
 	Backup  backupCommand  `cmd:"" help:"Copy the store to a file while the server runs."`
 	Health  healthCommand  `cmd:"" help:"Check whether the server on this machine is ready."`
+	Doctor  doctorCommand  `cmd:"" help:"Check the configuration of serve and all that it names, and say what to do."`
 	Token   tokenCommand   `cmd:"" help:"Print a bearer token for a user, signed with TIDEMARK_JWT_SECRET."`
 	APIKey  apiKeyCommand  `cmd:"" name:"api-key" help:"Print a new API key for a backend, and on standard error its line for --api-keys-file."`
 	Bench   benchCommand   `cmd:"" help:"Put a running server under load, and check what arrives."`
@@ -112,7 +113,25 @@ func run(ctx context.Context, args []string, std streams) int {
 		return exitUsage
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
-	return code(command.Run(std, &cli.Migrate), std)
+	return code(command.Run(std, &cli.Migrate, arguments(args)), std)
+}
+
+// arguments are those of the command line, without the program's name.
+type arguments []string
+
+// parseAgain parses the arguments of a running server once more. It reads the configuration file,
+// and returns what it says too. The arguments name one.
+func parseAgain(args arguments) (*serveCommand, configFile, error) {
+	var cli commands
+	parser, err := newParser(&cli, streams{out: io.Discard, err: io.Discard}, func(int) {})
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := parser.Parse(args); err != nil {
+		return nil, nil, err
+	}
+	file, err := readConfig(cli.Serve.Config, serveKeys(parser.Model))
+	return &cli.Serve, file, err
 }
 
 // code prints the error, if there is one, and returns the exit code.

@@ -90,10 +90,14 @@ func printSchema(ctx context.Context, u storeURL, std streams) error {
 		return err
 	}
 	if schema.Dirty {
-		return fmt.Errorf("a migration of %s failed half-way; restore a backup, or repair the "+
-			"schema by hand", u.name)
+		return halfWay(u)
 	}
 	return nil
+}
+
+func halfWay(u storeURL) error {
+	return fmt.Errorf("a migration of %s failed half-way; restore a backup, or repair the schema "+
+		"by hand", u.name)
 }
 
 func schemaOf(ctx context.Context, u storeURL) (sqlite.Schema, error) {

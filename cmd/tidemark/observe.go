@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"strings"
 	"time"
 )
 
@@ -20,19 +22,42 @@ type observeFlags struct {
 	PublicMetrics bool   `env:"TIDEMARK_PUBLIC_METRICS" help:"Also serve /metrics on --listen, without authentication. --dev implies it."`
 }
 
-func (f *observeFlags) log(to io.Writer) (*slog.Logger, error) {
+func (f *observeFlags) log(to io.Writer) (*slog.Logger, *slog.LevelVar, error) {
 	if f.DebugListen != "" {
 		host, _, err := net.SplitHostPort(f.DebugListen)
 		if err != nil {
-			return nil, usagef("--debug-listen %q is not HOST:PORT: %w", f.DebugListen, err)
+			return nil, nil, usagef("--debug-listen %q is not HOST:PORT: %w", f.DebugListen, err)
 		}
 		//rule:metrics_private.profiles-on-loopback-only
 		if !loopback(host) {
-			return nil, usagef("--debug-listen is %q, but profiles are private: "+
+			return nil, nil, usagef("--debug-listen is %q, but profiles are private: "+
 				"use a loopback address, such as 127.0.0.1:6060", f.DebugListen)
 		}
 	}
 	return newLog(to, f.LogFormat, f.LogLevel)
+}
+
+// metricsVariable is the only way to set the token of /metrics.
+const metricsVariable = "TIDEMARK_METRICS_TOKEN"
+
+// leastMetricsToken is the least length of that token, in bytes.
+const leastMetricsToken = 16
+
+// metricsToken returns the token of /metrics, or "" if none is set.
+func (f *observeFlags) metricsToken() (string, error) {
+	token := os.Getenv(metricsVariable)
+	odd := func(r rune) bool { return r <= ' ' || r > '~' }
+	switch {
+	case token == "":
+		return "", nil
+	case f.PublicMetrics:
+		return "", usagef("--public-metrics serves /metrics to anyone, so %s would do nothing; "+
+			"use one of the two", metricsVariable)
+	case len(token) < leastMetricsToken || strings.ContainsFunc(token, odd):
+		return "", usagef("%s must be at least %d characters of printable ASCII without spaces, "+
+			"such as the output of `openssl rand -hex 16`", metricsVariable, leastMetricsToken)
+	}
+	return token, nil
 }
 
 // debugHeaderTimeout is the longest time that a client may take to send the head of a request.

@@ -515,6 +515,37 @@ func TestDebugListen_is_for_this_machine_and_metrics_for_nobody_else(t *testing.
 	must(t, http.StatusNotFound, "", http.MethodGet, public+"/debug/pprof/", "")
 }
 
+func TestMetricsToken_opens_metrics_to_those_who_know_it(t *testing.T) {
+	cleanEnvironment(t)
+	t.Setenv(secretVariable, testSecret)
+	const token = "correct-horse-battery"
+	for value, flags := range map[string][]string{
+		"short": nil, "with a space in it": nil, "ümlaut-ümlaut-ümlaut": nil,
+		token: {"--public-metrics"},
+	} {
+		t.Setenv(metricsVariable, value)
+		var log logBuffer
+		code := run(t.Context(), append([]string{"serve", "--store", "memory:"}, flags...),
+			streams{out: io.Discard, err: &log})
+		if code != exitUsage || strings.Contains(log.String(), value) {
+			t.Errorf("%q %v: exit %d, want %d: %s", value, flags, code, exitUsage, log.String())
+		}
+	}
+	t.Setenv(metricsVariable, token)
+	url := startServer(t, "--store", "memory:")
+	for _, header := range []string{
+		"", token, "Bearer " + token + "x", "Bearer " + token[1:], "Basic " + token,
+	} {
+		must(t, http.StatusUnauthorized, "", http.MethodGet, url+"/metrics", "",
+			"Authorization", header)
+	}
+	got := must(t, http.StatusOK, "", http.MethodGet, url+"/metrics", "",
+		"Authorization", "Bearer "+token)
+	if !strings.Contains(got, "tidemark_sessions 0") {
+		t.Errorf("the metrics are %.200s", got)
+	}
+}
+
 func TestLogFlags_flag_variable_and_file(t *testing.T) {
 	cleanEnvironment(t)
 	file := write(t, "c.yaml",
@@ -536,7 +567,7 @@ func TestLogFlags_flag_variable_and_file(t *testing.T) {
 	for _, bad := range []observeFlags{
 		{LogFormat: "xml", LogLevel: "info"}, {LogFormat: "text", LogLevel: "loud"},
 	} {
-		if _, err := bad.log(io.Discard); err == nil {
+		if _, _, err := bad.log(io.Discard); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
 	}

@@ -140,8 +140,8 @@ func (p *peers) tickets(
 }
 
 // limiter returns the rate limits of users, which count on all nodes, or nil in development.
-func (p *peers) limiter(dev bool) *limit.Limiter {
-	var cfg limit.Config
+func (p *peers) limiter(dev bool, rates rateFlags) *limit.Limiter {
+	cfg := rates.config()
 	switch {
 	case dev:
 		return nil

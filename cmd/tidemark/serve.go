@@ -38,7 +38,9 @@ type serveCommand struct {
 	Observe     observeFlags    `embed:""`
 	AllowOrigin []string        `name:"allow-origin" env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN" help:"Origin of web pages that may call, such as https://app.example.com, or * for all; repeatable. Pages of the server's own host always may."`
 	Limits      limitFlags      `embed:""`
-	Config      string          `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"YAML file whose keys are the names of these flags. Flags and variables override it."`
+	Rates       rateFlags       `embed:""`
+	Core        coreFlags       `embed:""`
+	Config      string          `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"YAML file whose keys are the names of these flags. Flags and variables override it. It is read again when it changes."`
 }
 
 // Help returns the rest of the text of `serve --help`.
@@ -50,8 +52,12 @@ func (serveCommand) Help() string {
 }
 
 // Run serves until something fails, or until ctx ends, which starts an orderly stop.
-func (c *serveCommand) Run(ctx context.Context, std streams) error {
+func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) error {
 	key, err := secret()
+	if err != nil {
+		return err
+	}
+	metricsToken, err := c.Observe.metricsToken()
 	if err != nil {
 		return err
 	}
@@ -59,7 +65,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.check(), c.Peers.check(store)); err != nil {
+	if err := errors.Join(c.check(), c.Peers.check(store), c.Core.check()); err != nil {
 		return err
 	}
 	origins, err := origin.New(origin.Config{
@@ -73,7 +79,11 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	log, err := c.Observe.log(std.err)
+	log, level, err := c.Observe.log(std.err)
+	if err != nil {
+		return err
+	}
+	file, err := newReload(args, c.Config, level, log)
 	if err != nil {
 		return err
 	}
@@ -98,10 +108,14 @@ func (c *serveCommand) Run(ctx context.Context, std streams) error {
 		credentials:    credentials,
 		origins:        origins,
 		limits:         limits,
+		rates:          c.Rates,
+		core:           c.Core,
+		file:           file,
 		giveUp:         func() { os.Exit(exitFailure) },
 		meter:          meter,
 		debugListen:    c.Observe.DebugListen,
-		privateMetrics: !c.Dev && !c.Observe.PublicMetrics,
+		privateMetrics: !c.Dev && !c.Observe.PublicMetrics && metricsToken == "",
+		metricsToken:   metricsToken,
 	}, log)
 }
 
@@ -134,10 +148,16 @@ type options struct {
 	credentials auth.Config
 	origins     *origin.Policy
 	limits      limitFlags
+	rates       rateFlags
+	core        coreFlags
+	// file is the configuration file, or nil.
+	file *reload
 	// meter measures the opened store. If it is nil, the store is not measured.
 	meter          *metered.Meter
 	debugListen    string
 	privateMetrics bool
+	// metricsToken is the bearer token of /metrics, or "".
+	metricsToken string
 	// giveUp ends the process. It is called if the stop takes too long.
 	giveUp func()
 }
@@ -193,7 +213,7 @@ func (o *options) layer(
 	tickets, keepTickets := others.tickets(core.ResumeWindow(), log)
 	o.credentials.Tickets = tickets
 	credentials := auth.New(o.credentials)
-	limiter := others.limiter(o.credentials.Dev)
+	limiter := others.limiter(o.credentials.Dev, o.rates)
 	gate := limit.NewGate(limit.GateConfig{})
 	sockets := websocket.New(websocket.Config{
 		Server: core, Auth: credentials, Limit: limiter, Gate: gate, Logger: log,
@@ -219,6 +239,7 @@ func (o *options) layer(
 		WebSocket:      sockets.Handle,
 		Version:        version,
 		PrivateMetrics: o.privateMetrics,
+		MetricsToken:   o.metricsToken,
 		Collectors:     o.collectors(),
 		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters,
 			gate.Counters, limiter.Counters),
@@ -257,6 +278,12 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Bus:      others.bus,
 		Node:     o.node,
 		Logger:   log,
+
+		ResumeWindow:    o.core.ResumeWindow,
+		Grace:           o.core.Grace,
+		AckInterval:     o.core.AckInterval,
+		StatusInterval:  o.core.StatusInterval,
+		SessionsPerUser: o.core.SessionsPerUser,
 	})
 	if err != nil {
 		return err
@@ -274,7 +301,8 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return errors.Join(fmt.Errorf("start: %w", err), listener.Close())
 	}
 	//rule:bounded_use.share-rates-among-nodes
-	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run)()
+	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run,
+		o.file.run(layer.limiter))()
 	stopDebug, err := serveDebug(ctx, o.debugListen, layer.handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))

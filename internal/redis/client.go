@@ -192,6 +192,16 @@ func (c *Client) Check(ctx context.Context) error {
 	return nil
 }
 
+// Eviction returns what Redis does when its memory is full (maxmemory-policy).
+func (c *Client) Eviction(ctx context.Context) (policy string, err error) {
+	reply := c.Run(ctx, []Call{{Args: []any{"INFO", "memory"}}})[0]
+	if reply.Err != nil {
+		return "", c.refused(reply.Err)
+	}
+	info, _ := reply.Value.(string)
+	return field(info, "maxmemory_policy"), nil
+}
+
 // refused makes an error Invalid if only a change of the configuration ends it.
 func (c *Client) refused(err error) error {
 	said := err.Error()

@@ -44,7 +44,8 @@ CREATE TABLE messages (
     client_message_id text   COLLATE "C" NOT NULL,
     message_id        text   NOT NULL,
     content_type      text   NOT NULL,
-    attachment        text,             -- a JSON object, byte for byte as it was sent
+    attachments       text,             -- a JSON array of objects, byte for byte as it was sent
+    metadata          text,             -- a JSON object, byte for byte as it was sent
     content           text   NOT NULL,
     PRIMARY KEY (chat, sequence)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.05);

@@ -46,7 +46,8 @@ CREATE TABLE messages (
     created_at        INTEGER NOT NULL,
     members_version   INTEGER NOT NULL,  -- the chat's, in the step that stored the message
     content_type      TEXT    NOT NULL,
-    attachment        TEXT,
+    attachments       TEXT,
+    metadata          TEXT,
     content           TEXT    NOT NULL,
     PRIMARY KEY (chat, sequence)
 ) STRICT, WITHOUT ROWID;

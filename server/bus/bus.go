@@ -18,7 +18,7 @@ import (
 // immutable.
 type Event struct {
 	// To has the leases of the sessions that the event is for. All belong to the receiving node.
-	// Request, Transfer, Seek and Sought have none.
+	// Request, Transfer, Seek, End and Done have none.
 	To []registry.Lease
 
 	Notification *Notification
@@ -29,7 +29,8 @@ type Event struct {
 	Request  *Request
 	Transfer *Transfer
 	Seek     *Seek
-	Sought   *Sought
+	End      *End
+	Done     *Done
 }
 
 // Notification says that a chat has a message for the sessions.
@@ -85,9 +86,9 @@ type Transfer struct {
 	Snapshot []byte
 }
 
-// Seek sets the positions of a session on the node that serves it. The answer is Sought.
+// Seek sets the positions of a session on the node that serves it. The answer is Done.
 type Seek struct {
-	// ID names the question. Sought repeats it.
+	// ID names the question. Done repeats it.
 	ID      string
 	Session tidemark.SessionID
 	User    tidemark.UserID
@@ -97,8 +98,18 @@ type Seek struct {
 	Positions []byte
 }
 
-// Sought says that the Seek with this ID was done.
-type Sought struct{ ID string }
+// End ends a session on the node that serves it, because its user wants that. The answer is Done.
+type End struct {
+	// ID names the question. Done repeats it.
+	ID      string
+	Session tidemark.SessionID
+	User    tidemark.UserID
+	// From is the node that gets the answer.
+	From registry.Node
+}
+
+// Done says that the Seek or End with this ID was done.
+type Done struct{ ID string }
 
 // Subscriber receives events for a node. Its functions must not block.
 type Subscriber struct {

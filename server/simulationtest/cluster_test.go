@@ -186,8 +186,10 @@ func describe(e bus.Event) string {
 		return "transfer"
 	case e.Seek != nil:
 		return fmt.Sprintf("seek %s for %s", e.Seek.User, e.Seek.From.ID)
-	case e.Sought != nil:
-		return "sought"
+	case e.End != nil:
+		return fmt.Sprintf("end %s for %s", e.End.User, e.End.From.ID)
+	case e.Done != nil:
+		return "done"
 	default:
 		return "typing"
 	}

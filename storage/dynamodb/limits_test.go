@@ -249,8 +249,10 @@ func TestLimits_largest_messages(t *testing.T) {
 		all[i].ClientMessageID, all[i].MessageID = long(fmt.Sprintf("k%d-",
 			i)), tidemark.MessageID(long(fmt.Sprintf("m%d-", i)))
 		all[i].ContentType = strings.Repeat("t", tidemark.MaxContentType)
-		all[i].Attachment = json.RawMessage(`{"a":"` +
-			strings.Repeat("a", tidemark.MaxAttachment-8) + `"}`)
+		all[i].Attachments = json.RawMessage(`[{"a":"` +
+			strings.Repeat("a", tidemark.MaxAttachmentBytes-10) + `"}]`)
+		all[i].Metadata = json.RawMessage(`{"a":"` +
+			strings.Repeat("a", tidemark.MaxMetadata-8) + `"}`)
 		if err := all[i].Check(); err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,7 @@ func (p *page) read(ctx context.Context, c caller) (missing tidemark.Sequence, e
 			return false, nil
 		}
 		p.found = append(p.found, m)
-		p.size += len(m.Content) + len(m.Attachment)
+		p.size += m.Size()
 		return !p.full(), nil
 	})
 	if len(p.found) > 0 && missing == 0 {

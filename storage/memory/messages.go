@@ -108,4 +108,4 @@ func (c *chat) page(r storage.Range) []tidemark.Message {
 
 func reached(size, most int) bool { return most != 0 && size >= most }
 
-func weight(m *tidemark.Message) int { return len(m.Content) + len(m.Attachment) }
+func weight(m *tidemark.Message) int { return m.Size() }

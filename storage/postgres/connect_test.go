@@ -155,7 +155,8 @@ func TestAppend_content_types_and_attachments_are_those_of_the_drafts(t *testing
 			drafts[i] = message("c", "anna", fmt.Sprint(types, i), "hello")
 			drafts[i].ContentType = contentType
 			if i == 1 {
-				drafts[i].Attachment = []byte(`{"n": 1}`)
+				drafts[i].Attachments = []byte(`[{"n": 1}]`)
+				drafts[(i+1)%len(drafts)].Metadata = []byte(`{"m": 1}`)
 			}
 		}
 		appended, err := s.Append(t.Context(), drafts)
@@ -169,9 +170,11 @@ func TestAppend_content_types_and_attachments_are_those_of_the_drafts(t *testing
 			t.Fatal(page, err)
 		}
 		for i, m := range page[0] {
-			if m.ContentType != types[i] || string(m.Attachment) != string(drafts[i].Attachment) {
+			if m.ContentType != types[i] ||
+				string(m.Attachments) != string(drafts[i].Attachments) ||
+				string(m.Metadata) != string(drafts[i].Metadata) {
 				t.Errorf("%v: message %d has %s and attachment %q",
-					types, i, m.ContentType, m.Attachment)
+					types, i, m.ContentType, m.Attachments)
 			}
 		}
 	}

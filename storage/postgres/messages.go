@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -83,14 +84,14 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 	FROM counted, chat, headed AS h
 ), stored AS (
 	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id,
-		message_id, content_type, attachment, content)
+		message_id, content_type, attachments, metadata, content)
 	SELECT chat.keys[($2::bigint[])[d.no]], placed.outcomes[d.no], ($5::bigint[])[d.no],
 		chat.versions[($2::bigint[])[d.no]], d.sender_id, d.client_message_id, d.message_id,
-		coalesce(d.content_type, $10), d.attachment, d.content
+		coalesce(d.content_type, $11), d.attachments, d.metadata, d.content
 	FROM chat, placed,
-		unnest($3::text[], $4::text[], $6::text[], $7::text[], $8::text[], $9::text[])
-		WITH ORDINALITY AS d (sender_id, client_message_id, message_id, content_type, attachment,
-			content, no)
+		unnest($3::text[], $4::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[])
+		WITH ORDINALITY AS d (sender_id, client_message_id, message_id, content_type, attachments,
+			metadata, content, no)
 	WHERE placed.outcomes[d.no] > 0
 )
 SELECT versions, outcomes, strangers FROM chat, placed`
@@ -198,7 +199,7 @@ func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []in
 		n, weight := 0, 0
 		for n < len(todo) && (n == 0 || n < maxItems && weight < maxWeight) {
 			d := &a.drafts[todo[n]]
-			weight += len(d.Content) + len(d.Attachment)
+			weight += d.Size()
 			n++
 		}
 		part, err := a.write(ctx, c, todo[:n])
@@ -233,7 +234,7 @@ func (a *appending) alone(ctx context.Context, c *conn, todo []int) (left []int,
 			left = append(left, i)
 			continue
 		}
-		own, weight = append(own, i), weight+len(d.Content)+len(d.Attachment)
+		own, weight = append(own, i), weight+d.Size()
 	}
 	err = c.transaction(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockChat, string(chat)); err != nil {
@@ -390,9 +391,9 @@ func (a *appending) parameters(todo []int, v *verdicts) []any {
 	chat, created := numbers[:n], numbers[n:]
 	text := make([]string, 4*n)
 	senders, keys, ids, contents := text[:n], text[n:2*n], text[2*n:3*n], text[3*n:]
-	// Empty columns are nil: types if all drafts have the same one, attachments if there are none.
+	// Empty columns are nil: types if all drafts have the same one, the others if there are none.
 	var types []string
-	var attachments []*string
+	var attachments, metadata []*string
 	common := a.drafts[todo[0]].ContentType
 	for at, i := range todo {
 		d := &a.drafts[i]
@@ -407,16 +408,27 @@ func (a *appending) parameters(todo []int, v *verdicts) []any {
 		if types != nil {
 			types[at] = d.ContentType
 		}
-		if d.Attachment != nil {
-			if attachments == nil {
-				attachments = make([]*string, n)
-			}
-			attachment := string(d.Attachment)
-			attachments[at] = &attachment
-		}
+		attachments = putJSON(attachments, at, n, d.Attachments)
+		metadata = putJSON(metadata, at, n, d.Metadata)
 	}
 	v.chat = chat
-	return []any{chats, chat, senders, keys, created, ids, types, attachments, contents, common}
+	return []any{
+		chats, chat, senders, keys, created, ids, types, attachments, metadata, contents, common,
+	}
+}
+
+// putJSON sets the value of row at in a column of n rows, unless it is nil. A column without values
+// is nil.
+func putJSON(column []*string, at, n int, raw json.RawMessage) []*string {
+	if raw == nil {
+		return column
+	}
+	if column == nil {
+		column = make([]*string, n)
+	}
+	text := string(raw)
+	column[at] = &text
+	return column
 }
 
 // keyStored reports whether another transaction stored a message with one of the keys after the

@@ -24,14 +24,13 @@ const (
 	readFirst = `SELECT r.no, c.head, coalesce(p.sequence, 0), coalesce(p.created_at, 0),
 	coalesce(p.members_version, 0), coalesce(p.sender_id, ''),
 	coalesce(p.client_message_id, ''), coalesce(p.message_id, ''), coalesce(p.content_type, ''),
-	p.attachment, coalesce(p.content, '')
+	p.attachments, p.metadata, coalesce(p.content, '')
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
 	WITH ORDINALITY AS r (chat_id, low, high, page, weight, no)
 CROSS JOIN LATERAL (SELECT key, head FROM chats WHERE id = r.chat_id LIMIT 1) AS c
 LEFT JOIN LATERAL (
 	SELECT * FROM (
-		SELECT m.*, octet_length(m.content) + coalesce(octet_length(m.attachment), 0) AS own,
-			sum(octet_length(m.content) + coalesce(octet_length(m.attachment), 0)) OVER `
+		SELECT m.*, ` + messageSize + ` AS own, sum(` + messageSize + `) OVER `
 	readSecond = ` ROWS UNBOUNDED PRECEDING) AS through
 		FROM messages AS m
 			WHERE m.chat = c.key AND m.sequence BETWEEN r.low AND least(r.high, c.head) `
@@ -39,6 +38,10 @@ LEFT JOIN LATERAL (
 	) AS w WHERE r.weight = 0 OR w.through - w.own < r.weight
 ) AS p ON true`
 )
+
+// messageSize is tidemark.Message.Size.
+const messageSize = `octet_length(m.content) + coalesce(octet_length(m.attachments), 0) +
+			coalesce(octet_length(m.metadata), 0)`
 
 // Ranges implements storage.Messages. One statement reads all upward ranges of concurrent calls,
 // and one all downward ranges.
@@ -173,7 +176,7 @@ func (p *page) whole() error {
 func (p *page) full() bool {
 	weight := 0
 	for i := range p.messages {
-		weight += len(p.messages[i].Content) + len(p.messages[i].Attachment)
+		weight += p.messages[i].Size()
 	}
 	return len(p.messages) == p.wanted.Limit || p.wanted.MaxBytes != 0 &&
 		weight >= p.wanted.MaxBytes
@@ -181,13 +184,14 @@ func (p *page) full() bool {
 
 // messageColumns are the columns that messageRow.columns scans, in the same order.
 const messageColumns = `m.sequence, m.created_at, m.members_version, m.sender_id,
-	m.client_message_id, m.message_id, m.content_type, m.attachment, m.content`
+	m.client_message_id, m.message_id, m.content_type, m.attachments,
+	m.metadata, m.content`
 
 // A messageRow is the destination of a row of messages. It is reused for all rows of a statement.
 type messageRow struct {
 	sequence, createdAt, version int64
 	sender, key, id, contentType string
-	attachment                   []byte
+	attachments, metadata        []byte
 	content                      string
 }
 
@@ -195,7 +199,7 @@ type messageRow struct {
 func (m *messageRow) columns() []any {
 	return []any{
 		&m.sequence, &m.createdAt, &m.version, &m.sender, &m.key, &m.id, &m.contentType,
-		&m.attachment, &m.content,
+		&m.attachments, &m.metadata, &m.content,
 	}
 }
 
@@ -209,7 +213,8 @@ func (m *messageRow) message(chat tidemark.ChatID) tidemark.Message {
 		CreatedAt:       timeOf(m.createdAt),
 		MembersVersion:  uint64(m.version),
 		ContentType:     m.contentType,
-		Attachment:      m.attachment,
+		Attachments:     m.attachments,
+		Metadata:        m.metadata,
 		Content:         m.content,
 	}
 }

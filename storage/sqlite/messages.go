@@ -11,7 +11,7 @@ import (
 
 // messageColumns are the columns that scanMessage reads.
 const messageColumns = `sequence, sender_id, client_message_id, message_id, created_at,
-	members_version, content_type, attachment, content`
+	members_version, content_type, attachments, metadata, content`
 
 func scanMessage(row *stmt, chat tidemark.ChatID) tidemark.Message {
 	m := tidemark.Message{
@@ -23,10 +23,13 @@ func scanMessage(row *stmt, chat tidemark.ChatID) tidemark.Message {
 		CreatedAt:       timeOf(row.integerAt(4)),
 		MembersVersion:  uint64(row.integerAt(5)),
 		ContentType:     contentTypeAt(row, 6),
-		Content:         row.stringAt(8),
+		Content:         row.stringAt(9),
 	}
 	if !row.nullAt(7) {
-		m.Attachment = row.bytesAt(7)
+		m.Attachments = row.bytesAt(7)
+	}
+	if !row.nullAt(8) {
+		m.Metadata = row.bytesAt(8)
 	}
 	return m
 }
@@ -122,7 +125,7 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 // insert stores the draft as the next message, unless its key is known.
 func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
 	q, err := w.c.prepared(`INSERT INTO messages (chat, ` + messageColumns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (client_message_id, sender_id, chat) DO NOTHING`)
 	if err != nil {
 		return false, err
@@ -135,10 +138,13 @@ func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
 	q.integer(6, d.CreatedAt.UnixMilli())
 	q.integer(7, int64(c.version))
 	q.string(8, d.ContentType)
-	if q.null(9); d.Attachment != nil {
-		q.string(9, string(d.Attachment))
+	if q.null(9); d.Attachments != nil {
+		q.string(9, string(d.Attachments))
 	}
-	q.string(10, d.Content)
+	if q.null(10); d.Metadata != nil {
+		q.string(10, string(d.Metadata))
+	}
+	q.string(11, d.Content)
 	if err := q.run(); err != nil {
 		return false, err
 	}
@@ -220,7 +226,7 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 			return false
 		}
 		messages = append(messages, m)
-		size += len(m.Content) + len(m.Attachment)
+		size += m.Size()
 		whole = m.Sequence == last || len(messages) == r.Limit ||
 			r.MaxBytes != 0 && size >= r.MaxBytes
 		next += step

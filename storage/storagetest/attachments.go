@@ -3,35 +3,46 @@ package storagetest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// attachments returns JSON objects that change if a parser reads and writes them.
-func attachments() []json.RawMessage {
+// objects returns JSON objects that change if a parser reads and writes them.
+func objects() []json.RawMessage {
 	var all []json.RawMessage
 	for _, text := range []string{
 		`{}`, ` {"a":1} `, "{\n\t\"url\": \"s3://bucket/key?x=1&y=%20\",\r\n \"size\": 1.50e3 }",
 		`{"b":1,"a":2,"a":3}`, `{"n":12345678901234567890.10,"z":-0}`,
 		`{"t":"\u0041\u00e9é😀\/\"\\"}`, `{"Ä":{"ł":[null,true,[]]},"":""}`, `{"s":"'';--%s%_\\$1"}`,
-		`{"a":"` + strings.Repeat("é", (tidemark.MaxAttachment-8)/2) + `"}`,
+		`{"a":"` + strings.Repeat("é", (tidemark.MaxMetadata-8)/2) + `"}`,
 	} {
 		all = append(all, json.RawMessage(text))
 	}
 	return all
 }
 
+// array returns a JSON array of one element.
+func array(element json.RawMessage) json.RawMessage {
+	return slices.Concat([]byte{'['}, element, []byte{']'})
+}
+
+// attachmentRules are about attachments and metadata.
 var attachmentRules = []rule{
-	{"Attachment_byte_for_byte_in_every_answer_and_read", func(f *fixture) {
+	{"Attachments_and_metadata_byte_for_byte_in_every_answer_and_read", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
 		c := f.group("c", alice, bob)
-		for i, raw := range attachments() {
-			// The message has content every second time. The one before it has no attachment.
+		for i, raw := range objects() {
+			// The message has content and metadata every second time. The one before it has
+			// neither attachments nor metadata.
 			f.send(c, bob, 1)
 			d := f.draft(c, alice, []string{"", "with a text"}[i%2])
-			d.Attachment = raw
+			d.Attachments = array(raw)
+			if i%2 == 1 {
+				d.Metadata = raw
+			}
 			f.ok(d.Check())
 			n := tidemark.Sequence(2*i + 2)
 			want := d.Message(n, 1)
@@ -71,16 +82,17 @@ var attachmentRules = []rule{
 			Before: tidemark.MaxSequence,
 		})
 		f.equal("down and up", down, up)
-		for i, raw := range attachments() {
-			f.equal("in a long page", string(up[2*i+1].Attachment), string(raw))
-			f.equal("none is nil", up[2*i].Attachment == nil, true)
+		for i, raw := range objects() {
+			f.equal("in a long page", string(up[2*i+1].Attachments), string(array(raw)))
+			f.equal("none is nil", up[2*i].Attachments == nil && up[2*i].Metadata == nil, true)
 		}
 	}},
-	{"Attachment_of_a_duplicate_from_a_former_member", func(f *fixture) {
+	{"Attachments_of_a_duplicate_from_a_former_member", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
 		c := f.group("c", alice, bob)
 		d := f.draft(c, bob, "")
-		d.Attachment = json.RawMessage(`{ "kept" : 1 }`)
+		d.Attachments = json.RawMessage(`[{ "kept" : 1 }]`)
+		d.Metadata = json.RawMessage(`{ "kept" : 2 }`)
 		want := f.append(d).Message
 		f.remove(c, bob)
 		f.equal("append again", f.append(d), storage.Appended{
@@ -89,19 +101,27 @@ var attachmentRules = []rule{
 			Version:   2,
 		})
 	}},
-	{"Attachment_that_differs_in_a_byte_is_Conflict", func(f *fixture) {
+	{"Attachments_or_metadata_that_differ_in_a_byte_are_Conflict", func(f *fixture) {
 		alice := f.user("alice")
 		c := f.group("c", alice)
-		for i, stored := range append(attachments(), nil) {
+		for i, stored := range append(objects(), nil) {
 			d := f.draft(c, alice, "text")
-			d.Attachment = stored
+			put := func(d *tidemark.Draft, raw json.RawMessage) { d.Metadata = raw }
+			if i%2 == 1 {
+				put = func(d *tidemark.Draft, raw json.RawMessage) {
+					if d.Attachments = nil; raw != nil {
+						d.Attachments = array(raw)
+					}
+				}
+			}
+			put(&d, stored)
 			f.append(d)
-			for j, other := range append(attachments(), nil, json.RawMessage(`{"a":1 }`)) {
+			for j, other := range append(objects(), nil, json.RawMessage(`{"a":1 }`)) {
 				if i == j {
 					continue
 				}
 				again := d
-				again.Attachment = other
+				put(&again, other)
 				_, err := storage.AppendOne(f.ctx, f.store, again)
 				if tidemark.CodeOf(err) != tidemark.Conflict {
 					f.Errorf("%.40s, sent again as %.40s: got error %v, want Conflict",
@@ -113,6 +133,6 @@ var attachmentRules = []rule{
 				f.equal("the same, beside the other", both[1].Duplicate, true)
 			}
 		}
-		f.gapless(c, len(attachments())+1)
+		f.gapless(c, len(objects())+1)
 	}},
 }

@@ -98,11 +98,12 @@ func (c *client) send() error {
 		d.ClientMessageID = fmt.Sprint("k", c.random.IntN(historyKeys))
 		d.CreatedAt = c.now()
 		if c.random.IntN(6) == 0 {
-			d.Attachment = json.RawMessage(`{"a":1}`)
+			d.Attachments = json.RawMessage(`[{"a":1}]`)
+			d.Metadata = json.RawMessage(`{"b":1}`)
 		}
 		drafts = append(drafts, d)
 		asked[d.ChatID] = append(asked[d.ChatID], sent{
-			c.name(d.SenderID), d.ClientMessageID, text(d.Content, d.Attachment),
+			c.name(d.SenderID), d.ClientMessageID, text(d.Content, d.Attachments, d.Metadata),
 			c.short(d.MessageID),
 		})
 	}
@@ -164,7 +165,7 @@ func (c *client) stored(m tidemark.Message) string {
 	c.top[m.ChatID] = max(c.top[m.ChatID], m.Sequence)
 	c.mu.Unlock()
 	d := sent{
-		c.name(m.SenderID), m.ClientMessageID, text(m.Content, m.Attachment),
+		c.name(m.SenderID), m.ClientMessageID, text(m.Content, m.Attachments, m.Metadata),
 		c.short(m.MessageID),
 	}
 	return messageText(m.Sequence, d.line(m.MembersVersion))
@@ -175,7 +176,9 @@ func (c *client) short(id tidemark.MessageID) string {
 	return strings.TrimPrefix(string(id), c.prefix+"message-")
 }
 
-func text(content string, attachment json.RawMessage) string { return content + string(attachment) }
+func text(content string, attachments, metadata json.RawMessage) string {
+	return content + string(attachments) + string(metadata)
+}
 
 // advance raises the watermarks of one or two users.
 func (c *client) advance() error {

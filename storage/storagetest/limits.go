@@ -48,7 +48,7 @@ var limitRules = []rule{
 		f.ok(err)
 		f.equal("name", f.info(c).Name, name)
 	}},
-	{"content_of_65536_bytes_and_attachment_of_4096", func(f *fixture) {
+	{"content_of_65536_bytes_attachments_of_8192_and_metadata_of_4096", func(f *fixture) {
 		alice := f.user("alice")
 		c := f.group("c", alice)
 		contents := map[string]string{
@@ -60,10 +60,13 @@ var limitRules = []rule{
 			draft := f.draft(c, alice, strings.Repeat(piece, tidemark.MaxContent/len(piece)))
 			draft.Content += strings.Repeat("y", tidemark.MaxContent-len(draft.Content))
 			draft.ContentType = "text/" + strings.Repeat("p", tidemark.MaxContentType-5)
-			draft.Attachment = json.RawMessage(`{"a":"` +
-				strings.Repeat("é", (tidemark.MaxAttachment-8)/2) + `"}`)
+			draft.Metadata = json.RawMessage(`{"a":"` +
+				strings.Repeat("é", (tidemark.MaxMetadata-8)/2) + `"}`)
+			draft.Attachments = json.RawMessage(`[{"a":"` +
+				strings.Repeat("é", (tidemark.MaxAttachmentBytes-10)/2) + `"}]`)
 			f.equal(name+": size", len(draft.Content), tidemark.MaxContent)
-			f.equal(name+": attachment", len(draft.Attachment), tidemark.MaxAttachment)
+			f.equal(name+": attachments", len(draft.Attachments), tidemark.MaxAttachmentBytes)
+			f.equal(name+": metadata", len(draft.Metadata), tidemark.MaxMetadata)
 			f.ok(draft.Check())
 			want = append(want, f.append(draft).Message)
 			f.equal(name+": duplicate", f.append(draft).Duplicate, true)
@@ -72,7 +75,8 @@ var limitRules = []rule{
 		f.equal("number", len(got), len(want))
 		for i := range got {
 			if got[i].Content != want[i].Content ||
-				string(got[i].Attachment) != string(want[i].Attachment) ||
+				string(got[i].Attachments) != string(want[i].Attachments) ||
+				string(got[i].Metadata) != string(want[i].Metadata) ||
 				got[i].ContentType != want[i].ContentType {
 				f.Errorf("message %d is not what was sent", i+1)
 			}

@@ -18,8 +18,9 @@ var messageRules = []rule{
 			draft := f.draft(c, sender, fmt.Sprintf("number %d", i))
 			draft.ContentType = "text/markdown"
 			if i%2 == 1 {
-				draft.Attachment = json.RawMessage(`{ "url" : "s3://x",` + "\n" +
-					`"size": 1.50, "a": "\u0041é😀" }`)
+				draft.Attachments = json.RawMessage(`[{ "url" : "s3://x",` + "\n" +
+					`"size": 1.50, "a": "\u0041é😀" }]`)
+				draft.Metadata = json.RawMessage(`{ "number" : 1.50 }`)
 			}
 			got := f.append(draft)
 			message := draft.Message(tidemark.Sequence(i+1), 1)
@@ -31,18 +32,19 @@ var messageRules = []rule{
 		}
 		f.equal("all", f.messages(storage.Range{Chat: c}), want)
 	}},
-	{"Append_keeps_an_attachment_byte_for_byte_and_nil_as_nil", func(f *fixture) {
+	{"Append_keeps_attachments_byte_for_byte_and_nil_as_nil", func(f *fixture) {
 		alice := f.user("alice")
 		c := f.group("c", alice)
-		raw := "{ \"b\":1,\t\"a\":2.0e1,\n \"a\":\"\\u00e9\" }"
+		raw := "[{ \"b\":1,\t\"a\":2.0e1,\n \"a\":\"\\u00e9\" }]"
 		with := f.draft(c, alice, "")
-		with.Attachment = json.RawMessage(raw)
+		with.Attachments, with.Metadata = json.RawMessage(raw), json.RawMessage(raw[1:len(raw)-1])
 		f.append(with)
 		f.send(c, alice, 1)
 		messages := f.messages(storage.Range{Chat: c})
-		f.equal("attachment", string(messages[0].Attachment), raw)
+		f.equal("attachments", string(messages[0].Attachments), raw)
+		f.equal("metadata", string(messages[0].Metadata), raw[1:len(raw)-1])
 		f.equal("content", messages[0].Content, "")
-		f.equal("no attachment is nil", messages[1].Attachment == nil, true)
+		f.equal("none is nil", messages[1].Attachments == nil && messages[1].Metadata == nil, true)
 	}},
 	{"Append_same_key_returns_the_first_message_as_Duplicate", func(f *fixture) {
 		alice := f.user("alice")
@@ -85,13 +87,18 @@ var messageRules = []rule{
 		alice := f.user("alice")
 		c := f.group("c", alice)
 		draft := f.draft(c, alice, "once")
-		draft.Attachment = json.RawMessage(`{"a":1}`)
+		draft.Attachments = json.RawMessage(`[{"a":1}]`)
+		draft.Metadata = json.RawMessage(`{"b":1}`)
 		f.append(draft)
 		for name, change := range map[string]func(*tidemark.Draft){
-			"content":       func(d *tidemark.Draft) { d.Content = "Once" },
-			"content type":  func(d *tidemark.Draft) { d.ContentType = "text/markdown" },
-			"attachment":    func(d *tidemark.Draft) { d.Attachment = json.RawMessage(`{"a": 1}`) },
-			"no attachment": func(d *tidemark.Draft) { d.Attachment = nil },
+			"content":      func(d *tidemark.Draft) { d.Content = "Once" },
+			"content type": func(d *tidemark.Draft) { d.ContentType = "text/markdown" },
+			"attachment": func(d *tidemark.Draft) {
+				d.Attachments = json.RawMessage(`[{"a": 1}]`)
+			},
+			"no attachment": func(d *tidemark.Draft) { d.Attachments = nil },
+			"metadata":      func(d *tidemark.Draft) { d.Metadata = json.RawMessage(`{"b": 1}`) },
+			"no metadata":   func(d *tidemark.Draft) { d.Metadata = nil },
 		} {
 			other := draft
 			change(&other)
@@ -266,8 +273,8 @@ var rangeRules = []rule{
 		})
 	}},
 	{"Ranges_MaxBytes_ends_after_the_message_that_reaches_it", func(f *fixture) {
-		// Message n has a content of n bytes, mostly in two-byte characters. Message 4 also has an
-		// attachment of 10 bytes.
+		// Message n has a content of n bytes, mostly in two-byte characters. Message 4 also has
+		// attachments of 4 bytes and metadata of 6.
 		f.ranges(6, map[storage.Range][]int{
 			{Limit: 10, MaxBytes: 1}:               {1},
 			{Limit: 10, MaxBytes: 2}:               {1, 2},
@@ -332,7 +339,8 @@ func (f *fixture) ranges(n int, tests map[storage.Range][]int) {
 	for i := 1; i <= n; i++ {
 		draft := f.draft(c, alice, sized(i))
 		if i == 4 {
-			draft.Attachment = json.RawMessage(`{"a":"bc"}`)
+			draft.Attachments = json.RawMessage(`[{}]`)
+			draft.Metadata = json.RawMessage(`{"":0}`)
 		}
 		f.append(draft)
 	}

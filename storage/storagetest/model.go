@@ -176,7 +176,8 @@ func (m *model) appendNew(rt *rapid.T) {
 	draft := m.draft(m.drawChat(rt), m.drawUser(rt), content.Draw(rt, "content"))
 	draft.CreatedAt = at(m.tick() / 3)
 	if rapid.Bool().Draw(rt, "attach") {
-		draft.Attachment = json.RawMessage(`{"n":` + fmt.Sprint(m.now) + `}`)
+		draft.Attachments = json.RawMessage(`[{"n":` + fmt.Sprint(m.now) + `}]`)
+		draft.Metadata = json.RawMessage(`{"n":` + fmt.Sprint(m.now) + `}`)
 	}
 	m.drafts = append(m.drafts, draft)
 	m.both("Append",
@@ -194,7 +195,7 @@ func (m *model) resend(rt *rapid.T) {
 	case 0:
 		draft.Content += "!"
 	case 1:
-		draft.Attachment = json.RawMessage(`{}`)
+		draft.Attachments = json.RawMessage(`[{}]`)
 	case 2:
 		draft.ChatID = m.drawChat(rt)
 	}

@@ -181,6 +181,20 @@ func (j *JWKS) refresh(ctx context.Context) (ok bool) {
 	return err == nil
 }
 
+// Check fetches the issuer's keys, and returns how many of them can verify tokens. It changes
+// nothing.
+func (j *JWKS) Check(ctx context.Context) (usable int, err error) {
+	raw, err := j.fetch(ctx)
+	if err != nil {
+		return 0, err
+	}
+	set, _, err := parseKeySet(raw)
+	if err != nil {
+		return 0, err
+	}
+	return len(set.keys), nil
+}
+
 func (j *JWKS) fetch(ctx context.Context) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, j.cfg.URL, nil)
 	if err != nil {

@@ -1,6 +1,8 @@
 package limit
 
 import (
+	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -22,7 +24,9 @@ type bucket struct {
 
 // buckets holds a token bucket for each user.
 type buckets struct {
-	rate     Rate
+	bucket Bucket
+	// policy is the field RateLimit-Policy of all answers.
+	policy   []string
 	maxUsers int
 	// sharing is true if the nodes share what users take. shareFrom is the least amount that a
 	// node shares.
@@ -37,13 +41,25 @@ type buckets struct {
 	sweepAt int
 }
 
-func (b *buckets) init(r Rate, maxUsers int, sharing bool) {
-	b.rate, b.maxUsers, b.sharing, b.shareFrom = r, maxUsers, sharing, max(1, r.Burst/shareParts)
-	b.users, b.due = make(map[tidemark.UserID]*bucket), make(map[tidemark.UserID]struct{})
-	b.sweepAt = min(leastSweep, maxUsers)
+func newBuckets(of Bucket, maxUsers int, sharing bool) *buckets {
+	return &buckets{
+		bucket: of, maxUsers: maxUsers,
+		sharing: sharing, shareFrom: max(1, of.Burst/shareParts),
+		policy: []string{fmt.Sprintf("%q;q=%d;w=%.0f", of.Name, of.Burst,
+			math.Ceil(float64(of.Burst)/of.PerSecond))},
+		users: make(map[tidemark.UserID]*bucket), due: make(map[tidemark.UserID]struct{}),
+		sweepAt: min(leastSweep, maxUsers),
+	}
 }
 
-func (b *buckets) take(user tidemark.UserID, n int) error {
+// take counts n. An n above the burst counts as the burst: a call that costs more waits for a full
+// bucket, and is not refused for ever.
+func (b *buckets) take(user tidemark.UserID, n int) (Quota, error) {
+	if b.bucket.Rate == Unlimited {
+		return Quota{}, nil
+	}
+	//rule:bounded_use.large-costs-take-all
+	n = min(n, b.bucket.Burst)
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,20 +67,20 @@ func (b *buckets) take(user tidemark.UserID, n int) error {
 	if of == nil {
 		b.makeRoom(now)
 		//rule:bounded_use.bucket-holds-burst
-		of = &bucket{Limiter: rate.NewLimiter(rate.Limit(b.rate.PerSecond), b.rate.Burst)}
+		of = &bucket{Limiter: rate.NewLimiter(rate.Limit(b.bucket.PerSecond), b.bucket.Burst)}
 		b.users[user] = of
 	}
 	if of.AllowN(now, n) {
 		if b.sharing {
 			b.note(user, of, n)
 		}
-		return nil
+		return Quota{of: b, left: of.TokensAt(now)}, nil
 	}
-	missing := float64(n) - of.TokensAt(now)
-	wait := time.Duration(missing / b.rate.PerSecond * float64(time.Second))
-	return problem.RetryAfter(tidemark.Errorf(tidemark.Exhausted,
-		"more than %g %s a second; send this one again after a pause",
-		b.rate.PerSecond, b.rate.What), wait)
+	left := of.TokensAt(now)
+	wait := time.Duration((float64(n) - left) / b.bucket.PerSecond * float64(time.Second))
+	return Quota{of: b, left: left}, problem.RetryAfter(tidemark.Errorf(tidemark.Exhausted,
+		"the limit of %s is %g a second and %d at once; send this one again after a pause",
+		b.bucket.Name, b.bucket.PerSecond, b.bucket.Burst), wait)
 }
 
 // note counts what the other nodes do not know of yet. The caller holds mu.
@@ -84,7 +100,7 @@ func (b *buckets) makeRoom(now time.Time) {
 	}
 	for user, of := range b.users {
 		//rule:bounded_use.forget-full-buckets-only
-		if of.TokensAt(now) >= float64(b.rate.Burst) {
+		if of.TokensAt(now) >= float64(b.bucket.Burst) {
 			delete(b.users, user)
 		}
 	}

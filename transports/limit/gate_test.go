@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
@@ -21,8 +22,10 @@ func TestCall_large_ones_count_more(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limit.New(limit.Config{})
 		calls := func(cost int) (n int) {
-			for l.Call("ann", cost) == nil {
-				n++
+			for ; ; n++ {
+				if _, err := l.Call(server.Caller{User: "ann"}, cost); err != nil {
+					break
+				}
 			}
 			return n
 		}
@@ -33,10 +36,10 @@ func TestCall_large_ones_count_more(t *testing.T) {
 		if got := calls(limit.Call); got != 200 {
 			t.Errorf("%d calls after a second, want 200", got)
 		}
-		if err := l.Send("ann"); err != nil {
+		if err := sends(l, "ann"); err != nil {
 			t.Errorf("sends are counted by themselves: %v", err)
 		}
-		if err := l.Call("ann", 0); err != nil {
+		if _, err := l.Call(server.Caller{User: "ann"}, 0); err != nil {
 			t.Errorf("what costs nothing: %v", err)
 		}
 	})

@@ -7,18 +7,30 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
 )
 
-// The limits of a user by default.
+// The rates of users who show credentials of their own, by default.
 const (
-	SendsPerSecond = 50
-	SendBurst      = 500
-	CallsPerSecond = 200
-	CallBurst      = 1_000
+	SendsPerSecond    = 50
+	SendBurst         = 500
+	CallsPerSecond    = 200
+	CallBurst         = 1_000
+	StatusesPerSecond = 600
+	StatusBurst       = 1_200
 )
 
-// RequestWithin is how long a client may take to send a whole request, with a body of up to 128
+// The rates of users for whom a backend calls, by default.
+const (
+	BackendSendsPerSecond    = 1_000
+	BackendSendBurst         = 5_000
+	BackendCallsPerSecond    = 2_000
+	BackendCallBurst         = 10_000
+	BackendStatusesPerSecond = 2_000
+	BackendStatusBurst       = 10_000
+)
+
+// RequestWithin is how long a client may take to send a whole request, with a body of up to 400
 // KiB.
 const RequestWithin = 15 * time.Second
 
@@ -32,72 +44,141 @@ const (
 	// AcksPerCall is how many entries of one POST /acks cost as much as one Call. A body may
 	// hold thousands of entries, and each needs a lookup.
 	AcksPerCall = 100
-	// StatusesPerCall is how many chats of one GET /statuses cost as much as one LargeCall.
-	StatusesPerCall = 10
+	// MembersPerCall is how many members of a new chat, or new members of a chat, cost as much as
+	// one Call.
+	MembersPerCall = 10
 )
 
 // Config configures a Limiter. A zero field has its default.
 type Config struct {
-	// PerSecond is the lasting rate of a user's sends. Default SendsPerSecond.
-	PerSecond float64
-	// Burst is how many sends a user may do at once. Default SendBurst.
-	Burst int
-	// CallsPerSecond is the lasting rate of a user's other calls. Default CallsPerSecond.
-	CallsPerSecond float64
-	// CallBurst is the cost of the other calls that a user may make at once. It must be at
-	// least LargeCall. Default CallBurst.
-	CallBurst int
-	// MaxUsers bounds how many users are remembered. Above it, some users start again with a
-	// full bucket. Default 100,000.
+	// User has the rates of users who show credentials of their own, and Backend those of users for
+	// whom a backend calls. They are counted apart.
+	User, Backend Rates
+	// MaxUsers bounds how many users are remembered for each rate. Above it, some users start again
+	// with a full bucket. Default 100,000.
 	MaxUsers int
 	// Shared holds the buckets that all nodes share. If it is nil, this node limits alone.
 	Shared Shared
 }
 
-// Limiter bounds how often a user may send, and how often they may make other calls. What they take
-// on other nodes counts too, as soon as Run has read it. A nil Limiter allows everything. It is
-// safe for concurrent use.
-type Limiter struct {
-	sends, calls buckets
-	shared       Shared
-	failures     atomic.Int64
+// Rates bound what one user may do. A zero field has its default.
+type Rates struct {
+	// Sends are of messages.
+	Sends Rate
+	// Calls are all other calls, by their cost. Their burst must be at least LargeCall.
+	Calls Rate
+	// Statuses are chats whose delivery status is asked for. Clients poll it (ADR-008 §4.2).
+	Statuses Rate
 }
+
+// kind is what a rate bounds.
+type kind uint8
+
+const (
+	sends kind = iota
+	calls
+	statuses
+	kinds
+)
+
+// Limiter bounds how often a user may send, ask for delivery statuses, and make other calls. What
+// they take on other nodes counts too, as soon as Run has read it. A nil Limiter allows everything.
+// It is safe for concurrent use.
+type Limiter struct {
+	rates    atomic.Pointer[rateSet]
+	maxUsers int
+	shared   Shared
+	failures atomic.Int64
+}
+
+// rateSet has the buckets of each kind, for users and for those for whom a backend calls.
+type rateSet struct{ user, backend [kinds]*buckets }
 
 // New returns a Limiter that remembers no user yet.
 func New(cfg Config) *Limiter {
-	orDefault(&cfg.PerSecond, SendsPerSecond)
-	orDefault(&cfg.Burst, SendBurst)
-	orDefault(&cfg.CallsPerSecond, CallsPerSecond)
-	orDefault(&cfg.CallBurst, CallBurst)
 	orDefault(&cfg.MaxUsers, 100_000)
-	l := &Limiter{shared: cfg.Shared}
-	l.sends.init(Rate{What: "messages", PerSecond: cfg.PerSecond, Burst: cfg.Burst}, cfg.MaxUsers,
-		cfg.Shared != nil)
-	l.calls.init(Rate{What: "requests", PerSecond: cfg.CallsPerSecond, Burst: cfg.CallBurst},
-		cfg.MaxUsers, cfg.Shared != nil)
+	l := &Limiter{maxUsers: cfg.MaxUsers, shared: cfg.Shared}
+	l.rates.Store(new(rateSet))
+	l.SetRates(cfg.User, cfg.Backend)
 	return l
 }
 
-func orDefault[T int | float64](field *T, value T) {
-	if *field == 0 {
+// SetRates changes the rates. A zero field has its default. Where a rate changes, all users begin
+// with a full bucket. It may not be called by two goroutines at a time. A nil Limiter stays without
+// limits.
+func (l *Limiter) SetRates(user, backend Rates) {
+	if l == nil {
+		return
+	}
+	before, next := l.rates.Load(), new(rateSet)
+	for k, of := range [kinds]struct {
+		name              string
+		user, backend     Rate
+		byUser, byBackend Rate
+	}{
+		{
+			"sends", user.Sends, backend.Sends,
+			Rate{SendsPerSecond, SendBurst}, Rate{BackendSendsPerSecond, BackendSendBurst},
+		},
+		{
+			"calls", user.Calls, backend.Calls,
+			Rate{CallsPerSecond, CallBurst}, Rate{BackendCallsPerSecond, BackendCallBurst},
+		},
+		{
+			"statuses", user.Statuses, backend.Statuses,
+			Rate{StatusesPerSecond, StatusBurst},
+			Rate{BackendStatusesPerSecond, BackendStatusBurst},
+		},
+	} {
+		orDefault(&of.user, of.byUser)
+		orDefault(&of.backend, of.byBackend)
+		next.user[k] = l.buckets(before.user[k], Bucket{Name: of.name, Rate: of.user})
+		next.backend[k] = l.buckets(before.backend[k],
+			Bucket{Name: "backend-" + of.name, Rate: of.backend})
+	}
+	l.rates.Store(next)
+}
+
+// buckets returns old if the rate stays, else new buckets.
+func (l *Limiter) buckets(old *buckets, bucket Bucket) *buckets {
+	//rule:bounded_use.keep-buckets-of-a-rate-that-stays
+	if old != nil && old.bucket == bucket {
+		return old
+	}
+	return newBuckets(bucket, l.maxUsers, l.shared != nil)
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
 		*field = value
 	}
 }
 
-// Send counts one send of the user. It returns Exhausted, with the time to retry after, if the user
+// Send counts one send of the caller. It returns Exhausted, with the time to retry after, if they
+// are over their limit.
+func (l *Limiter) Send(who server.Caller) (Quota, error) { return l.take(who, sends, 1) }
+
+// Call counts a call by its cost. It returns Exhausted, with the time to retry after, if the caller
 // is over their limit.
-func (l *Limiter) Send(user tidemark.UserID) error {
-	if l == nil {
-		return nil
-	}
-	return l.sends.take(user, 1)
+func (l *Limiter) Call(who server.Caller, cost int) (Quota, error) {
+	return l.take(who, calls, cost)
 }
 
-// Call counts a call of the user by its cost. It returns Exhausted, with the time to retry after,
-// if the user is over their limit.
-func (l *Limiter) Call(user tidemark.UserID, cost int) error {
-	if l == nil || cost == 0 {
-		return nil
+// Status counts a question about the delivery status of some chats. It returns Exhausted, with the
+// time to retry after, if the caller is over their limit.
+func (l *Limiter) Status(who server.Caller, chats int) (Quota, error) {
+	return l.take(who, statuses, chats)
+}
+
+func (l *Limiter) take(who server.Caller, k kind, n int) (Quota, error) {
+	switch {
+	case l == nil || n == 0:
+		return Quota{}, nil
+	//rule:bounded_use.classes-apart
+	case who.Backend:
+		return l.rates.Load().backend[k].take(who.User, n)
+	default:
+		return l.rates.Load().user[k].take(who.User, n)
 	}
-	return l.calls.take(user, cost)
 }

@@ -19,14 +19,6 @@ const (
 	shareBatch = 1_000
 )
 
-// Rate is the rule of a bucket: how much a user may take per second, and at once. What names the
-// unit in errors, such as "messages".
-type Rate struct {
-	What      string
-	PerSecond float64
-	Burst     int
-}
-
 // Taken is how much a user took on this node since their last share.
 type Taken struct {
 	User tidemark.UserID
@@ -39,7 +31,7 @@ type Shared interface {
 	// in each, in the order of the argument. It refuses nothing: if a user took too much, what
 	// is left is negative. It is +Inf if the value cannot be known now. Take returns
 	// Unavailable if no bucket can be reached; then they may or may not have changed.
-	Take(ctx context.Context, rate Rate, taken []Taken) (left []float64, err error)
+	Take(ctx context.Context, bucket Bucket, taken []Taken) (left []float64, err error)
 }
 
 // Run shares what users took here, and takes from the buckets here what users took on other nodes.
@@ -56,8 +48,11 @@ func (l *Limiter) Run(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			l.share(ctx, &l.sends)
-			l.share(ctx, &l.calls)
+			rates := l.rates.Load()
+			for k := range kinds {
+				l.share(ctx, rates.user[k])
+				l.share(ctx, rates.backend[k])
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -76,7 +71,7 @@ func (l *Limiter) share(ctx context.Context, b *buckets) {
 	for taken := b.collect(); len(taken) > 0; {
 		part := taken[:min(len(taken), shareBatch)]
 		taken = taken[len(part):]
-		left, err := l.shared.Take(ctx, b.rate, part)
+		left, err := l.shared.Take(ctx, b.bucket, part)
 		if err != nil || len(left) != len(part) {
 			l.failures.Add(1)
 			continue
@@ -116,7 +111,7 @@ func (b *buckets) debit(taken []Taken, left []float64) {
 		more := int(of.TokensAt(now) - left[i] + float64(of.unshared))
 		for more > 0 {
 			//rule:bounded_use.reserve-at-most-burst
-			n := min(more, b.rate.Burst) // a reservation may not exceed the burst
+			n := min(more, b.bucket.Burst) // a reservation may not exceed the burst
 			of.ReserveN(now, n)
 			more -= n
 		}

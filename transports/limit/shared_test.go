@@ -33,7 +33,7 @@ func newPot(trip time.Duration) *pot {
 }
 
 // Take implements limit.Shared.
-func (p *pot) Take(_ context.Context, rate limit.Rate, taken []limit.Taken) ([]float64, error) {
+func (p *pot) Take(_ context.Context, bucket limit.Bucket, taken []limit.Taken) ([]float64, error) {
 	defer time.Sleep(p.trip) // synctest's clock
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,10 +47,10 @@ func (p *pot) Take(_ context.Context, rate limit.Rate, taken []limit.Taken) ([]f
 		p.shared++
 		n, known := p.left[t.User]
 		if !known {
-			n = float64(rate.Burst)
+			n = float64(bucket.Burst)
 		}
-		n = min(n+now.Sub(p.at[t.User]).Seconds()*rate.PerSecond,
-			float64(rate.Burst)) - float64(t.N)
+		n = min(n+now.Sub(p.at[t.User]).Seconds()*bucket.PerSecond,
+			float64(bucket.Burst)) - float64(t.N)
 		p.left[t.User], p.at[t.User] = n, now
 		left = append(left, n)
 	}
@@ -82,7 +82,7 @@ func insist(all []*limit.Limiter, d time.Duration) (n int) {
 	// synctest's clock
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		for _, l := range all {
-			for l.Send("ann") == nil {
+			for sends(l, "ann") == nil {
 				n++
 			}
 		}
@@ -126,7 +126,7 @@ func TestRun_without_the_others_each_node_limits_alone(t *testing.T) {
 		}
 		p.isAway(false)
 		time.Sleep(20 * time.Second) // both buckets are full again
-		if all[0].Send("bob") != nil {
+		if sends(all[0], "bob") != nil {
 			t.Fatal("another user is refused")
 		}
 		if got := insist(all, 900*time.Millisecond); got < 1000 {
@@ -143,7 +143,7 @@ func TestRun_shares_little_of_a_user_who_takes_little(t *testing.T) {
 		p := newPot(20 * time.Millisecond)
 		all := nodes(t, p, 2)
 		for i := range 1_000 {
-			if err := all[i%2].Send("ann"); err != nil {
+			if err := sends(all[i%2], "ann"); err != nil {
 				t.Fatalf("message %d: %v", i, err)
 			}
 			time.Sleep(500 * time.Millisecond)
@@ -178,7 +178,7 @@ func TestRun_what_was_taken_since_the_last_share_counts(t *testing.T) {
 		take := func(n int) {
 			t.Helper()
 			for range n {
-				if err := l.Send("ann"); err != nil {
+				if err := sends(l, "ann"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -188,7 +188,7 @@ func TestRun_what_was_taken_since_the_last_share_counts(t *testing.T) {
 		take(120)
 		time.Sleep(2*time.Second + time.Millisecond) // the answer is here
 		got := 0
-		for l.Send("ann") == nil {
+		for sends(l, "ann") == nil {
 			got++
 		}
 		if got > 10 {

@@ -51,7 +51,9 @@ func BenchmarkRates_take(b *testing.B) {
 	users := 0
 	for b.Loop() {
 		if _, err := r.Take(b.Context(),
-			limit.Rate{What: "messages", PerSecond: 50, Burst: 500}, taken); err != nil {
+			limit.Bucket{
+				Name: "sends", Rate: limit.Rate{PerSecond: 50, Burst: 500},
+			}, taken); err != nil {
 			b.Fatal(err)
 		}
 		users += len(taken)

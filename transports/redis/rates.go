@@ -23,14 +23,16 @@ func NewRates(client *redis.Client) *Rates {
 }
 
 // Take implements limit.Shared.
-func (r *Rates) Take(ctx context.Context, rate limit.Rate, taken []limit.Taken) ([]float64, error) {
-	perSecond := strconv.FormatFloat(rate.PerSecond, 'f', -1, 64)
+func (r *Rates) Take(
+	ctx context.Context, bucket limit.Bucket, taken []limit.Taken,
+) ([]float64, error) {
+	perSecond := strconv.FormatFloat(bucket.PerSecond, 'f', -1, 64)
 	calls := make([]redis.Call, len(taken))
 	for i, t := range taken {
 		calls[i] = redis.Call{
 			Script: r.take,
-			Keys:   []string{"rate:" + rate.What + ":" + string(t.User)},
-			Args:   []any{t.N, perSecond, rate.Burst},
+			Keys:   []string{"rate:" + bucket.Name + ":" + string(t.User)},
+			Args:   []any{t.N, perSecond, bucket.Burst},
 		}
 	}
 	left := make([]float64, len(taken))

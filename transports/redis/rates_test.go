@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/redis"
@@ -16,10 +17,10 @@ import (
 func oneBucket(t *testing.T, url string) {
 	t.Helper()
 	a, b := redis.NewRates(open(t, url)), redis.NewRates(open(t, url))
-	slow := limit.Rate{What: "messages", PerSecond: 0.001, Burst: 100}
+	slow := limit.Bucket{Name: "sends", Rate: limit.Rate{PerSecond: 0.001, Burst: 100}}
 	for i, tt := range []struct {
 		node *redis.Rates
-		rate limit.Rate
+		rate limit.Bucket
 		take []limit.Taken
 		want []float64
 	}{
@@ -27,7 +28,7 @@ func oneBucket(t *testing.T, url string) {
 		{b, slow, []limit.Taken{{User: "ann", N: 30}}, []float64{40}},
 		// ann's bucket is below 0.
 		{a, slow, []limit.Taken{{User: "cid", N: 5}, {User: "ann", N: 100}}, []float64{95, -60}},
-		{b, limit.Rate{What: "requests", PerSecond: 0.001, Burst: 1_000},
+		{b, limit.Bucket{Name: "calls", Rate: limit.Rate{PerSecond: 0.001, Burst: 1_000}},
 			[]limit.Taken{{User: "ann", N: 30}}, []float64{970}},
 		{b, slow, []limit.Taken{{User: "ann", N: 0}}, []float64{-60}},
 	} {
@@ -47,7 +48,7 @@ func TestRates_fill_and_are_forgotten_when_full(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
 	r := redis.NewRates(open(t, server.URL()))
-	quick := limit.Rate{What: "messages", PerSecond: 100, Burst: 50}
+	quick := limit.Bucket{Name: "sends", Rate: limit.Rate{PerSecond: 100, Burst: 50}}
 	take := func(n int) float64 {
 		t.Helper()
 		left, err := r.Take(t.Context(), quick, []limit.Taken{{User: "ann", N: n}})
@@ -64,13 +65,19 @@ func TestRates_fill_and_are_forgotten_when_full(t *testing.T) {
 	}
 	began = time.Now()
 	take(1_000)
-	left, _ := server.Do(t, "PTTL", "rate:messages:ann").(int64)
+	left, _ := server.Do(t, "PTTL", "rate:sends:ann").(int64)
 	if passed := time.Since(began).Milliseconds(); left < 9_000-passed || left > 10_500 {
 		t.Errorf("with about 1,000 missing at 100 a second it is forgotten in %d ms, want about "+
 			"10,000", left)
 	}
 	take(-1_000) // gives the 1,000 back
 	until(t, "it is forgotten", func() bool { return server.Do(t, "DBSIZE") == int64(0) })
+}
+
+// allowed reports whether ann may send once more.
+func allowed(l *limit.Limiter) bool {
+	_, err := l.Send(server.Caller{User: "ann"})
+	return err == nil
 }
 
 // TestRates_bound_a_user_on_all_nodes runs two limiters that share only Redis.
@@ -85,9 +92,8 @@ func TestRates_bound_a_user_on_all_nodes(t *testing.T) {
 	limiters := make([]*limit.Limiter, 2)
 	for i := range limiters {
 		limiters[i] = limit.New(limit.Config{
-			PerSecond: perSecond,
-			Burst:     burst,
-			Shared:    redis.NewRates(open(t, server.URL())),
+			User:   limit.Rates{Sends: limit.Rate{PerSecond: perSecond, Burst: burst}},
+			Shared: redis.NewRates(open(t, server.URL())),
 		})
 		running.Go(func() { limiters[i].Run(ctx) })
 	}
@@ -95,7 +101,7 @@ func TestRates_bound_a_user_on_all_nodes(t *testing.T) {
 	began := time.Now()
 	stays(t, "sending", 6*time.Second, func() bool {
 		for _, l := range limiters {
-			for l.Send("ann") == nil {
+			for allowed(l) {
 				sends++
 			}
 		}
@@ -109,8 +115,8 @@ func TestRates_bound_a_user_on_all_nodes(t *testing.T) {
 			sends, took, perSecond*took, most)
 	}
 	server.Kill(t)
-	until(t, "each goes on alone", func() bool { return limiters[0].Send("ann") == nil })
-	rate := limit.Rate{What: "x", PerSecond: 1, Burst: 1}
+	until(t, "each goes on alone", func() bool { return allowed(limiters[0]) })
+	rate := limit.Bucket{Name: "x", Rate: limit.Rate{PerSecond: 1, Burst: 1}}
 	_, err := redis.NewRates(open(t, server.URL())).Take(t.Context(), rate,
 		[]limit.Taken{{User: "ann", N: 1}})
 	if tidemark.CodeOf(err) != tidemark.Unavailable {

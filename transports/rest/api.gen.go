@@ -247,6 +247,18 @@ type AddMembers struct {
 	UserIds []Id `json:"user_ids"`
 }
 
+// Attachment Your own keys, besides these. At most 32 objects and arrays within each other; numbers fit
+// a double. The key `s3_ref` is reserved, and refused.
+type Attachment struct {
+	// ContentType A media type.
+	ContentType *string `json:"content_type,omitempty"`
+
+	// Name A file name to show.
+	Name                 *string                `json:"name,omitempty"`
+	Size                 *int64                 `json:"size,omitempty"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // Chat defines model for Chat.
 type Chat struct {
 	// ChatId Not `.` and not `..`.
@@ -460,9 +472,9 @@ type MemberStatus struct {
 	UserId Id `json:"user_id"`
 }
 
-// Message Example: {"attachment":null,"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","message_id":"0190b5a1-7c5e-7000-8000-000000000001","sender_id":"alice","sequence":1}
+// Message Example: {"attachments":[],"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"sender_id":"alice","sequence":1}
 type Message struct {
-	Attachment *map[string]interface{} `json:"attachment"`
+	Attachments []Attachment `json:"attachments"`
 
 	// ChatId Not `.` and not `..`.
 	ChatId Id `json:"chat_id"`
@@ -473,8 +485,19 @@ type Message struct {
 	ContentType     string    `json:"content_type"`
 	CreatedAt       time.Time `json:"created_at"`
 
+	// Kind `message`, or `system`. There will be more. A client stores and acknowledges a message of
+	// a kind that it does not know, but neither shows nor counts it.
+	//
+	//
+	// Example: message
+	Kind MessageKind `json:"kind"`
+
 	// MessageId Not `.` and not `..`.
-	MessageId Id `json:"message_id"`
+	MessageId Id                      `json:"message_id"`
+	Metadata  *map[string]interface{} `json:"metadata"`
+
+	// Relation Null in this version. It will say to which message this one belongs.
+	Relation *map[string]interface{} `json:"relation"`
 
 	// SenderId Not `.` and not `..`.
 	SenderId Id `json:"sender_id"`
@@ -482,6 +505,12 @@ type Message struct {
 	// Sequence A position in one chat, from 1.
 	Sequence Sequence `json:"sequence"`
 }
+
+// MessageKind `message`, or `system`. There will be more. A client stores and acknowledges a message of
+// a kind that it does not know, but neither shows nor counts it.
+//
+// Example: message
+type MessageKind = string
 
 // MessageList defines model for MessageList.
 type MessageList struct {
@@ -564,13 +593,13 @@ type Reset struct {
 // ResetReason defines model for Reset.Reason.
 type ResetReason string
 
-// SendMessage `content` may be absent or empty beside an `attachment` only.
+// SendMessage `content` may be absent or empty beside `attachments` only.
 //
 // Example: {"client_message_id":"b2f1","content":"hello"}
 type SendMessage struct {
-	// Attachment At most 4,096 bytes of JSON, returned byte for byte, except for line breaks between its
-	// tokens. At most 32 objects and arrays within each other; numbers fit a double.
-	Attachment *map[string]interface{} `json:"attachment,omitempty"`
+	// Attachments At most 8,192 bytes of JSON together, returned byte for byte, except for line breaks
+	// between its tokens. An empty list is the same as none.
+	Attachments *[]Attachment `json:"attachments,omitempty"`
 
 	// ClientMessageId Not `.` and not `..`.
 	ClientMessageId Id `json:"client_message_id"`
@@ -580,6 +609,13 @@ type SendMessage struct {
 
 	// ContentType At most 128 bytes of printable ASCII.
 	ContentType *string `json:"content_type,omitempty"`
+
+	// Kind Clients may send `message` only, which is the default.
+	Kind *MessageKind `json:"kind,omitempty"`
+
+	// Metadata What your application wants to keep with the message: at most 4,096 bytes of JSON,
+	// returned as `attachments` are. Never put it into a page unescaped.
+	Metadata *map[string]interface{} `json:"metadata,omitempty"`
 
 	// SeenSequence How far the sender's screen shows the chat. Everything up to there counts as read; 0
 	// is nothing, which is the default for backends. Without it, everything before the
@@ -592,6 +628,19 @@ type SendMessage struct {
 
 // Sequence A position in one chat, from 1.
 type Sequence = int64
+
+// SessionInfo defines model for SessionInfo.
+type SessionInfo struct {
+	// DeviceId Null if the client named none.
+	DeviceId  *Id    `json:"device_id"`
+	SessionId string `json:"session_id"`
+}
+
+// SessionList defines model for SessionList.
+type SessionList struct {
+	Pagination Pagination    `json:"pagination"`
+	Sessions   []SessionInfo `json:"sessions"`
+}
 
 // StatusResult defines model for StatusResult.
 type StatusResult struct {
@@ -820,6 +869,12 @@ type ListPendingParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// EndSessionsParams defines parameters for EndSessions.
+type EndSessionsParams struct {
+	// Except The session that stays.
+	Except *string `form:"except,omitempty" json:"except,omitempty"`
+}
+
 // ListStatusesParams defines parameters for ListStatuses.
 type ListStatusesParams struct {
 	// ChatId Repeated for each chat, up to 100 times.
@@ -852,6 +907,104 @@ type SyncJSONRequestBody = SyncRequest
 
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenRequest
+
+// Getter for additional properties for Attachment. Returns the specified
+// element and whether it was found
+func (a Attachment) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Attachment
+func (a *Attachment) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Attachment to handle AdditionalProperties
+func (a *Attachment) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["content_type"]; found {
+		err = json.Unmarshal(raw, &a.ContentType)
+		if err != nil {
+			return fmt.Errorf("error reading 'content_type': %w", err)
+		}
+		delete(object, "content_type")
+	}
+
+	if raw, found := object["name"]; found {
+		err = json.Unmarshal(raw, &a.Name)
+		if err != nil {
+			return fmt.Errorf("error reading 'name': %w", err)
+		}
+		delete(object, "name")
+	}
+
+	if raw, found := object["size"]; found {
+		err = json.Unmarshal(raw, &a.Size)
+		if err != nil {
+			return fmt.Errorf("error reading 'size': %w", err)
+		}
+		delete(object, "size")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Attachment to handle AdditionalProperties
+func (a Attachment) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.ContentType != nil {
+		object["content_type"], err = json.Marshal(a.ContentType)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'content_type': %w", err)
+		}
+	}
+
+	if a.Name != nil {
+		object["name"], err = json.Marshal(a.Name)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'name': %w", err)
+		}
+	}
+
+	if a.Size != nil {
+		object["size"], err = json.Marshal(a.Size)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'size': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
 
 // AsMemberBoundary returns the union data inside the StatusUpdate as a MemberBoundary
 func (t StatusUpdate) AsMemberBoundary() (MemberBoundary, error) {
@@ -1004,6 +1157,15 @@ type ServerInterface interface {
 	// ListPending My own pending rows, by chat id
 	// (GET /pending)
 	ListPending(ctx echo.Context, params ListPendingParams) error
+	// EndSessions End all my sessions, or all others
+	// (DELETE /sessions)
+	EndSessions(ctx echo.Context, params EndSessionsParams) error
+	// ListSessions My own sessions
+	// (GET /sessions)
+	ListSessions(ctx echo.Context) error
+	// EndSession End one of my sessions
+	// (DELETE /sessions/{session_id})
+	EndSession(ctx echo.Context, sessionId string) error
 	// ListStatuses What the members of several chats have received and read
 	// (GET /statuses)
 	ListStatuses(ctx echo.Context, params ListStatusesParams) error
@@ -1362,6 +1524,49 @@ func (w *ServerInterfaceWrapper) ListPending(ctx echo.Context) error {
 	return err
 }
 
+// EndSessions converts echo context to params.
+func (w *ServerInterfaceWrapper) EndSessions(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params EndSessionsParams
+	// ------------- Optional query parameter "except" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "except", ctx.QueryParams(), &params.Except, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter except: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.EndSessions(ctx, params)
+	return err
+}
+
+// ListSessions converts echo context to params.
+func (w *ServerInterfaceWrapper) ListSessions(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListSessions(ctx)
+	return err
+}
+
+// EndSession converts echo context to params.
+func (w *ServerInterfaceWrapper) EndSession(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "session_id" -------------
+	var sessionId string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "session_id", ctx.Param("session_id"), &sessionId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter session_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.EndSession(ctx, sessionId)
+	return err
+}
+
 // ListStatuses converts echo context to params.
 func (w *ServerInterfaceWrapper) ListStatuses(ctx echo.Context) error {
 	var err error
@@ -1470,6 +1675,9 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/chats/:chat_id/typing", wrapper.SendTyping, options.OperationMiddlewares["sendTyping"]...)
 	router.GET(options.BaseURL+"/delivery-states", wrapper.ListDeliveryStates, options.OperationMiddlewares["listDeliveryStates"]...)
 	router.GET(options.BaseURL+"/pending", wrapper.ListPending, options.OperationMiddlewares["listPending"]...)
+	router.DELETE(options.BaseURL+"/sessions", wrapper.EndSessions, options.OperationMiddlewares["endSessions"]...)
+	router.GET(options.BaseURL+"/sessions", wrapper.ListSessions, options.OperationMiddlewares["listSessions"]...)
+	router.DELETE(options.BaseURL+"/sessions/:session_id", wrapper.EndSession, options.OperationMiddlewares["endSession"]...)
 	router.GET(options.BaseURL+"/statuses", wrapper.ListStatuses, options.OperationMiddlewares["listStatuses"]...)
 	router.POST(options.BaseURL+"/sync", wrapper.Sync, options.OperationMiddlewares["sync"]...)
 	router.POST(options.BaseURL+"/tickets", wrapper.CreateTicket, options.OperationMiddlewares["createTicket"]...)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
+	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
 // ListChats returns a page of the caller's chats.
@@ -32,6 +33,9 @@ func (h *Handler) CreateChat(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := h.countMembers(c, len(req.MemberIDs)); err != nil {
+		return err
+	}
 	chat, created, err := h.server.CreateChat(c.Request().Context(), caller(c), req)
 	if err != nil {
 		return err
@@ -41,6 +45,11 @@ func (h *Handler) CreateChat(c echo.Context) error {
 		status = http.StatusCreated
 	}
 	return answer(c, status, wire.AppendChat(nil, &chat))
+}
+
+// countMembers counts what a call with many members costs beside the call itself.
+func (h *Handler) countMembers(c echo.Context, members int) error {
+	return counted(c)(h.limit.Call(caller(c), members/limit.MembersPerCall))
 }
 
 // GetChat returns one chat.
@@ -106,6 +115,9 @@ func (h *Handler) AddMembers(c echo.Context, id ChatId) error {
 	}
 	users, err := wire.DecodeUsers(raw)
 	if err != nil {
+		return err
+	}
+	if err := h.countMembers(c, len(users)); err != nil {
 		return err
 	}
 	page, err := h.server.AddMembers(c.Request().Context(), caller(c), chat, users)

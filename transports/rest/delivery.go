@@ -66,6 +66,9 @@ func (h *Handler) ListDeliveryStates(c echo.Context, params ListDeliveryStatesPa
 func (h *Handler) GetDeliveryStatus(
 	c echo.Context, id ChatId, params GetDeliveryStatusParams,
 ) error {
+	if err := counted(c)(h.limit.Status(caller(c), 1)); err != nil {
+		return err
+	}
 	chat, err := chatID(id)
 	if err != nil {
 		return err
@@ -99,7 +102,8 @@ func (h *Handler) Acknowledge(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.limit.Call(caller(c).User, len(items)/limit.AcksPerCall); err != nil {
+	more := len(items) / limit.AcksPerCall
+	if err := counted(c)(h.limit.Call(caller(c), more)); err != nil {
 		return err
 	}
 	good := make([]server.Ack, 0, len(items))
@@ -127,8 +131,7 @@ func (h *Handler) Acknowledge(c echo.Context) error {
 
 // ListStatuses returns what status updates would say of several chats.
 func (h *Handler) ListStatuses(c echo.Context, params ListStatusesParams) error {
-	if err := h.limit.Call(caller(c).User,
-		len(params.ChatId)/limit.StatusesPerCall*limit.LargeCall); err != nil {
+	if err := counted(c)(h.limit.Status(caller(c), max(1, len(params.ChatId)))); err != nil {
 		return err
 	}
 	ids := make([]tidemark.ChatID, len(params.ChatId))

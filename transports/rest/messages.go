@@ -26,7 +26,7 @@ func (h *Handler) SendMessage(c echo.Context, id ChatId) error {
 	}
 	caller(c).Author(&req)
 	user := caller(c).User
-	if err := h.limit.Send(user); err != nil {
+	if err := counted(c)(h.limit.Send(caller(c))); err != nil {
 		return err
 	}
 	sent, err := h.server.Send(c.Request().Context(), user, req)

@@ -66,9 +66,10 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"listChats": limit.LargeCall, "getChat": limit.Call, "listMembers": limit.LargeCall,
 		"listMessages": limit.LargeCall, "sync": limit.LargeCall,
 		"getDeliveryState": limit.Call, "updateDeliveryState": limit.Call,
-		"listDeliveryStates": limit.LargeCall, "getDeliveryStatus": limit.LargeCall,
-		"listStatuses": limit.LargeCall, "listPending": limit.LargeCall,
+		"listDeliveryStates": limit.LargeCall, "listPending": limit.LargeCall,
+		"getDeliveryStatus": 0, "listStatuses": 0, // which count as statuses
 		"acknowledge": limit.Call, "createTicket": limit.Call,
+		"listSessions": limit.Call, "endSession": limit.LargeCall, "endSessions": limit.LargeCall,
 	})
 	add(auth.ScopeSend, map[string]int{
 		"sendMessage": 0, // which counts as a send
@@ -103,16 +104,24 @@ func (h *Handler) guard(
 			if err := id.Permits(scope); err != nil {
 				return err
 			}
-			if err := h.limit.Call(id.User, cost); err != nil {
+			c.Set(identityKey, id)
+			if err := counted(c)(h.limit.Call(id.Caller, cost)); err != nil {
 				return err
 			}
-			c.Set(identityKey, id)
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()),
 				callTimeout)
 			defer cancel()
 			c.SetRequest(c.Request().WithContext(ctx))
 			return next(c)
 		}
+	}
+}
+
+// counted puts what a limit says of the caller into the answer, and returns the limit's error.
+func counted(c echo.Context) func(limit.Quota, error) error {
+	return func(quota limit.Quota, err error) error {
+		quota.Put(c.Response().Header())
+		return err
 	}
 }
 

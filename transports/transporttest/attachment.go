@@ -14,12 +14,13 @@ import (
 
 // withAttachment is a message with the fields that this test checks.
 type withAttachment struct {
-	Sequence   tidemark.Sequence `json:"sequence"`
-	Attachment json.RawMessage   `json:"attachment"`
+	Sequence    tidemark.Sequence `json:"sequence"`
+	Attachments json.RawMessage   `json:"attachments"`
+	Metadata    json.RawMessage   `json:"metadata"`
 }
 
-// testAttachment sends attachments by REST and by WebSocket. It compares the bytes in every answer
-// and in everything that is read: live, and later from storage.
+// testAttachment sends attachments and metadata by REST and by WebSocket. It compares the bytes in
+// every answer and in everything that is read: live, and later from storage.
 func testAttachment(t *testing.T, d Dialer) {
 	s := New(t, Options{Core: server.Config{TailMessages: 1, TailBytes: 1}})
 	chat := s.Group(alice, bob)
@@ -29,7 +30,7 @@ func testAttachment(t *testing.T, d Dialer) {
 	path := "/chats/" + string(chat) + "/messages"
 	sent := []string{
 		`{}`, `{ "b":1,  "a":2.50e1, "a":"\u00e9é😀\/" }`, `{"n":12345678901234567890.10}`,
-		`{"a":"` + strings.Repeat("é", (tidemark.MaxAttachment-8)/2) + `"}`,
+		`{"a":"` + strings.Repeat("é", (tidemark.MaxMetadata-8)/2) + `"}`,
 		"{\n \"url\": \"s3://bucket/key?x=1&y=%20<>\",\r\n\t\"size\": 1}",
 	}
 	want := make([]string, len(sent))
@@ -37,11 +38,12 @@ func testAttachment(t *testing.T, d Dialer) {
 		// Line breaks between tokens would end a line of Server-Sent Events, so the server drops
 		// them.
 		want[i] = strings.NewReplacer("\n", "", "\r", "").Replace(raw)
-		body := fmt.Sprintf(`{"client_message_id":"k%d","attachment":%s}`, i, raw)
+		body := fmt.Sprintf(`{"client_message_id":"k%d","attachments":[%s],"metadata":%s}`,
+			i, raw, raw)
 		status := http.StatusCreated
 		if i%2 == 1 {
 			socket.Write(fmt.Sprintf(`{"type":"send_message","payload":{"chat_id":%q,`+
-				`"client_message_id":"k%d","attachment":%s}}`, chat, i, raw))
+				`"client_message_id":"k%d","attachments":[%s],"metadata":%s}}`, chat, i, raw, raw))
 			live.attachments(chat, i, want[i:i+1])
 			status = http.StatusOK
 		}
@@ -50,7 +52,7 @@ func testAttachment(t *testing.T, d Dialer) {
 				call[withAttachment](t, s, alice, http.MethodPost, path, body, status), i, want[i])
 		}
 		call[struct{}](t, s, alice, http.MethodPost, path,
-			fmt.Sprintf(`{"client_message_id":"k%d","attachment":{ }}`, i), http.StatusConflict)
+			fmt.Sprintf(`{"client_message_id":"k%d","attachments":[{ }]}`, i), http.StatusConflict)
 		if i%2 == 0 {
 			live.attachments(chat, i, want[i:i+1])
 		}
@@ -96,9 +98,10 @@ func (d *device) attachments(chat tidemark.ChatID, i int, want []string) {
 
 func checkAttachment(t testing.TB, what string, got withAttachment, i int, want string) {
 	t.Helper()
-	if got.Sequence != tidemark.Sequence(i+1) || string(got.Attachment) != want {
-		t.Fatalf("%s: got message %d with %s, want message %d with %s",
-			what, got.Sequence, got.Attachment, i+1, want)
+	if got.Sequence != tidemark.Sequence(i+1) || string(got.Attachments) != "["+want+"]" ||
+		string(got.Metadata) != want {
+		t.Fatalf("%s: got message %d with %s and %s, want message %d with %s",
+			what, got.Sequence, got.Attachments, got.Metadata, i+1, want)
 	}
 }
 

@@ -160,7 +160,9 @@ func TestSessions_of_a_user_refused_ones_know_when_to_come_back(t *testing.T) {
 // limit typing is dropped. Acknowledgements are never refused.
 func TestCalls_on_a_stream_are_limited(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
-		Limit: limit.New(limit.Config{CallsPerSecond: 0.001, CallBurst: 10}),
+		Limit: limit.New(limit.Config{
+			User: limit.Rates{Calls: limit.Rate{PerSecond: 0.001, Burst: 10}},
+		}),
 	})
 	chat := s.Group("alice", "bob")
 	s.Send("alice", chat, 1, 1)

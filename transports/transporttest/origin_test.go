@@ -122,7 +122,7 @@ func wantCORS(t *testing.T, what string, res *http.Response, origin string) {
 	t.Helper()
 	exposed := ""
 	if origin != "" {
-		exposed = "X-Request-ID, Retry-After"
+		exposed = "X-Request-ID, Retry-After, RateLimit, RateLimit-Policy"
 	}
 	h := res.Header
 	if h.Get("Access-Control-Allow-Origin") != origin ||

@@ -17,7 +17,8 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
-	registry "github.com/tidemark-im/tidemark/server/registry/memory"
+	"github.com/tidemark-im/tidemark/server/registry"
+	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/test/wait"
@@ -47,6 +48,8 @@ type Options struct {
 	WriteTimeout time.Duration
 	// Storage is the store of the test run by default (package stores).
 	Storage storage.Store
+	// Registry, if not nil, returns what the core gets in place of its registry.
+	Registry func(registry.Registry) registry.Registry
 	// Contract records what is seen of openapi.yaml. By default the stack has its own.
 	Contract *apitest.Contract
 	// HTTP changes the HTTP server before it serves, if it is not nil.
@@ -82,7 +85,7 @@ const stopTime = wait.Hang
 func New(t testing.TB, o Options) *Stack {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
-	reg := registry.New()
+	reg := registrymemory.New()
 	if o.Storage == nil {
 		o.Storage = stores.Open(t)
 	}
@@ -90,6 +93,9 @@ func New(t testing.TB, o Options) *Stack {
 		o.Contract = apitest.Load(t)
 	}
 	o.Core.Storage, o.Core.Registry, o.Core.Nodes, o.Core.Bus = o.Storage, reg, reg, local.New()
+	if o.Registry != nil {
+		o.Core.Registry = o.Registry(reg)
+	}
 	o.Core.Logger = logger
 	core, err := server.New(o.Core)
 	if err != nil {

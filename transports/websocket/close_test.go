@@ -155,7 +155,7 @@ func TestFrames_that_cannot_be_taken_close(t *testing.T) {
 	}
 
 	most := connect(t, s, "alice")
-	padded := `{"type":"ping","padding":"` + strings.Repeat("x", 128<<10-28) + `"}`
+	padded := `{"type":"ping","padding":"` + strings.Repeat("x", 400<<10-28) + `"}`
 	if err := most.Conn.Write(ctx, websocket.MessageText, []byte(padded)); err != nil {
 		t.Fatal(err)
 	}

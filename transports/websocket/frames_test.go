@@ -89,7 +89,9 @@ func TestSend_is_answered_with_its_request_id(t *testing.T) {
 
 func TestSend_refused_is_an_error_frame_and_leaves_the_socket_open(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
-		Limit: limit.New(limit.Config{PerSecond: 0.001, Burst: 5}),
+		Limit: limit.New(limit.Config{
+			User: limit.Rates{Sends: limit.Rate{PerSecond: 0.001, Burst: 5}},
+		}),
 	})
 	chat := s.Group("alice", "bob")
 	c := connect(t, s, "mallory")

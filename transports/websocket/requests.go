@@ -45,7 +45,7 @@ func (c *connection) handle(raw []byte) {
 	case wire.FrameSend:
 		err := c.identity.Permits(auth.ScopeSend)
 		if err == nil {
-			err = c.adapter.cfg.Limit.Send(c.identity.User)
+			_, err = c.adapter.cfg.Limit.Send(c.identity.Caller)
 		}
 		//rule:caller_does_only_what_they_may.frames-need-the-scope
 		if err != nil {
@@ -62,15 +62,17 @@ func (c *connection) handle(raw []byte) {
 		//rule:ack_fire_and_forget.take-acknowledgement
 		c.session.Ack(f.Acks...)
 	case wire.FrameSync:
-		if err := c.adapter.cfg.Limit.Call(c.identity.User, limit.LargeCall); err != nil {
+		if _, err := c.adapter.cfg.Limit.Call(c.identity.Caller, limit.LargeCall); err != nil {
 			c.refuse(f.RequestID, err)
 			return
 		}
 		c.do(keySync, len(raw), f)
 	case wire.FrameTyping:
 		// else it is dropped, as it may be
-		if c.identity.Permits(auth.ScopeSend) == nil &&
-			c.adapter.cfg.Limit.Call(c.identity.User, limit.Call) == nil {
+		if c.identity.Permits(auth.ScopeSend) != nil {
+			return
+		}
+		if _, err := c.adapter.cfg.Limit.Call(c.identity.Caller, limit.Call); err == nil {
 			c.do(keyTyping, len(raw), f)
 		}
 	case wire.FramePing:

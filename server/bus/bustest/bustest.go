@@ -120,7 +120,7 @@ func kinds(s *suite) {
 		ClientMessageID: "k",
 		Content:         "héllo\n\"",
 		ContentType:     "text/plain",
-		Attachment:      []byte(`{"a": 1}`),
+		Attachments:     []byte(`[{"a": 1}]`),
 		MessageID:       "m",
 		CreatedAt:       time.UnixMilli(1_700_000_000_123).UTC(),
 	}
@@ -182,7 +182,8 @@ func kinds(s *suite) {
 				From:      nodeB,
 			},
 		},
-		{Sought: &bus.Sought{ID: "q2"}},
+		{End: &bus.End{ID: "q3", Session: "s", User: "bob", From: nodeB}},
+		{Done: &bus.Done{ID: "q2"}},
 	}
 	for i, e := range want {
 		s.publish(nodeA, e)

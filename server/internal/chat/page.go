@@ -196,7 +196,7 @@ func (rd *reading) fromStorage(messages []tidemark.Message) {
 	rd.page.Pieces = slices.Grow(rd.page.Pieces, len(messages))
 	for i := range messages {
 		m := &messages[i]
-		size += len(m.Content) + len(m.Attachment)
+		size += m.Size()
 		//rule:nothing_outside_membership.end-page-at-membership
 		if m.Sequence > rd.end {
 			break

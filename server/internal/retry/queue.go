@@ -143,7 +143,7 @@ func (q *Queue) Send(d tidemark.Draft) {
 }
 
 // size returns about how many bytes a draft takes in memory.
-func size(d tidemark.Draft) int { return 512 + len(d.Content) + len(d.Attachment) }
+func size(d tidemark.Draft) int { return 512 + d.Size() }
 
 // Overflow records that work was lost, or that joining the registry after such a loss failed. The
 // node must join again (R_EPOCH).

@@ -133,6 +133,18 @@ func (p *progress) seek(cursor, head tidemark.Sequence) {
 	p.rewinds++
 }
 
+// keep sets the position to the client's cursor in a chat that the user has left. If they return,
+// the session goes on from there: another device may have acknowledged what this one never got.
+func (p *progress) keep(cursor tidemark.Sequence) {
+	p.firstSeen = 0
+	if p.head > 0 { // the user has returned in the meantime
+		p.head = max(p.head, p.next-1)
+	}
+	//rule:resume_lossless.keep-cursor-of-former-member
+	p.start, p.next = tidemark.First(cursor), tidemark.First(cursor)
+	p.rewinds++
+}
+
 // leave records that the user is no longer a member. The chat stays known, because the user may
 // rejoin. Another device may then have acknowledged what this one did not get.
 func (p *progress) leave() {

@@ -13,6 +13,7 @@ const (
 	Closed     Reason = iota // the client closed it, or did not come back in time: Gone
 	Superseded               // the device has a newer session: Replaced
 	Stopped                  // the node is stopping: Unavailable
+	Revoked                  // its user ended it from elsewhere: Replaced
 )
 
 // residenceState says where a session lives, as far as this node knows.
@@ -122,6 +123,10 @@ func (r *residence) readable() error {
 	case r.state == ended && r.reason == Superseded:
 		return tidemark.Errorf(tidemark.Replaced,
 			"the device has a newer session; do not reconnect automatically")
+	//rule:sessions_end_when_told.report-revoked-session
+	case r.state == ended && r.reason == Revoked:
+		return tidemark.Errorf(tidemark.Replaced,
+			"the session was ended by a request of its user; do not reconnect automatically")
 	case r.state == ended && r.reason == Closed:
 		return tidemark.Errorf(tidemark.Gone, "the session has ended; open a new one")
 	case r.arrives():

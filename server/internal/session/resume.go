@@ -68,7 +68,8 @@ func (s *Session) attach(announce, resumed bool) *Reader {
 	s.host.Count.Connections.Add(1)
 	if announce {
 		s.log.opening = &tidemark.SessionStart{
-			Session: s.ID(), Resumed: resumed, Heartbeat: s.host.Heartbeat, Resume: s.host.Resume,
+			Session: s.ID(), User: s.User(), Resumed: resumed,
+			Heartbeat: s.host.Heartbeat, Resume: s.host.Resume,
 		}
 		if s.statuses.snapshot && !resumed {
 			s.statuses.listRecent = true
@@ -113,6 +114,8 @@ func (s *Session) sendAgain(r run) {
 type Position struct {
 	Chat         tidemark.ChatID
 	Cursor, Head tidemark.Sequence
+	// Former says that the user is no member now. Head is 0, and the cursor acknowledges nothing.
+	Former bool
 }
 
 // Positions is what a device sends with its cursors. It travels between nodes as JSON.
@@ -149,6 +152,11 @@ func (s *Session) Seek(id string, to Positions) bool {
 		p := s.chat(position.Chat, tidemark.First(position.Cursor))
 		if p == nil {
 			break
+		}
+		if position.Former {
+			p.keep(position.Cursor)
+			s.requeue(p)
+			continue
 		}
 		p.seek(position.Cursor, position.Head)
 		s.requeue(p)

@@ -93,7 +93,8 @@ func (s *Session) notify(n Notification) {
 }
 
 // MembersChanged queues the events of members who joined or left. If the user left a chat, it drops
-// the events of that chat that are not sent yet.
+// the events of that chat that are not sent yet. If the user returns to one, it sends the chat's
+// statuses: what rose meanwhile did not reach the session.
 func (s *Session) MembersChanged(changes []tidemark.MembershipChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,6 +107,9 @@ func (s *Session) MembersChanged(changes []tidemark.MembershipChange) {
 			//rule:nothing_outside_membership.drop-removed-chat
 			s.leave(c.ChatID)
 			about = ""
+		} else if c.UserID == s.User() && s.chats.get(c.ChatID) != nil {
+			//rule:delivered_is_eventually_consistent.refresh-after-return
+			s.statuses.refreshChat(c.ChatID)
 		}
 		s.control(control{kind: tidemark.EventMembership, payload: c.AppendJSON(nil), chat: about})
 	}

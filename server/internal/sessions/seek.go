@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// seekWithin is how long Seek looks for the session.
-	seekWithin = time.Second
-	// seekPause is the time between two attempts.
-	seekPause = 50 * time.Millisecond
+	// reachWithin is how long Seek and End look for the session.
+	reachWithin = time.Second
+	// reachPause is the time between two attempts.
+	reachPause = 50 * time.Millisecond
 )
 
 // Seek sets a session's positions. The caller has checked that the session is the user's. Seek
@@ -30,15 +30,66 @@ func (s *Sessions) Seek(
 	ctx context.Context, user tidemark.UserID, id tidemark.SessionID, to session.Positions,
 ) error {
 	text, _ := json.Marshal(to) // Positions always marshals
-	ctx, cancel := context.WithTimeout(ctx, seekWithin)
-	defer cancel()
 	q := bus.Seek{ID: rand.Text(), Session: id, User: user, From: s.Node, Positions: text}
-	done := s.seeks.ask(q.ID)
-	defer s.seeks.forget(q.ID)
+	return s.reach(ctx, user, id, question{
+		id:    q.ID,
+		event: bus.Event{Seek: &q},
+		here: func(ctx context.Context, sess *session.Session) bool {
+			return sess.Arrived(ctx) == session.Landed && sess.Seek(q.ID, to)
+		},
+	})
+}
+
+// End ends a session of the user, on whatever node it is. Its reader gets Replaced. Errors: as
+// those of Seek.
+func (s *Sessions) End(
+	ctx context.Context, user tidemark.UserID, id tidemark.SessionID,
+) error {
+	q := bus.End{ID: rand.Text(), Session: id, User: user, From: s.Node}
+	return s.reach(ctx, user, id, question{
+		id:    q.ID,
+		event: bus.Event{End: &q},
+		here: func(ctx context.Context, sess *session.Session) bool {
+			return sess.Arrived(ctx) == session.Landed && s.revoke(ctx, sess)
+		},
+	})
+}
+
+// revoke ends a session of this node. It returns false if the session has ended already.
+func (s *Sessions) revoke(ctx context.Context, sess *session.Session) bool {
+	closed, err := s.Close(ctx, sess.Ending(session.Revoked))
+	if err != nil {
+		s.Log.Warn("a session was ended by its user, and writing its pending rows failed; the "+
+			"node tries again", "session", sess.ID(), "error", err)
+	}
+	return closed == 1
+}
+
+// question is something to be done where a session is: by here, if it is on this node, else by the
+// node that gets the event.
+type question struct {
+	id    string
+	event bus.Event
+	// here does it. It returns false if the session has ended, or is moving away.
+	here func(context.Context, *session.Session) bool
+}
+
+// reach does something to a session wherever it is. It follows a session that moves.
+func (s *Sessions) reach(
+	ctx context.Context, user tidemark.UserID, id tidemark.SessionID, q question,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, reachWithin)
+	defer cancel()
+	done := s.asked.ask(q.id)
+	defer s.asked.forget(q.id)
 	for {
 		missing := ErrUncertain
 		if sess := s.Table.Get(id); sess != nil {
-			if sess.Arrived(ctx) == session.Landed && sess.Seek(q.ID, to) {
+			//rule:nothing_outside_membership.reach-for-its-user-only
+			if sess.User() != user {
+				return errGone
+			}
+			if q.here(ctx, sess) {
 				return nil
 			}
 		} else if lease, err := s.Leases.Lease(ctx, user, id); err == nil {
@@ -48,11 +99,11 @@ func (s *Sessions) Seek(
 			case lease.Holder() == s.Node: // its session has ended, or is about to arrive
 				missing = errGone
 			default:
-				_ = bus.PublishOne(ctx, s.Bus, lease.Holder(), bus.Event{Seek: &q})
+				_ = bus.PublishOne(ctx, s.Bus, lease.Holder(), q.event)
 			}
 		}
-		sought, ok := done.WaitUntil(ctx, time.Now().Add(seekPause))
-		if sought {
+		answered, ok := done.WaitUntil(ctx, time.Now().Add(reachPause))
+		if answered {
 			return nil
 		}
 		//rule:resume_lossless.follow-moving-session
@@ -62,7 +113,7 @@ func (s *Sessions) Seek(
 	}
 }
 
-// questions has the Seeks of this node that wait for an answer.
+// questions has the Seeks and Ends of this node that wait for an answer.
 type questions struct {
 	mu   sync.Mutex
 	open map[string]signal.Flag

@@ -47,9 +47,10 @@ type Counters struct {
 type Sessions struct {
 	Config
 	Count Counters
-	// queued has Requests and Seeks for transferLoop.
-	queued chan bus.Event
-	seeks  questions
+	// queued has Requests and Seeks for transferLoop. ends has Ends for endLoop, which writes to
+	// storage: moving sessions do not wait for it.
+	queued, ends chan bus.Event
+	asked        questions
 
 	// reconcile wakes reconcileLoop, and repair wakes repairLoop.
 	reconcile, repair signal.Flag
@@ -62,7 +63,8 @@ type Sessions struct {
 func New(cfg Config) *Sessions {
 	return &Sessions{
 		Config: cfg, queued: make(chan bus.Event, maxQueued),
-		seeks:     questions{open: make(map[string]signal.Flag)},
+		ends:      make(chan bus.Event, maxQueued),
+		asked:     questions{open: make(map[string]signal.Flag)},
 		reconcile: signal.New(), repair: signal.New(),
 	}
 }
@@ -85,6 +87,7 @@ func (s *Sessions) Run(ctx context.Context) {
 	loops.Go(func() { s.graceLoop(ctx) })
 	loops.Go(func() { s.expiryLoop(ctx) })
 	loops.Go(func() { s.transferLoop(ctx) })
+	loops.Go(func() { s.endLoop(ctx) })
 	loops.Go(func() { s.arrivalLoop(ctx) })
 	loops.Wait()
 }

@@ -17,18 +17,20 @@ const maxQueued = 4_096
 func (s *Sessions) Receive(e bus.Event) {
 	switch {
 	case e.Request != nil, e.Seek != nil:
-		s.queue(e)
+		put(s.queued, e)
+	case e.End != nil:
+		put(s.ends, e)
 	case e.Transfer != nil:
 		s.land(e.Transfer)
-	case e.Sought != nil:
-		s.seeks.answer(e.Sought.ID)
+	case e.Done != nil:
+		s.asked.answer(e.Done.ID)
 	}
 }
 
-// queue passes an event to transferLoop, which may do I/O.
-func (s *Sessions) queue(e bus.Event) {
+// put passes an event to a loop, which may do I/O. It drops the event if the queue is full.
+func put(queue chan<- bus.Event, e bus.Event) {
 	select {
-	case s.queued <- e:
+	case queue <- e:
 	default:
 	}
 }
@@ -127,7 +129,7 @@ func (s *Sessions) land(t *bus.Transfer) {
 	s.Delivery.Retry.Mark(left.Rows)
 	//rule:R_PASS.serve-what-was-kept
 	for _, r := range left.Requests {
-		s.queue(bus.Event{Request: &r})
+		put(s.queued, bus.Event{Request: &r})
 	}
 }
 
@@ -141,5 +143,22 @@ func (s *Sessions) seekHere(ctx context.Context, q *bus.Seek) {
 		!sess.Seek(q.ID, to) {
 		return
 	}
-	_ = bus.PublishOne(ctx, s.Bus, q.From, bus.Event{Sought: &bus.Sought{ID: q.ID}})
+	_ = bus.PublishOne(ctx, s.Bus, q.From, bus.Event{Done: &bus.Done{ID: q.ID}})
+}
+
+// endLoop ends the sessions that other nodes name, and confirms that to them, until ctx ends. For a
+// session that is not here it sends nothing, and the other node asks again.
+func (s *Sessions) endLoop(ctx context.Context) {
+	for {
+		select {
+		case e := <-s.ends:
+			sess := s.Table.Get(e.End.Session)
+			if sess != nil && sess.User() == e.End.User && s.revoke(ctx, sess) {
+				done := bus.Event{Done: &bus.Done{ID: e.End.ID}}
+				_ = bus.PublishOne(ctx, s.Bus, e.End.From, done)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }

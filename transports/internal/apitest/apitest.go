@@ -133,15 +133,15 @@ func fits(schema *openapi3.SchemaRef, raw []byte) error {
 	return nil
 }
 
-// withoutNulls removes the null members of objects. It leaves attachments alone, which may hold
-// anything.
+// withoutNulls removes the null members of objects. It leaves attachments and metadata alone, which
+// may hold anything.
 func withoutNulls(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, member := range v {
 			if member == nil {
 				delete(v, key)
-			} else if key != "attachment" {
+			} else if key != "attachments" && key != "metadata" {
 				withoutNulls(member)
 			}
 		}

@@ -73,6 +73,9 @@ var absent = map[string]string{
 	"Dependencies.redis":      "the server may have none",
 	"Dependency.detail":       "only of one that is unavailable",
 	"ProblemEvent.request_id": "only the answer to a frame has it",
+	"Attachment.name":         "the sender's object, byte for byte",
+	"Attachment.content_type": "the sender's object, byte for byte",
+	"Attachment.size":         "the sender's object, byte for byte",
 }
 
 // TestOpenAPI_keeps_its_conventions: names, times and lists have one form. An answer has all its
@@ -340,8 +343,9 @@ func TestAccepts_null_as_absent(t *testing.T) {
 	for raw, want := range map[string]bool{
 		`{"client_message_id":"c","content":null}`:     true,
 		`{"client_message_id":null}`:                   false,
-		`{"client_message_id":"c","attachment":{}}`:    true,
-		`{"client_message_id":"c","attachment":[]}`:    false,
+		`{"client_message_id":"c","attachments":[{}]}`: true,
+		`{"client_message_id":"c","attachments":[1]}`:  false,
+		`{"client_message_id":"c","attachments":{}}`:   false,
 		`{"client_message_id":"c","seen_sequence":-1}`: false,
 		`{"client_message_id":"a b","content":"text"}`: false,
 	} {

@@ -96,7 +96,7 @@ func (o SessionOpener) enter(
 	if q.Session == "" {
 		cost = limit.LargeCall
 	}
-	if err := o.Limit.Call(id.User, cost); err != nil {
+	if _, err := o.Limit.Call(id.Caller, cost); err != nil {
 		return nil, nil, err
 	}
 	pass, err := o.Gate.Enter(ctx)

@@ -51,9 +51,10 @@ func decoders() []struct {
 func beyond(raw []byte, refusal string) bool {
 	for _, rule := range []string{
 		"half of a surrogate pair", "U+0000", "UTF-8", // what a text may hold
-		"at most 131072", "bytes long", // sizes are in bytes
+		"at most 409600", "bytes long", // sizes are in bytes
 		"must be an integer", // 1e2 and 1.0 are integers to JSON Schema
 		"is needed",          // one of two fields
+		"is reserved",        // for a later version
 	} {
 		if strings.Contains(refusal, rule) {
 			return true

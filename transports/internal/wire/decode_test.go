@@ -38,7 +38,7 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 		{"unknown fields are ignored",
 			`{"x":{"\ud800":["}",{}]},"client_message_id":"c","y":[[1,2],"]"],"content":"x"}`, ok},
 		{"null counts as absent",
-			`{"client_message_id":"c","content":"x","attachment":null,"seen_sequence":null}`, ok},
+			`{"client_message_id":"c","content":"x","attachments":null,"seen_sequence":null}`, ok},
 		{"escaped name", `{"client_message\u005fid":"c","content":"x"}`, ok},
 		{"white space", " {\r\n\t\"client_message_id\" : \"c\" , \"content\" : \"x\" } ", ok},
 		{"a pair of surrogates", `{"client_message_id":"c","content":"\ud83d\udc4b"}`, ok},
@@ -78,15 +78,32 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 			failure{tidemark.Invalid, "content_type"}},
 		{"content type of nothing", `{"client_message_id":"c","content":"x","content_type":""}`,
 			failure{tidemark.Invalid, "content_type is empty"}},
-		{"attachment is an array", `{"client_message_id":"c","attachment":[]}`,
-			failure{tidemark.Invalid, "attachment"}},
-		{"surrogate in the attachment", `{"client_message_id":"c","attachment":{"a":["\ud800"]}}`,
-			failure{tidemark.Invalid, "attachment"}},
-		{"surrogate in a name of the attachment",
-			`{"client_message_id":"c","attachment":{"\udfff":1}}`,
-			failure{tidemark.Invalid, "attachment"}},
-		{"U+0000 in the attachment", `{"client_message_id":"c","attachment":{"a":"\u0000"}}`,
-			failure{tidemark.Invalid, "attachment"}},
+		{"attachments are an object", `{"client_message_id":"c","attachments":{}}`,
+			failure{tidemark.Invalid, "attachments"}},
+		{"an attachment is no object", `{"client_message_id":"c","attachments":[{},1]}`,
+			failure{tidemark.Invalid, "attachments[1]"}},
+		{"surrogate in an attachment",
+			`{"client_message_id":"c","attachments":[{"a":["\ud800"]}]}`,
+			failure{tidemark.Invalid, "attachments"}},
+		{"surrogate in a name of an attachment",
+			`{"client_message_id":"c","attachments":[{"\udfff":1}]}`,
+			failure{tidemark.Invalid, "attachments"}},
+		{"U+0000 in an attachment", `{"client_message_id":"c","attachments":[{"a":"\u0000"}]}`,
+			failure{tidemark.Invalid, "attachments"}},
+		{"a reserved name in an attachment",
+			`{"client_message_id":"c","attachments":[{},{"s3_ref":"x"}]}`,
+			failure{tidemark.Invalid, "attachments[1]: s3_ref"}},
+		{"the size of an attachment is a text",
+			`{"client_message_id":"c","attachments":[{"size":"1"}]}`,
+			failure{tidemark.Invalid, "attachments[0]: size"}},
+		{"no attachments", `{"client_message_id":"c","content":"x","attachments":[]}`, ok},
+		{"metadata are an array", `{"client_message_id":"c","content":"x","metadata":[]}`,
+			failure{tidemark.Invalid, "metadata"}},
+		{"the kind of a message", `{"client_message_id":"c","content":"x","kind":"message"}`, ok},
+		{"another kind", `{"client_message_id":"c","content":"x","kind":"system"}`,
+			failure{tidemark.Invalid, "kind"}},
+		{"a relation", `{"client_message_id":"c","content":"x","relation":{"sequence":1}}`,
+			failure{tidemark.Invalid, "relation"}},
 		{"seen of the wrong type", `{"client_message_id":"c","content":"x","seen_sequence":"1"}`,
 			failure{tidemark.Invalid, "seen_sequence"}},
 		{"seen of 0", `{"client_message_id":"c","content":"x","seen_sequence":0}`, ok},
@@ -94,7 +111,7 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 			failure{tidemark.InvalidSequence, "seen_sequence"}},
 		{"too large",
 			`{"client_message_id":"c","content":"` + strings.Repeat("x", wire.MaxBody) + `"}`,
-			failure{tidemark.TooLarge, "131072"}},
+			failure{tidemark.TooLarge, "409600"}},
 		{"deep", strings.Repeat("[", 60_000) + strings.Repeat("]", 60_000),
 			failure{tidemark.Invalid, "depth"}},
 	}
@@ -109,7 +126,8 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 func TestDecodeSend_everything(t *testing.T) {
 	const raw = `{"chat_id":"ignored","client_message_id":"c",` +
 		`"content":"\b\f\n\r\t\/\\\"\u00fc 👋 \ud83d\udc4b","content_type":"text/markdown",` +
-		`"attachment":{ "a" : [1, 2] },"seen_sequence":9007199254740991}`
+		`"attachments":[{ "a" : [1, 2] }],"metadata":{"b" : null},"kind":"message",` +
+		`"seen_sequence":9007199254740991}`
 	got, err := wire.DecodeSend([]byte(raw), "team")
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +136,8 @@ func TestDecodeSend_everything(t *testing.T) {
 		Seen:   tidemark.SeenThrough(tidemark.MaxSequence),
 		ChatID: "team", ClientMessageID: "c", Content: "\b\f\n\r\t/\\\"ü 👋 👋",
 		ContentType: "text/markdown",
-		Attachment:  []byte(`{ "a" : [1, 2] }`),
+		Attachments: []byte(`[{ "a" : [1, 2] }]`),
+		Metadata:    []byte(`{"b" : null}`),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

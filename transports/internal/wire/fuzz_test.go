@@ -11,7 +11,8 @@ import (
 
 // seeds are bodies and frames of every kind, with dangerous parts.
 var seeds = []string{
-	`{"client_message_id":"c","content":"x","attachment":{"a":"}"},"seen_sequence":1}`,
+	`{"client_message_id":"c","content":"x","attachments":[{"a":"}]"}],"seen_sequence":1}`,
+	`{"client_message_id":"c","content":"x","attachments":[{"s3_ref":1}],"metadata":{"a":"}"}}`,
 	`{"chats":[{"chat_id":"a","last_acked_sequence":1,"last_read_sequence":1.5}]}`,
 	`{"last_acked_sequence":9007199254740992}`,
 	`{"type":"direct","member_ids":["a","b"],"name":"n","history":"full"}`,
@@ -61,7 +62,7 @@ func FuzzDecodeSend(f *testing.F) {
 			json.Unmarshal(fields["content"], &content) == nil && content != r.Content {
 			t.Errorf("%q: content %q, encoding/json has %q", raw, r.Content, content)
 		}
-		if !utf8.ValidString(r.Content) || r.Attachment != nil && !json.Valid(r.Attachment) {
+		if !utf8.ValidString(r.Content) || r.Attachments != nil && !json.Valid(r.Attachments) {
 			t.Errorf("%q gave %+v", raw, r)
 		}
 		return nil

@@ -36,11 +36,11 @@ var (
 		SenderID: "ann", ClientMessageID: "c-1",
 		Content: "Grüße \"👋\"\n\u2028", ContentType: "text/plain", CreatedAt: at,
 	}
-	withAttachment = tidemark.Message{
+	withAttachments = tidemark.Message{
 		ChatID: "team", Sequence: 8, MessageID: "0190b5a1-7c5e-7000-8000-000000000002",
 		SenderID: "bob", ClientMessageID: "c-2",
 		ContentType: "image/png",
-		Attachment:  json.RawMessage(`{"url":"https://example.org/a.png","size":[10,20]}`),
+		Attachments: json.RawMessage(`[{"url":"https://example.org/a.png","size":1020}]`),
 		CreatedAt:   at,
 	}
 	gap   = tidemark.Gap{ChatID: "team", From: 3, To: 5, Reason: tidemark.GapNotMember}
@@ -65,12 +65,12 @@ func events() []struct {
 		})
 	}
 	add("session", 1, tidemark.EventSession, tidemark.SessionStart{Session: "s3SSion_1",
-		Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
+		User: "ann", Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
 	add("session, resumed", 43, tidemark.EventSession, tidemark.SessionStart{Session: "s3SSion_1",
-		Resumed: true, EventID: 42,
+		User: "ann", Resumed: true, EventID: 42,
 		Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
 	add("message", 44, tidemark.EventMessage, message.AppendJSON(nil))
-	add("message with an attachment", 45, tidemark.EventMessage, withAttachment.AppendJSON(nil))
+	add("message with attachments", 45, tidemark.EventMessage, withAttachments.AppendJSON(nil))
 	add("gap", 46, tidemark.EventGap, gap.AppendJSON(nil))
 	acked := tidemark.Boundary{Acked: 7, Read: 3}
 	add("status of a member", 47, tidemark.EventStatus,
@@ -136,7 +136,7 @@ func TestReplies_golden(t *testing.T) {
 func syncResponse() server.SyncResponse {
 	return server.SyncResponse{
 		Chats: []server.SyncChat{
-			{Chat: "team", Head: 8, Messages: []tidemark.Message{message, withAttachment},
+			{Chat: "team", Head: 8, Messages: []tidemark.Message{message, withAttachments},
 				Gaps: []tidemark.Gap{gap}, HasMore: true},
 			{Chat: "old", Head: 2, Reset: tidemark.ResetAhead},
 			{Chat: "other",
@@ -160,7 +160,7 @@ func TestResponses_golden(t *testing.T) {
 			Head:        8,
 			MemberCount: 2,
 		},
-		State: state, Unread: 1, Last: &withAttachment,
+		State: state, Unread: 1, Last: &withAttachments,
 	}
 	empty := server.ChatView{
 		Chat: tidemark.Chat{
@@ -195,7 +195,7 @@ func TestResponses_golden(t *testing.T) {
 			},
 		}))},
 		{"messages", "MessageList", string(wire.AppendHistory(nil, server.History{
-			Messages: []tidemark.Message{message, withAttachment}, Gaps: []tidemark.Gap{gap, gap},
+			Messages: []tidemark.Message{message, withAttachments}, Gaps: []tidemark.Gap{gap, gap},
 			HasMore: true, Next: 7,
 		}))},
 		{"no messages", "MessageList", string(wire.AppendHistory(nil, server.History{Next: 7}))},
@@ -224,7 +224,7 @@ func TestClientFrames_golden(t *testing.T) {
 		{"send_message with everything", "ClientFrame",
 			`{"type":"send_message","request_id":"r2","payload":{"chat_id":"team",` +
 				`"client_message_id":"c-2","content":"","content_type":"image/png",` +
-				`"attachment":{"size":[10,20]},"seen_sequence":7}}`},
+				`"attachments":[{"size":10}],"metadata":{"a":1},"seen_sequence":7}}`},
 		{"ack", "ClientFrame",
 			`{"type":"ack","payload":{"chat_id":"team","last_acked_sequence":7}}`},
 		{"ack of several chats", "ClientFrame",

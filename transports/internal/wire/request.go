@@ -38,8 +38,15 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, err
 			return v.text(key, &d.Content)
 		case "content_type":
 			return v.text(key, &d.ContentType)
-		case "attachment":
-			return v.object(key, (*[]byte)(&d.Attachment))
+		case "attachments":
+			return v.attachments(key, &d.Attachments)
+		case "metadata":
+			return v.object(key, &d.Metadata)
+		case "kind":
+			return v.kind(key)
+		case "relation":
+			return tidemark.BadParam(tidemark.Invalid, key,
+				"is reserved for a later version; leave it out")
 		case "seen_sequence":
 			var n tidemark.Sequence
 			err := v.sequence(key, 0, &n)

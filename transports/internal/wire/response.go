@@ -167,6 +167,24 @@ func AppendPending(b []byte, p server.PendingPage) []byte {
 	return appendPage(b, p.NextCursor)
 }
 
+// AppendSessions appends the answer to GET /sessions.
+func AppendSessions(b []byte, list []server.SessionInfo) []byte {
+	b = append(b, `{"sessions":[`...)
+	for i, s := range list {
+		b = comma(b, i)
+		b = append(b, `{"session_id":`...)
+		b = tidemark.AppendString(b, string(s.Session))
+		b = append(b, `,"device_id":`...)
+		if s.Device == "" {
+			b = append(b, "null"...)
+		} else {
+			b = tidemark.AppendString(b, string(s.Device))
+		}
+		b = append(b, '}')
+	}
+	return appendPage(b, "")
+}
+
 // AppendSync appends the answer to POST /sync, which is also the payload of `sync_response`.
 func AppendSync(b []byte, r server.SyncResponse) []byte {
 	b = append(b, `{"chats":[`...)

@@ -9,7 +9,7 @@ import (
 
 // MaxBody is the greatest size, in bytes, of a request's body and of a client's frame
 // (docs/limits.md, "Sizes").
-const MaxBody = 128 << 10
+const MaxBody = 400 << 10
 
 // check returns an error unless raw is one JSON value in UTF-8. eachField and eachElement rely on
 // it and check the syntax no further.

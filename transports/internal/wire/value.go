@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -186,33 +188,91 @@ func hexRune(digits string) rune {
 	return rune(n)
 }
 
-// object copies a JSON object as it is written, after it has checked that common libraries can read
-// it: every string, every number, and how deep it nests.
-func (v value) object(field string, to *[]byte) error {
+// kind checks the kind of a message: this version stores one kind only.
+func (v value) kind(field string) error {
+	var kind string
+	if err := v.text(field, &kind); err != nil {
+		return err
+	}
+	if kind != "message" {
+		return tidemark.BadParam(tidemark.Invalid, field,
+			"is %.20q; clients send messages of the kind message", kind)
+	}
+	return nil
+}
+
+// object copies a JSON object as it is written.
+func (v value) object(field string, to *json.RawMessage) error {
 	if v[0] != '{' {
 		return tidemark.BadParam(tidemark.Invalid, field, "must be a JSON object")
 	}
+	return v.copy(field, to)
+}
+
+// attachments copies an array of objects as it is written. An empty one is none. The keys that a
+// later version gives a meaning have a type now.
+func (v value) attachments(field string, to *json.RawMessage) error {
+	*to = nil
+	n := 0
+	err := eachElement(v, field, func(i int, v value) error {
+		n = i + 1
+		path := fmt.Sprintf("%s[%d]", field, i)
+		err := eachField(v, path, func(key string, v value) error {
+			var text string
+			switch key {
+			case "s3_ref":
+				return tidemark.BadParam(tidemark.Invalid, key,
+					"is reserved for files that the server keeps; use another name")
+			case "name", "content_type":
+				return v.text(key, &text)
+			case "size":
+				if _, err := strconv.ParseUint(string(v), 10, 53); err != nil {
+					return tidemark.BadParam(tidemark.Invalid, key,
+						"must be a number of bytes, from 0 to 2^53-1")
+				}
+			}
+			return nil
+		})
+		if err != nil && tidemark.ParamOf(err) != path {
+			err = within(path, err)
+		}
+		return err
+	})
+	switch {
+	case err != nil || n == 0:
+		return err
+	//rule:bounded_input.bound-number-of-attachments
+	case n > tidemark.MaxAttachments:
+		return tidemark.BadParam(tidemark.Invalid, field, "has %d objects, at most %d are allowed",
+			n, tidemark.MaxAttachments)
+	}
+	return v.copy(field, to)
+}
+
+// copy copies a JSON value as it is written, after it has checked that common libraries can read
+// it: every string, every number, and how deep it nests.
+func (v value) copy(field string, to *json.RawMessage) error {
 	depth := 0
 	for i := 0; i < len(v); {
 		end := i + 1
 		switch c := v[i]; {
 		case c == '"':
 			end = skipString(v, i)
-			//rule:bounded_input.check-strings-in-attachment
+			//rule:bounded_input.check-strings-in-json
 			if _, err := unquote(v[i:end]); err != nil {
 				return tidemark.BadParam(tidemark.Invalid, field, "%s", err)
 			}
 		case c == '{' || c == '[':
-			//rule:bounded_input.bound-depth-of-attachment
-			if depth++; depth > tidemark.MaxAttachmentDepth {
+			//rule:bounded_input.bound-depth-of-json
+			if depth++; depth > tidemark.MaxDepth {
 				return tidemark.BadParam(tidemark.Invalid, field,
-					"nests more than %d objects and arrays", tidemark.MaxAttachmentDepth)
+					"nests more than %d objects and arrays", tidemark.MaxDepth)
 			}
 		case c == '}' || c == ']':
 			depth--
 		case c == '-' || c >= '0' && c <= '9':
 			end = skipValue(v, i)
-			//rule:bounded_input.check-numbers-in-attachment
+			//rule:bounded_input.check-numbers-in-json
 			if _, err := strconv.ParseFloat(string(v[i:end]), 64); err != nil {
 				return tidemark.BadParam(tidemark.Invalid, field,
 					"holds the number %.20s, which is too large for a double", v[i:end])
@@ -220,8 +280,8 @@ func (v value) object(field string, to *[]byte) error {
 		}
 		i = end
 	}
-	// The copy lets the garbage collector free the whole body while a small attachment lives.
-	*to = append([]byte(nil), v...)
+	// The copy lets the garbage collector free the whole body while a small part of it lives.
+	*to = append(json.RawMessage(nil), v...)
 	return nil
 }
 

@@ -17,8 +17,11 @@ func MessageItem(d *tidemark.Draft, sequence tidemark.Sequence, version uint64) 
 		"created_at":      call.Number(d.CreatedAt.UnixMilli()),
 		"members_version": call.Number(version),
 	}
-	if d.Attachment != nil {
-		it["attachment"] = call.Text(string(d.Attachment))
+	if d.Attachments != nil {
+		it["attachments"] = call.Text(string(d.Attachments))
+	}
+	if d.Metadata != nil {
+		it["metadata"] = call.Text(string(d.Metadata))
 	}
 	return it
 }
@@ -37,8 +40,11 @@ func MessageOf(it call.Item) (tidemark.Message, error) {
 		CreatedAt:       r.Time("created_at"),
 		MembersVersion:  r.Number("members_version"),
 	}
-	if r.Has("attachment") {
-		m.Attachment = json.RawMessage(r.Text("attachment"))
+	if r.Has("attachments") {
+		m.Attachments = json.RawMessage(r.Text("attachments"))
+	}
+	if r.Has("metadata") {
+		m.Metadata = json.RawMessage(r.Text("metadata"))
 	}
 	return m, r.Err
 }

@@ -84,7 +84,8 @@ func TestMessage_comes_back_as_it_was_stored(t *testing.T) {
 		{
 			ChatID: "c", SenderID: "u", ClientMessageID: "k", MessageID: "m",
 			Content: "a\u2028b\U0001F600", ContentType: "text/plain", CreatedAt: at(2),
-			Attachment: json.RawMessage(`{"reply_to":{"sequence":1}}`),
+			Attachments: json.RawMessage(`[{"name":"a.png"}]`),
+			Metadata:    json.RawMessage(`{"reply_to":{"sequence":1}}`),
 		},
 	} {
 		want := draft.Message(tidemark.MaxSequence, 5)

@@ -31,14 +31,16 @@ const (
 	kindRequest      = 8
 	kindTransfer     = 9
 	kindSeek         = 10
-	kindSought       = 11
+	kindDone         = 11
+	kindEnd          = 12
 )
 
 // Flags of a notification.
 const (
-	notifyMarked     = 1
-	notifyMessage    = 2
-	notifyAttachment = 4
+	notifyMarked      = 1
+	notifyMessage     = 2
+	notifyAttachments = 4
+	notifyMetadata    = 8
 )
 
 // Begin appends the beginning of a frame to b.
@@ -70,8 +72,10 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 			appendText(appendText(body, e.Transfer.ID), e.Transfer.Snapshot))
 	case e.Seek != nil:
 		return appendEvent(b, kindSeek, appendSeek(body, e.Seek))
-	case e.Sought != nil:
-		return appendEvent(b, kindSought, appendText(body, e.Sought.ID))
+	case e.End != nil:
+		return appendEvent(b, kindEnd, appendEnd(body, e.End))
+	case e.Done != nil:
+		return appendEvent(b, kindDone, appendText(body, e.Done.ID))
 	}
 	return b
 }
@@ -105,8 +109,11 @@ func appendNotification(b []byte, to []registry.Lease, w *bus.Notification) []by
 	m := w.Message
 	if m != nil {
 		flags |= notifyMessage
-		if m.Attachment != nil {
-			flags |= notifyAttachment
+		if m.Attachments != nil {
+			flags |= notifyAttachments
+		}
+		if m.Metadata != nil {
+			flags |= notifyMetadata
 		}
 	}
 	b = append(b, flags)
@@ -123,7 +130,8 @@ func appendNotification(b []byte, to []registry.Lease, w *bus.Notification) []by
 	b = appendText(b, m.ClientMessageID)
 	b = appendText(b, m.Content)
 	b = appendText(b, m.ContentType)
-	b = appendText(b, m.Attachment)
+	b = appendText(b, m.Attachments)
+	b = appendText(b, m.Metadata)
 	b = binary.AppendVarint(b, m.CreatedAt.UnixMilli())
 	return binary.AppendUvarint(b, m.MembersVersion)
 }
@@ -162,6 +170,14 @@ func appendRequest(b []byte, r *bus.Request) []byte {
 	b = appendText(b, r.To.ID)
 	b = appendText(b, r.To.Boot)
 	return append(b, r.Hops)
+}
+
+func appendEnd(b []byte, e *bus.End) []byte {
+	b = appendText(b, e.ID)
+	b = appendText(b, e.Session)
+	b = appendText(b, e.User)
+	b = appendText(b, e.From.ID)
+	return appendText(b, e.From.Boot)
 }
 
 func appendSeek(b []byte, s *bus.Seek) []byte {

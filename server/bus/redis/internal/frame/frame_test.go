@@ -33,14 +33,14 @@ func leases(users ...tidemark.UserID) []registry.Lease {
 	return all
 }
 
-func message(content string, attachment []byte) *tidemark.Message {
+func message(content string, attachments []byte) *tidemark.Message {
 	draft := tidemark.Draft{
 		ChatID:          "c",
 		SenderID:        "alice",
 		ClientMessageID: "k",
 		Content:         content,
 		ContentType:     "text/plain",
-		Attachment:      attachment,
+		Attachments:     attachments,
 		MessageID:       "m",
 		CreatedAt:       time.UnixMilli(1_700_000_000_123).UTC(),
 	}
@@ -50,7 +50,8 @@ func message(content string, attachment []byte) *tidemark.Message {
 
 // examples returns events by the names of their golden files.
 func examples() map[string]bus.Event {
-	m, plain := message("héllo\n\"", []byte(`{"a": 1}`)), message("x", nil)
+	m, plain := message("héllo\n\"", []byte(`[{"a": 1}]`)), message("x", nil)
+	m.Metadata = []byte(`{"b": 2}`)
 	other := registry.Node{ID: "b", Boot: "2"}
 	return map[string]bus.Event{
 		"notification": {
@@ -112,7 +113,8 @@ func examples() map[string]bus.Event {
 				Positions: []byte("{}"),
 			},
 		},
-		"sought": {Sought: &bus.Sought{ID: "q1"}},
+		"end":  {End: &bus.End{ID: "q2", Session: "s", User: "bob", From: other}},
+		"done": {Done: &bus.Done{ID: "q1"}},
 	}
 }
 
@@ -318,8 +320,14 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 		"a seek of nobody": func(m map[string]bus.Event) {
 			m["seek"].Seek.User = ""
 		},
+		"an end of no session": func(m map[string]bus.Event) { m["end"].End.Session = "" },
+		"an end of nobody":     func(m map[string]bus.Event) { m["end"].End.User = "" },
+		"an end without an id": func(m map[string]bus.Event) { m["end"].End.ID = "" },
+		"an end that cannot be answered": func(m map[string]bus.Event) {
+			m["end"].End.From.ID = ""
+		},
 		"an answer to no seek": func(m map[string]bus.Event) {
-			m["sought"].Sought.ID = ""
+			m["done"].Done.ID = ""
 		},
 	} {
 		spoiled := examples()
@@ -339,9 +347,9 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 // A message that storage could not hold is dropped, and its notification stays.
 func TestRead_a_message_that_cannot_be_stored_is_read_instead(t *testing.T) {
 	for name, m := range map[string]*tidemark.Message{
-		"no text":       message("\xff", nil),
-		"no attachment": message("x", []byte("{")),
-		"nothing in it": message("", nil),
+		"no text":        message("\xff", nil),
+		"no attachments": message("x", []byte("[")),
+		"nothing in it":  message("", nil),
 	} {
 		e := bus.Event{
 			To:           leases("bob"),

@@ -67,8 +67,10 @@ func (c *Contents) add(kind byte, r reader) {
 		e.Transfer = &bus.Transfer{ID: id[string](&r), Snapshot: []byte(r.text())}
 	case kindSeek:
 		e.Seek = r.seek()
-	case kindSought:
-		e.Sought = &bus.Sought{ID: id[string](&r)}
+	case kindEnd:
+		e.End = r.end()
+	case kindDone:
+		e.Done = &bus.Done{ID: id[string](&r)}
 	default:
 		//rule:resume_lossless.count-unknown-events
 		c.Unknown++
@@ -223,8 +225,11 @@ func (r *reader) notification() (to []registry.Lease, w *bus.Notification) {
 		Content:         r.text(),
 		ContentType:     r.text(),
 	}
-	if attachment := r.text(); flags&notifyAttachment != 0 {
-		m.Attachment = []byte(attachment)
+	if attachments := r.text(); flags&notifyAttachments != 0 {
+		m.Attachments = []byte(attachments)
+	}
+	if metadata := r.text(); flags&notifyMetadata != 0 {
+		m.Metadata = []byte(metadata)
 	}
 	m.CreatedAt, m.MembersVersion = atMilli(r.signed()), r.number()
 	if m.ChatID != w.Chat || m.Sequence != w.Sequence {
@@ -245,7 +250,8 @@ func storable(m *tidemark.Message) bool {
 		ClientMessageID: m.ClientMessageID,
 		Content:         m.Content,
 		ContentType:     m.ContentType,
-		Attachment:      m.Attachment,
+		Attachments:     m.Attachments,
+		Metadata:        m.Metadata,
 	}
 	//rule:bounded_input.check-drafts
 	return d.Check() == nil
@@ -302,6 +308,15 @@ func (r *reader) request() *bus.Request {
 		r.fail()
 	}
 	return q
+}
+
+func (r *reader) end() *bus.End {
+	return &bus.End{
+		ID:      id[string](r),
+		Session: id[tidemark.SessionID](r),
+		User:    id[tidemark.UserID](r),
+		From:    r.life(),
+	}
 }
 
 func (r *reader) seek() *bus.Seek {

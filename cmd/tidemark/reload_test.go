@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/limit"
+)
+
+// TestReload_of_a_file_that_changes: rates and the level of the log hold at once. Other keys are
+// named. A file that is wrong, or gone, changes nothing.
+func TestReload_of_a_file_that_changes(t *testing.T) {
+	cleanEnvironment(t)
+	t.Setenv("TIDEMARK_USER_CALLS", "7:7")
+	file := write(t, "c.yaml", "user-sends: 5:5\n")
+	synctest.Test(t, func(t *testing.T) {
+		args := arguments{"serve", "--config", file}
+		serve, _, err := parseAgain(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out logBuffer
+		log, level, err := newLog(&out, "text", serve.Observe.LogLevel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := newReload(args, file, level, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limiter := limit.New(serve.Rates.config())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go r.run(limiter)(ctx)
+
+		for i, tt := range []struct {
+			text  string // "" removes the file
+			sends int    // at once, of a new user
+			says  string
+			debug bool
+		}{
+			{"user-sends: 5:5\n", 5, "", false},
+			{"user-sends: 8:8\nlog-level: debug\n", 8, "applied=\"[log-level user-sends]\"", true},
+			{"user-sends: 9:9\nlog-level: loud\n", 8, "--log-level is", true},
+			{"user-sends: 9:4\n", 8, "is no rate", true},
+			{"user-sent: 9:9\n", 8, "user-sent", true},
+			{"", 8, "no such file", true},
+			{"user-sends: 8:8\nstore: 'postgres://u:geheim@h/d'\nuser-calls: 1:5\n", 8,
+				"applied=\"[log-level user-calls]\" after_a_restart=[store]", false},
+			{"user-sends: 6\nmax-connections: 7\n", 60,
+				"applied=\"[user-calls user-sends]\" after_a_restart=\"[max-connections store]\"",
+				false},
+			{"{}\n", 100, "applied=[user-sends] after_a_restart=[max-connections]", false},
+		} {
+			before := len(out.String())
+			if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if tt.text == "" {
+				if err := os.Remove(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(2*rereadEvery + time.Second) // synctest's clock
+			who := server.Caller{User: tidemark.UserID(fmt.Sprint("u", i))}
+			sends := 0
+			for ; sends < 100; sends++ {
+				if _, err := limiter.Send(who); err != nil {
+					break
+				}
+			}
+			calls := 0
+			for ; calls < 100; calls++ {
+				if _, err := limiter.Call(who, 1); err != nil {
+					break
+				}
+			}
+			said := out.String()[before:]
+			if sends != tt.sends || calls != 7 || level.Level() < 0 != tt.debug ||
+				(said == "") != (tt.says == "") || !strings.Contains(said, tt.says) ||
+				strings.Count(said, "\n") > 1 || strings.Contains(said, "geheim") {
+				t.Errorf("step %d: %d sends and %d calls at once, want %d and 7; level %v, want "+
+					"debug: %v; it says %q, want %q",
+					i, sends, calls, tt.sends, level.Level(), tt.debug, said, tt.says)
+			}
+		}
+	})
+}
