@@ -46,6 +46,8 @@ type ChatView struct {
 	Unread int64
 	// Last is the last message. It is nil if the chat is empty, or if the caller may not see it.
 	Last *tidemark.Message
+	// Peer is the state of the other member of a direct chat, and nil for a group.
+	Peer *tidemark.DeliveryState
 }
 
 // ChatPage is a page of a user's chats. NextCursor is empty on the last page.
@@ -97,8 +99,15 @@ func (s *Server) CreateChat(
 			}}
 		}
 		s.delivery.Publish(ctx, all, false)
-		state := tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID}
-		return ChatView{Chat: chat, State: state}, true, nil
+		view := ChatView{
+			Chat: chat, State: tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID},
+		}
+		for _, member := range n.Members {
+			if chat.Type == tidemark.Direct && member != c.User {
+				view.Peer = &tidemark.DeliveryState{UserID: member, ChatID: chat.ID}
+			}
+		}
+		return view, true, nil
 	}
 	view, err = s.Chat(ctx, c, chat.ID)
 	return view, false, err
@@ -211,7 +220,38 @@ func (s *Server) Chats(
 		last := found[len(found)-1]
 		page.NextCursor = pagetoken.EncodeActivity(last.Activity, last.Chat.ID)
 	}
-	return page, nil
+	return page, s.setPeers(ctx, user, page.Chats)
+}
+
+// setPeers sets Peer in all direct chats, by at most one read of rosters and one of states.
+func (s *Server) setPeers(ctx context.Context, user tidemark.UserID, views []ChatView) error {
+	var ids []tidemark.ChatID
+	byID := make(map[tidemark.ChatID]*ChatView)
+	for i := range views {
+		if v := &views[i]; v.Type == tidemark.Direct {
+			ids, byID[v.ID] = append(ids, v.ID), v
+		}
+	}
+	rosters, err := s.chats.Rosters(ctx, ids)
+	if err != nil {
+		return err
+	}
+	var keys []storage.StateKey
+	for _, roster := range rosters { // none is nil: chats are never deleted
+		for _, member := range roster.Users {
+			if member != user {
+				keys = append(keys, storage.StateKey{User: member, Chat: roster.ChatID})
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	states, err := s.storage.States(ctx, keys)
+	for i := range states {
+		byID[states[i].ChatID].Peer = &states[i]
+	}
+	return err
 }
 
 // Chat returns one chat. Errors: NotFound, NotMember.
@@ -235,7 +275,11 @@ func (s *Server) view(
 	if err != nil {
 		return ChatView{}, err
 	}
-	view := ChatView{Chat: chat, State: states[0]}
+	views := []ChatView{{Chat: chat, State: states[0]}}
+	if err := s.setPeers(ctx, user, views); err != nil {
+		return ChatView{}, err
+	}
+	view := views[0]
 	if chat.Head == 0 {
 		return view, nil
 	}

@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -460,6 +461,52 @@ func TestStatus_few_round_trips_for_a_direct_chat(t *testing.T) {
 			server.DeliveryStatusRequest{Chat: chat, Limit: 1})
 		if err != nil || len(page.Members) != 1 || page.NextCursor == "" {
 			t.Errorf("a page of one: %+v, %v", page, err)
+		}
+	})
+}
+
+// A list of chats has what a client needs for the titles and ticks of direct chats. It takes two
+// reads, however many chats there are.
+func TestChats_few_round_trips_for_the_peers_of_direct_chats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		made, _, err := a.CreateChat(a.ctx, server.Caller{User: "alice"}, server.CreateChatRequest{
+			Type: tidemark.Direct, MemberIDs: []tidemark.UserID{"zoe"},
+		})
+		if err != nil || made.Peer == nil || made.Peer.UserID != "zoe" {
+			t.Fatalf("a new chat: %+v, %v", made, err)
+		}
+		group := a.chat("abc", "alice", "bob", "carol")
+		for _, peer := range []tidemark.UserID{"bob", "carol", "dave"} {
+			chat := a.chat(tidemark.ChatID("with-"+peer), "alice", peer)
+			a.send("alice", chat)
+			a.ack(peer, chat, 1, 1)
+		}
+		settle()
+		nodesTrust()
+		for _, round := range []string{"the first time", "again"} {
+			before := a.store.Snapshot()
+			page, err := a.Chats(a.ctx, "alice", 10, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[tidemark.ChatID]string{}
+			for _, c := range page.Chats {
+				if got[c.ID] = "none"; c.Peer != nil {
+					got[c.ID] = fmt.Sprint(c.Peer.UserID, " ", c.Peer.Read)
+				}
+			}
+			want := map[tidemark.ChatID]string{
+				group: "none", made.ID: "zoe 0",
+				"with-bob": "bob 1", "with-carol": "carol 1", "with-dave": "dave 1",
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("%s: got the peers %v, want %v", round, got, want)
+			}
+			if calls := a.since(before).Calls; calls["States"] != 1 || calls["Rosters"] > 1 {
+				t.Errorf("%s: got the calls %v", round, calls)
+			}
 		}
 	})
 }

@@ -279,6 +279,7 @@ type Chat struct {
 	LastReadSequence Watermark `json:"last_read_sequence"`
 	MemberCount      int       `json:"member_count"`
 	Name             string    `json:"name"`
+	Peer             *Peer     `json:"peer"`
 	Type             ChatType  `json:"type"`
 	UnreadCount      int64     `json:"unread_count"`
 }
@@ -528,6 +529,19 @@ type Pagination struct {
 // Param The field, query parameter or header that is at fault. A field of an element of a list
 // has its index, as in `chats[3].chat_id`.
 type Param = string
+
+// Peer The other member of a direct chat, and how far they are: enough for the title and the
+// ticks of a list of chats. A group has null.
+type Peer struct {
+	// LastAckedSequence A position in one chat; 0 is "nothing yet".
+	LastAckedSequence Watermark `json:"last_acked_sequence"`
+
+	// LastReadSequence A position in one chat; 0 is "nothing yet".
+	LastReadSequence Watermark `json:"last_read_sequence"`
+
+	// UserId Not `.` and not `..`.
+	UserId Id `json:"user_id"`
+}
 
 // Pending defines model for Pending.
 type Pending struct {

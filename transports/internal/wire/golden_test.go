@@ -170,6 +170,7 @@ func TestResponses_golden(t *testing.T) {
 			CreatedAt:   at,
 			MemberCount: 2,
 		},
+		Peer: &tidemark.DeliveryState{UserID: "bob", Acked: 3, Read: 4},
 	}
 	status := server.DeliveryStatus{
 		Chat: chat.Chat, Sequence: 8, Summary: storage.Summary{Members: 2, Delivered: 1, Read: 1},

@@ -28,6 +28,15 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 	//rule:bounded_input.documented-fields
 	b = append(b, `,"unread_count":`...)
 	b = strconv.AppendInt(b, c.Unread, 10)
+	b = append(b, `,"peer":`...)
+	if c.Peer == nil {
+		b = append(b, "null"...)
+	} else {
+		b = append(b, `{"user_id":`...)
+		b = tidemark.AppendString(b, string(c.Peer.UserID))
+		exposed := c.Peer.Exposed()
+		b = append(appendWatermarks(b, exposed.Acked, exposed.Read), '}')
+	}
 	b = append(b, `,"last_message":`...)
 	if c.Last == nil {
 		b = append(b, "null"...)
