@@ -31,8 +31,8 @@ type doctorCommand struct {
 
 // Help returns the rest of the text of `doctor --help`.
 func (doctorCommand) Help() string {
-	return "Give it the flags, variables and file of serve. It changes nothing, and may run beside " +
-		"the server. The exit code is 1 if it finds a problem."
+	return "Give it the flags, variables and file of serve. It changes nothing, and may run " +
+		"beside the server. The exit code is 1 if it finds a problem."
 }
 
 // diagnosis prints what doctor finds.
@@ -64,7 +64,8 @@ func (c *doctorCommand) Run(ctx context.Context, std streams) error {
 	store, err := parseStore(c.Serve.Store)
 	d.say("configuration", "every setting is in its range", errors.Join(err, c.settings(store)))
 	if c.Serve.Dev {
-		d.line("note", "--dev", "authentication and rate limits are off: never serve users like this")
+		d.line("note", "--dev",
+			"authentication and rate limits are off: never serve users like this")
 	}
 	c.credentials(ctx, d)
 	if err == nil {
@@ -140,11 +141,11 @@ func (c *doctorCommand) credentials(ctx context.Context, d *diagnosis) {
 	defer cancel()
 	usable, err := cfg.JWKS.Check(ctx)
 	if err != nil {
-		err = fmt.Errorf("its keys cannot be fetched: %w; check --jwks-url, and this machine's way "+
-			"to it", err)
+		err = fmt.Errorf("its keys cannot be fetched: %w; check --jwks-url, and this machine's "+
+			"way to it", err)
 	} else if usable == 0 {
-		err = errors.New("it publishes no usable key, so its tokens are refused; it must sign with " +
-			"RS256, ES256 or EdDSA")
+		err = errors.New("it publishes no usable key, so its tokens are refused; it must sign " +
+			"with RS256, ES256 or EdDSA")
 	}
 	d.say("issuer", fmt.Sprintf("%d usable keys", usable), err)
 }
@@ -172,8 +173,8 @@ func (c *doctorCommand) store(ctx context.Context, u storeURL) (string, error) {
 		return "", fmt.Errorf("%s has schema %d, and this program knows schemas up to %d; run the "+
 			"program that made it, or a newer one", u.name, schema.Version, schema.Needed)
 	case schema.Version < schema.Needed && !ours:
-		return "", fmt.Errorf("%s has schema %d, and this program needs %d; run tidemark migrate up",
-			u.name, schema.Version, schema.Needed)
+		return "", fmt.Errorf("%s has schema %d, and this program needs %d; run "+
+			"tidemark migrate up", u.name, schema.Version, schema.Needed)
 	case schema.Version < schema.Needed:
 		return fmt.Sprintf("%s: schema %d, which serve brings to %d",
 			u.name, schema.Version, schema.Needed), nil
@@ -187,7 +188,7 @@ func (c *doctorCommand) redis(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }() // which has said what it could
 	ctx, cancel := context.WithTimeout(ctx, doctorWithin)
 	defer cancel()
 	if err := client.Check(ctx); err != nil {
@@ -195,8 +196,8 @@ func (c *doctorCommand) redis(ctx context.Context) (string, error) {
 	}
 	policy, err := client.Eviction(ctx)
 	if err == nil && policy != "noeviction" {
-		err = fmt.Errorf("%s drops keys when its memory is full, and users would look offline; set "+
-			"maxmemory-policy noeviction (it is %s)", client.Address(), policy)
+		err = fmt.Errorf("%s drops keys when its memory is full, and users would look offline; "+
+			"set maxmemory-policy noeviction (it is %s)", client.Address(), policy)
 	}
 	return client.Address().String() + " can be used", err
 }

@@ -11,7 +11,8 @@ import (
 // TestDoctor_says_what_is_wrong_and_what_to_do runs it over good and wrong configurations.
 func TestDoctor_says_what_is_wrong_and_what_to_do(t *testing.T) {
 	dir := t.TempDir()
-	if code, _, err := invoke(t, nil, "migrate", "up", "--store", "sqlite:"+dir+"/a.db"); code != 0 {
+	code, _, err := invoke(t, nil, "migrate", "up", "--store", "sqlite:"+dir+"/a.db")
+	if code != 0 {
 		t.Fatal(err)
 	}
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,21 +34,24 @@ func TestDoctor_says_what_is_wrong_and_what_to_do(t *testing.T) {
 		says []string
 	}{
 		{
-			"a good one", secret, []string{"--store", "sqlite:" + dir + "/a.db", "--listen", unused},
+			"a good one", secret,
+			[]string{"--store", "sqlite:" + dir + "/a.db", "--listen", unused},
 			exitOK, []string{
 				"ok       configuration", "tokens of " + secretVariable, "a.db: schema 1",
 				"note     server         none answers",
 			},
 		},
 		{
-			"a new one", secret, []string{"--store", "sqlite:" + dir + "/b.db", "--listen", unused},
+			"a new one", secret,
+			[]string{"--store", "sqlite:" + dir + "/b.db", "--listen", unused},
 			exitOK, []string{"serve makes it"},
 		},
 		{
 			"nobody can log in, and no directory", nil,
 			[]string{"--store", "sqlite:" + dir + "/c/c.db", "--listen", unused},
 			exitFailure, []string{
-				"PROBLEM  credentials    nobody could log in", "PROBLEM  store", "make its directory",
+				"PROBLEM  credentials    nobody could log in", "PROBLEM  store",
+				"make its directory",
 			},
 		},
 		{

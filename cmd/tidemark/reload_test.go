@@ -68,7 +68,8 @@ func TestReload_of_a_file_that_changes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			time.Sleep(2*rereadEvery + time.Second) // synctest's clock
+			// By synctest's clock. It is never a moment at which the file is read.
+			time.Sleep(2*rereadEvery + time.Millisecond)
 			who := server.Caller{User: tidemark.UserID(fmt.Sprint("u", i))}
 			sends := 0
 			for ; sends < 100; sends++ {

@@ -256,6 +256,26 @@ func (o *options) layer(
 	}, nil
 }
 
+// coreConfig returns the configuration of the core.
+func (o *options) coreConfig(
+	store openedStore, others *peers, log *slog.Logger,
+) server.Config {
+	return server.Config{
+		Storage:  store,
+		Registry: others.registry,
+		Nodes:    others.nodes,
+		Bus:      others.bus,
+		Node:     o.node,
+		Logger:   log,
+
+		ResumeWindow:    o.core.ResumeWindow,
+		Grace:           o.core.Grace,
+		AckInterval:     o.core.AckInterval,
+		StatusInterval:  o.core.StatusInterval,
+		SessionsPerUser: o.core.SessionsPerUser,
+	}
+}
+
 // serve runs the whole server. It stops what it starts, in the opposite order.
 func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	store, err := o.open(ctx)
@@ -271,20 +291,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return fmt.Errorf("connect to Redis: %w", err)
 	}
 	defer func() { err = errors.Join(err, others.stop()) }()
-	core, err := server.New(server.Config{
-		Storage:  store,
-		Registry: others.registry,
-		Nodes:    others.nodes,
-		Bus:      others.bus,
-		Node:     o.node,
-		Logger:   log,
-
-		ResumeWindow:    o.core.ResumeWindow,
-		Grace:           o.core.Grace,
-		AckInterval:     o.core.AckInterval,
-		StatusInterval:  o.core.StatusInterval,
-		SessionsPerUser: o.core.SessionsPerUser,
-	})
+	core, err := server.New(o.coreConfig(store, others, log))
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func soleName(path string) error {
 		return nil // the file is made, or its opening says what is wrong
 	}
 	//rule:sequence_gapless.one-name-of-the-file
-	if links := uint64(info.Sys().(*syscall.Stat_t).Nlink); links > 1 {
+	if links := info.Sys().(*syscall.Stat_t).Nlink; links > 1 {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the database %s has %d names (hard links), and another server could open it by "+
 				"another one; remove all names but one, or copy the file", path, links)

@@ -68,10 +68,14 @@ func (h *history) unexplained(chat tidemark.ChatID) string {
 	return ""
 }
 
-// search reports whether there is an order, and returns the longest beginning of one.
+// search reports whether there is an order, and returns the longest beginning of one. Without time
+// it decides nothing.
 func search(
 	first room, operations []*operation, atMost time.Duration,
 ) (porcupine.CheckResult, []*operation) {
+	if atMost <= 0 { // to porcupine that means any time
+		return porcupine.Unknown, nil
+	}
 	all := make([]porcupine.Operation, len(operations))
 	for i, o := range operations {
 		all[i] = porcupine.Operation{
