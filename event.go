@@ -75,6 +75,8 @@ type MembershipChange struct {
 	ChatID ChatID
 	UserID UserID
 	Change Change
+	// Version is the version of the chat's membership after the change.
+	Version uint64
 }
 
 // ResetReason says why a client must send its cursors.

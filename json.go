@@ -40,6 +40,8 @@ func (m *Message) AppendJSON(b []byte) []byte {
 	//rule:delivered_not_causal_across_chats.no-order-across-chats
 	b = append(b, `,"created_at":`...)
 	b = AppendTime(b, m.CreatedAt)
+	b = append(b, `,"members_version":`...)
+	b = strconv.AppendUint(b, m.MembersVersion, 10)
 	return append(b, '}')
 }
 
@@ -83,6 +85,8 @@ func (c MembershipChange) AppendJSON(b []byte) []byte {
 	b = AppendString(b, string(c.UserID))
 	b = append(b, `,"change":`...)
 	b = AppendString(b, string(c.Change))
+	b = append(b, `,"members_version":`...)
+	b = strconv.AppendUint(b, c.Version, 10)
 	return append(b, '}')
 }
 

@@ -27,6 +27,7 @@ type wireMessage struct {
 	Attachments     json.RawMessage `json:"attachments"`
 	Metadata        json.RawMessage `json:"metadata"`
 	CreatedAt       string          `json:"created_at"`
+	MembersVersion  uint64          `json:"members_version"`
 }
 
 func FuzzMessage_AppendJSON(f *testing.F) {
@@ -189,7 +190,7 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			`{"chat_id":"c","sequence":7,"message_id":"m","sender_id":"u",` +
 				`"client_message_id":"k","content":"hé\n","content_type":"text/plain",` +
 				`"kind":"message","relation":null,"attachments":[{ "a": 1 }],"metadata":{},` +
-				`"created_at":"1970-01-01T00:00:00.007Z"}`,
+				`"created_at":"1970-01-01T00:00:00.007Z","members_version":9}`,
 		},
 		"gap": {
 			tidemark.Gap{ChatID: "c", From: 3, To: 9, Reason: tidemark.GapNotMember},
@@ -205,8 +206,10 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			`{"chat_id":"c","scope":"chat","all_acked_sequence":4,"all_read_sequence":2}`,
 		},
 		"membership": {
-			tidemark.MembershipChange{ChatID: "c", UserID: "u", Change: tidemark.Removed},
-			`{"chat_id":"c","user_id":"u","change":"removed"}`,
+			tidemark.MembershipChange{
+				ChatID: "c", UserID: "u", Change: tidemark.Removed, Version: 3,
+			},
+			`{"chat_id":"c","user_id":"u","change":"removed","members_version":3}`,
 		},
 		"session": {
 			tidemark.SessionStart{

@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -76,6 +77,53 @@ func TestLarge_stays_large(t *testing.T) {
 			t.Errorf("got %d rows written, want 0", n)
 		}
 		want(t, "bob", messagesOf(a.open("bob").drain()), "message large 1")
+		settle()
+	})
+}
+
+// A client compares the version of its list of members with those of messages and of membership
+// events. After a change they all are higher, and equal.
+func TestMembers_have_a_version_that_messages_and_events_name(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		bob := b.open("bob")
+		seen := 0
+		for version := uint64(1); version < 4; version++ {
+			settle()
+			page, err := b.Members(b.ctx, server.Caller{User: "bob"}, chat, 10, "")
+			if err != nil || page.Version != version {
+				t.Fatalf("the list has version %d (%v), want %d", page.Version, err, version)
+			}
+			a.send("alice", chat)
+			settle()
+			events, err := bob.Next(b.ctx, nil, false)
+			for err == nil && len(events) > 0 {
+				for _, e := range events {
+					if e.Type != tidemark.EventMessage && e.Type != tidemark.EventMembership {
+						continue
+					}
+					seen++
+					want := fmt.Sprintf(`"members_version":%d}`, version)
+					if !strings.HasSuffix(string(e.Payload), want) {
+						t.Errorf("%s %s, want %s at its end", e.Type, e.Payload, want)
+					}
+				}
+				events, err = bob.Next(b.ctx, nil, false)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if version%2 == 1 {
+				a.remove(chat, "carol")
+			} else {
+				a.add(chat, "carol")
+			}
+		}
+		if seen != 5 {
+			t.Errorf("saw %d messages and changes, want 5", seen)
+		}
 		settle()
 	})
 }

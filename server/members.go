@@ -16,7 +16,9 @@ import (
 
 // MemberPage is a page of members, ordered by user id. NextCursor is empty on the last page.
 type MemberPage struct {
-	Members    []tidemark.Member
+	Members []tidemark.Member
+	// Version is the version of the membership that the page is from.
+	Version    uint64
 	NextCursor string
 }
 
@@ -36,7 +38,7 @@ func (s *Server) Members(
 }
 
 func pageOfMembers(roster *chat.Roster, after tidemark.UserID, limit int) MemberPage {
-	page := MemberPage{Members: roster.After(after)}
+	page := MemberPage{Members: roster.After(after), Version: roster.Version}
 	if len(page.Members) > limit {
 		page.Members = page.Members[:limit]
 		page.NextCursor = pagetoken.Encode(pagetoken.Members, string(page.Members[limit-1].UserID))
@@ -261,7 +263,7 @@ func (s *Server) receiveMembership(to []registry.Lease, e *bus.Membership) {
 	s.chats.Chat(e.Changes[0].ChatID).Invalidate(e.Version)
 	for _, sess := range s.table.Held(nil, to) {
 		if sess != nil {
-			sess.MembersChanged(e.Changes)
+			sess.MembersChanged(e.Changes, e.Version)
 		}
 	}
 }

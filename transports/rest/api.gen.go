@@ -453,8 +453,12 @@ type MemberBoundaryScope string
 
 // MemberList defines model for MemberList.
 type MemberList struct {
-	Members    []Member   `json:"members"`
-	Pagination Pagination `json:"pagination"`
+	Members []Member `json:"members"`
+
+	// MembersVersion Rises with each change of the chat's members. A list of members of a lower version than a
+	// message lacks somebody whose watermarks count for its tick, or has one too many.
+	MembersVersion MembersVersion `json:"members_version"`
+	Pagination     Pagination     `json:"pagination"`
 }
 
 // MemberStatus defines model for MemberStatus.
@@ -473,7 +477,11 @@ type MemberStatus struct {
 	UserId Id `json:"user_id"`
 }
 
-// Message Example: {"attachments":[],"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"sender_id":"alice","sequence":1}
+// MembersVersion Rises with each change of the chat's members. A list of members of a lower version than a
+// message lacks somebody whose watermarks count for its tick, or has one too many.
+type MembersVersion = int64
+
+// Message Example: {"attachments":[],"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"sender_id":"alice","sequence":1}
 type Message struct {
 	Attachments []Attachment `json:"attachments"`
 
@@ -492,6 +500,10 @@ type Message struct {
 	//
 	// Example: message
 	Kind MessageKind `json:"kind"`
+
+	// MembersVersion Rises with each change of the chat's members. A list of members of a lower version than a
+	// message lacks somebody whose watermarks count for its tick, or has one too many.
+	MembersVersion MembersVersion `json:"members_version"`
 
 	// MessageId Not `.` and not `..`.
 	MessageId Id                      `json:"message_id"`

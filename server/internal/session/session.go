@@ -94,14 +94,16 @@ func (s *Session) notify(n Notification) {
 
 // MembersChanged queues the events of members who joined or left. If the user left a chat, it drops
 // the events of that chat that are not sent yet. If the user returns to one, it sends the chat's
-// statuses: what rose meanwhile did not reach the session.
-func (s *Session) MembersChanged(changes []tidemark.MembershipChange) {
+// statuses: what rose meanwhile did not reach the session. version is that of the membership after
+// the changes.
+func (s *Session) MembersChanged(changes []tidemark.MembershipChange, version uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.residence.final() {
 		return
 	}
 	for _, c := range changes {
+		c.Version = version
 		about := c.ChatID
 		if c.Change == tidemark.Removed && c.UserID == s.User() {
 			//rule:nothing_outside_membership.drop-removed-chat

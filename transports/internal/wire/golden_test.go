@@ -35,13 +35,14 @@ var (
 		ChatID: "team", Sequence: 7, MessageID: "0190b5a1-7c5e-7000-8000-000000000001",
 		SenderID: "ann", ClientMessageID: "c-1",
 		Content: "Grüße \"👋\"\n\u2028", ContentType: "text/plain", CreatedAt: at,
+		MembersVersion: 2,
 	}
 	withAttachments = tidemark.Message{
 		ChatID: "team", Sequence: 8, MessageID: "0190b5a1-7c5e-7000-8000-000000000002",
 		SenderID: "bob", ClientMessageID: "c-2",
 		ContentType: "image/png",
 		Attachments: json.RawMessage(`[{"url":"https://example.org/a.png","size":1020}]`),
-		CreatedAt:   at,
+		CreatedAt:   at, MembersVersion: 3,
 	}
 	gap   = tidemark.Gap{ChatID: "team", From: 3, To: 5, Reason: tidemark.GapNotMember}
 	state = tidemark.DeliveryState{UserID: "ann", ChatID: "team", Acked: 7, Read: 9, UpdatedAt: at}
@@ -77,7 +78,9 @@ func events() []struct {
 		tidemark.StatusUpdate{ChatID: "team", UserID: "bob", Boundary: acked}.AppendJSON(nil))
 	add("status of all", 48, tidemark.EventStatus,
 		tidemark.StatusUpdate{ChatID: "team", Boundary: acked}.AppendJSON(nil))
-	removed := tidemark.MembershipChange{ChatID: "team", UserID: "bob", Change: tidemark.Removed}
+	removed := tidemark.MembershipChange{
+		ChatID: "team", UserID: "bob", Change: tidemark.Removed, Version: 4,
+	}
 	add("membership", 49, tidemark.EventMembership, removed.AppendJSON(nil))
 	add("caught up", 50, tidemark.EventCaughtUp, []byte(`{}`))
 	add("reset", 51, tidemark.EventReset,
@@ -190,6 +193,7 @@ func TestResponses_golden(t *testing.T) {
 		}))},
 		{"no chats", "ChatList", string(wire.AppendChats(nil, server.ChatPage{}))},
 		{"members", "MemberList", string(wire.AppendMembers(nil, server.MemberPage{
+			Version: 4,
 			Members: []tidemark.Member{
 				{UserID: "ann", Role: tidemark.Owner, JoinedAt: at},
 				{UserID: "bob", Role: tidemark.Ordinary, JoinedAt: at},

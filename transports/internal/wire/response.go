@@ -58,7 +58,9 @@ func AppendChats(b []byte, p server.ChatPage) []byte {
 
 // AppendMembers appends a page of members.
 func AppendMembers(b []byte, p server.MemberPage) []byte {
-	b = append(b, `{"members":[`...)
+	b = append(b, `{"members_version":`...)
+	b = strconv.AppendUint(b, p.Version, 10)
+	b = append(b, `,"members":[`...)
 	for i, m := range p.Members {
 		b = comma(b, i)
 		b = append(b, `{"user_id":`...)
