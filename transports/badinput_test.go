@@ -208,12 +208,10 @@ func settled(t *testing.T, s *transporttest.Stack) map[string]string {
 	t.Helper()
 	team(s, t)
 	good()["updateDeliveryState"].try(t, s)
-	var state map[string]string
 	wait.Until(t, "the sender has read their own message", func() bool {
-		state = stateOf(t, s)
-		return strings.Contains(state["ann /delivery-states"], `"last_read_sequence":1`)
+		return strings.Contains(stateOf(t, s)["ann /delivery-states"], `"last_read_sequence":1`)
 	})
-	return state
+	return stateOf(t, s) // of which no part was read before that
 }
 
 // unchanged fails the test if what the users can see has changed.
