@@ -12,7 +12,11 @@ test('the code of the README shows messages and their ticks', async () => {
   const alice = await openWindow();
   const bob = await openWindow();
   const lines = ({ page }) => page.locator('li').evaluateAll((items) =>
-    items.map((item) => `${item.textContent} ${item.className}`.trim()));
+    items.map((item) => {
+      const { content, color } = getComputedStyle(item, '::after');
+      const tick = content === 'none' ? '' : JSON.parse(content);
+      return item.textContent + tick + (color === 'rgb(30, 144, 255)' ? ' blue' : '');
+    }));
   const has = (window, want) =>
     until(
       `a window shows ${want}`,
@@ -26,14 +30,14 @@ test('the code of the README shows messages and their ticks', async () => {
   try {
     await alice.page.goto(`${PAGE}#alice`);
     await say(alice, 'Tea at five?');
-    await has(alice, ['alice: Tea at five? sent']);
+    await has(alice, ['alice: Tea at five? ✓']);
 
     await bob.page.goto(`${PAGE}#bob`);
     await has(bob, ['alice: Tea at five?']);
-    await has(alice, ['alice: Tea at five? read']);
+    await has(alice, ['alice: Tea at five? ✓✓ blue']);
     await say(bob, 'With cake');
-    await has(bob, ['alice: Tea at five?', 'bob: With cake read']);
-    await has(alice, ['alice: Tea at five? read', 'bob: With cake']);
+    await has(bob, ['alice: Tea at five?', 'bob: With cake ✓✓ blue']);
+    await has(alice, ['alice: Tea at five? ✓✓ blue', 'bob: With cake']);
 
     const { chat_id: chat } = await rest('alice', 'POST', '/chats', {
       type: 'direct',
@@ -42,11 +46,11 @@ test('the code of the README shows messages and their ticks', async () => {
     await bob.close();
     await say(alice, 'Which cake?');
     await has(alice, [
-      'alice: Tea at five? read', 'bob: With cake', 'alice: Which cake? sent',
+      'alice: Tea at five? ✓✓ blue', 'bob: With cake', 'alice: Which cake? ✓',
     ]);
     await rest('bob', 'PATCH', `/chats/${chat}/delivery-state`, { last_acked_sequence: 3 });
     await has(alice, [
-      'alice: Tea at five? read', 'bob: With cake', 'alice: Which cake? delivered',
+      'alice: Tea at five? ✓✓ blue', 'bob: With cake', 'alice: Which cake? ✓✓',
     ]);
     assert.deepEqual(alice.errors, []);
   } finally {
