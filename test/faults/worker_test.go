@@ -330,23 +330,29 @@ func (w *worker) members(ctx context.Context, chat tidemark.ChatID) {
 }
 
 // page reads up to 50 messages. They must begin behind the position, have no hole, and reach the
-// head that was returned.
+// head that was returned. A page may end before a message that cannot be read now. Then the next
+// one begins there, and has a message or an error.
 func (w *worker) page(ctx context.Context, chat tidemark.ChatID, head tidemark.Sequence) {
 	after := tidemark.Sequence(w.random.Int64N(int64(head) + 1))
-	var pages [][]tidemark.Message
-	if !w.call(ctx, "Ranges", func(ctx context.Context, s storage.Store) (err error) {
-		pages, err = s.Ranges(ctx, []storage.Range{{Chat: chat, After: after, Limit: 50}})
-		return err
-	}) {
-		return
-	}
-	for i, m := range pages[0] {
-		if m.Sequence != after+1+tidemark.Sequence(i) {
-			w.broken("%s after %d: message %d is that of sequence %d", chat, after, i, m.Sequence)
+	for last := min(head, after+50); after < last; {
+		var pages [][]tidemark.Message
+		if !w.call(ctx, "Ranges", func(ctx context.Context, s storage.Store) (err error) {
+			pages, err = s.Ranges(ctx, []storage.Range{{Chat: chat, After: after, Limit: 50}})
+			return err
+		}) {
+			return
 		}
-	}
-	if n := tidemark.Sequence(len(pages[0])); n < min(50, head-after) {
-		w.broken("%s after %d has %d messages, and its head was read as %d", chat, after, n, head)
+		for i, m := range pages[0] {
+			if m.Sequence != after+1+tidemark.Sequence(i) {
+				w.broken("%s after %d: message %d is that of sequence %d", chat, after, i,
+					m.Sequence)
+			}
+		}
+		if len(pages[0]) == 0 {
+			w.broken("%s after %d has no messages, and its head was read as %d", chat, after, head)
+			return
+		}
+		after += tidemark.Sequence(len(pages[0]))
 	}
 }
 
