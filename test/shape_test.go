@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // layers are the packages of the core, the lowest first. Each imports only packages before it
@@ -47,12 +49,18 @@ func TestShape_layers_of_the_core_call_down_only(t *testing.T) {
 	}
 }
 
+// clock is the reason of callbacks that only tell the time.
+const clock = "the clock of tests"
+
+// mostCallbacks is how many callbacks may do more than tell the time.
+const mostCallbacks = 3
+
 // callbacks are the functions that are passed down into the core. The text is the reason why the
 // result cannot go back as a value.
 var callbacks = map[string]string{
-	"server/config.go:Config.Clock":                   "the clock of tests",
-	"server/internal/session/host.go:Host.Now":        "the same clock",
-	"server/internal/receipts/receipts.go:Config.Now": "the same clock",
+	"server/config.go:Config.Clock":                   clock,
+	"server/internal/session/host.go:Host.Now":        clock,
+	"server/internal/receipts/receipts.go:Config.Now": clock,
 	"server/internal/sessions/open.go:ResumeRequest.Yield": "whether the client has closed " +
 		"its side is asked at the moment that counts",
 	"server/internal/session/session.go:Raised.may": "asked under the session's lock, " +
@@ -62,13 +70,23 @@ var callbacks = map[string]string{
 // TestShape_few_callbacks counts fields and parameters of a function type in the exported API of
 // the core's packages.
 func TestShape_few_callbacks(t *testing.T) {
-	found := make(map[string]bool)
+	found, functions := make(map[string]bool), make(map[string]bool)
+	for _, file := range coreFiles(t) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.TypeSpec); ok {
+				if _, ok := s.Type.(*ast.FuncType); ok {
+					functions[s.Name.Name] = true
+				}
+			}
+			return true
+		})
+	}
 	for path, file := range coreFiles(t) {
 		for _, decl := range file.Decls {
 			switch d := decl.(type) {
 			case *ast.FuncDecl:
 				if d.Name.IsExported() {
-					for name := range functionFields(d.Type.Params, "parameters") {
+					for name := range functionFields(d.Type.Params, "parameters", functions) {
 						found[path+":"+d.Name.Name+"."+name] = true
 					}
 				}
@@ -79,7 +97,7 @@ func TestShape_few_callbacks(t *testing.T) {
 						continue
 					}
 					if st, ok := s.Type.(*ast.StructType); ok {
-						for name := range functionFields(st.Fields, "fields") {
+						for name := range functionFields(st.Fields, "fields", functions) {
 							found[path+":"+s.Name.Name+"."+name] = true
 						}
 					}
@@ -92,22 +110,36 @@ func TestShape_few_callbacks(t *testing.T) {
 			t.Errorf("%s is a callback without a reason in test/shape_test.go", name)
 		}
 	}
-	for name := range callbacks {
+	asking := 0
+	for name, reason := range callbacks {
+		if reason != clock {
+			asking++
+		}
 		if !found[name] {
 			t.Errorf("there is no callback %s", name)
 		}
 	}
+	if asking > mostCallbacks {
+		t.Errorf("%d callbacks do more than tell the time, at most %d are allowed", asking,
+			mostCallbacks)
+	}
 }
 
-// functionFields returns the names in a list whose type is a function: all parameters, exported
-// fields.
-func functionFields(list *ast.FieldList, of string) map[string]bool {
+// functionFields returns the names in a list whose type has a function in it: all parameters,
+// exported fields. functions are the named types of functions.
+func functionFields(
+	list *ast.FieldList, of string, functions map[string]bool,
+) map[string]bool {
 	names := make(map[string]bool)
 	if list == nil {
 		return names
 	}
 	for _, f := range list.List {
-		if _, ok := f.Type.(*ast.FuncType); !ok {
+		if !mentions(f.Type, func(n ast.Node) bool {
+			_, literal := n.(*ast.FuncType)
+			id, named := n.(*ast.Ident)
+			return literal || named && functions[id.Name]
+		}) {
 			continue
 		}
 		for _, n := range f.Names {
@@ -117,6 +149,106 @@ func functionFields(list *ast.FieldList, of string) map[string]bool {
 		}
 	}
 	return names
+}
+
+// mentions reports whether a node of a type is as wanted.
+func mentions(of ast.Expr, wanted func(ast.Node) bool) (found bool) {
+	ast.Inspect(of, func(n ast.Node) bool {
+		found = found || n != nil && wanted(n)
+		return !found
+	})
+	return found
+}
+
+// isFlag reports whether a type has a Boolean in it, atomic or not.
+func isFlag(of ast.Expr) bool {
+	return mentions(of, func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		return ok && (id.Name == "bool" || id.Name == "Bool")
+	})
+}
+
+// flags are the numbers of Booleans in the structs of the session's package: first those in its
+// values, each a fact that no other value says, then those in what its calls take and return.
+var flags = map[string]int{
+	"chats": 1, "progress": 5, "reconcile": 1, "statuses": 2,
+
+	"At": 2, "LeaseAnswer": 2, "Left": 1, "Notification": 1, "Position": 1, "Positions": 1,
+	"Snapshot": 5, "chatStep": 1, "find": 1, "kept": 1, "snapshotProgress": 5,
+}
+
+// TestShape_few_flags_in_the_values_of_a_session: a further Boolean needs a thought about a state
+// with a name.
+func TestShape_few_flags_in_the_values_of_a_session(t *testing.T) {
+	found := make(map[string]int)
+	for path, file := range coreFiles(t) {
+		if filepath.Dir(path) != "server/internal/session" {
+			continue
+		}
+		for name, st := range structs(file) {
+			for _, f := range st.Fields.List {
+				if isFlag(f.Type) {
+					found[name] += max(len(f.Names), 1)
+				}
+			}
+		}
+	}
+	for name, n := range found {
+		if n != flags[name] {
+			t.Errorf("%s has %d Booleans, want %d", name, n, flags[name])
+		}
+	}
+	for name := range flags {
+		if found[name] == 0 {
+			t.Errorf("there is no %s with Booleans", name)
+		}
+	}
+}
+
+// TestShape_two_batchers_and_two_messages: one package batches, in two ways. Content is in what is
+// to be stored and in what is stored. Other shapes of a message refer to these.
+func TestShape_two_batchers_and_two_messages(t *testing.T) {
+	var batchers, messages []string
+	for path, source := range goFiles(t) {
+		path = strings.TrimPrefix(path, "../")
+		if strings.HasPrefix(path, "test/") || strings.HasPrefix(path, "bench/") ||
+			strings.HasPrefix(path, "tools/") || strings.Contains(path, "test/") ||
+			strings.HasSuffix(path, ".gen.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, st := range structs(file) {
+			fields := make(map[string]bool)
+			for _, f := range st.Fields.List {
+				for _, n := range f.Names {
+					fields[strings.ToLower(n.Name)] = true
+				}
+			}
+			switch {
+			case filepath.Dir(path) == "internal/batch" && ast.IsExported(name) && name != "Config",
+				strings.HasSuffix(strings.ToLower(name), "batcher"):
+				batchers = append(batchers, path+":"+name)
+			case fields["content"] && fields["contenttype"] && fields["attachments"]:
+				messages = append(messages, path+":"+name)
+			}
+		}
+	}
+	slices.Sort(batchers)
+	slices.Sort(messages)
+	if diff := cmp.Diff([]string{
+		"internal/batch/batcher.go:Batcher", "internal/batch/keyed.go:Keyed",
+	}, batchers); diff != "" {
+		t.Errorf("batchers (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{
+		"message.go:Draft", "message.go:Message",
+		"storage/postgres/ranges.go:messageRow", // the columns, scanned
+	}, messages); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
 }
 
 // TestShape_session_is_values_and_not_flags: a session is its identity, one lock, and eight values.
@@ -133,8 +265,8 @@ func TestShape_session_is_values_and_not_flags(t *testing.T) {
 			fields := 0
 			for _, f := range st.Fields.List {
 				fields += max(len(f.Names), 1)
-				if id, ok := f.Type.(*ast.Ident); ok && id.Name == "bool" {
-					t.Errorf("Session.%v is a bool", f.Names)
+				if isFlag(f.Type) {
+					t.Errorf("Session.%v is a Boolean", f.Names)
 				}
 			}
 			if fields == 0 || fields > mostFields {

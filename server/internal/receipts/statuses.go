@@ -162,10 +162,10 @@ func (r *Receipts) StatusLoop(ctx context.Context) {
 	}
 }
 
-// publish publishes boundaries, by chat. If leases of members are unknown, it returns false: with
-// again it sent nothing, else only to the sessions of this node.
+// publish publishes boundaries, by chat. If the leases of members are unknown, certain is false.
+// Then it sent nothing if onlyCertain, else it told the sessions of this node.
 func (r *Receipts) publish(
-	ctx context.Context, due map[tidemark.ChatID][]tidemark.StatusUpdate, again bool,
+	ctx context.Context, due map[tidemark.ChatID][]tidemark.StatusUpdate, onlyCertain bool,
 ) (certain bool) {
 	var all []delivery.Announcement
 	for _, chat := range slices.Sorted(maps.Keys(due)) {
@@ -179,7 +179,7 @@ func (r *Receipts) publish(
 			all = append(all, a)
 		}
 	}
-	return len(all) == 0 || r.Delivery.Publish(ctx, all, again)
+	return len(all) == 0 || r.Delivery.Publish(ctx, all, onlyCertain)
 }
 
 // announce returns the announcement for a chat's members, and the number of its updates. In a chat

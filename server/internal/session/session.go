@@ -345,8 +345,8 @@ func (e Ending) End() (left Left, ended bool) {
 		return left, false
 	}
 	for _, p := range s.chats.byID {
-		// A chat that is open-ended and otherwise acknowledged needs no row here: a row that still
-		// stands has made it so.
+		// A chat that was opened from a pending row, up to whatever its head is, has that row
+		// still. So only messages that the session knows of need one.
 		//rule:R_WAKESET.mark-unacknowledged
 		if p.behind() {
 			left.Rows = append(left.Rows, p.pending(s.User()))
