@@ -21,6 +21,9 @@ func TestAppend_in_turn_with_another_process_costs_a_read(t *testing.T) {
 		if a, err := storage.AppendOne(t.Context(), s, d); err != nil || a.Duplicate {
 			t.Fatal(a, err)
 		}
+		// A message that comes before the turn of the last one has ended would follow it at once,
+		// without a look at the counter.
+		s.appends.Wait()
 	}
 	for n, want := range []int{1, 2, 1, 1, 1} {
 		calls, _ := counts.during("TransactWriteItems", func() { say(s, "anna", n) })
