@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/server/internal/pagetoken"
 	"github.com/tidemark-im/tidemark/storage"
@@ -238,11 +239,7 @@ func (s *Server) setPeers(ctx context.Context, user tidemark.UserID, views []Cha
 	}
 	var keys []storage.StateKey
 	for _, roster := range rosters { // none is nil: chats are never deleted
-		for _, member := range roster.Users {
-			if member != user {
-				keys = append(keys, storage.StateKey{User: member, Chat: roster.ChatID})
-			}
-		}
+		keys = append(keys, peerOf(roster, user))
 	}
 	if len(keys) == 0 {
 		return nil
@@ -252,6 +249,15 @@ func (s *Server) setPeers(ctx context.Context, user tidemark.UserID, views []Cha
 		byID[states[i].ChatID].Peer = &states[i]
 	}
 	return err
+}
+
+// peerOf names the state of the other member of a direct chat.
+func peerOf(roster *chat.Roster, user tidemark.UserID) storage.StateKey {
+	peer := roster.Users[0]
+	if peer == user {
+		peer = roster.Users[1]
+	}
+	return storage.StateKey{User: peer, Chat: roster.ChatID}
 }
 
 // Chat returns one chat. Errors: NotFound, NotMember.
@@ -271,15 +277,22 @@ func (s *Server) view(
 	if err != nil {
 		return ChatView{}, err
 	}
-	states, err := s.storage.States(ctx, []storage.StateKey{{User: user, Chat: id}})
+	keys := []storage.StateKey{{User: user, Chat: id}}
+	if chat.Type == tidemark.Direct {
+		roster, err := s.chats.Roster(ctx, id, 0)
+		if err != nil {
+			return ChatView{}, err
+		}
+		keys = append(keys, peerOf(roster, user))
+	}
+	states, err := s.storage.States(ctx, keys)
 	if err != nil {
 		return ChatView{}, err
 	}
-	views := []ChatView{{Chat: chat, State: states[0]}}
-	if err := s.setPeers(ctx, user, views); err != nil {
-		return ChatView{}, err
+	view := ChatView{Chat: chat, State: states[0]}
+	if len(states) > 1 {
+		view.Peer = &states[1]
 	}
-	view := views[0]
 	if chat.Head == 0 {
 		return view, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/sessions"
@@ -61,8 +62,11 @@ func (s *Server) EndSession(
 	return nil
 }
 
+// endAtOnce is how many sessions of a user are ended at a time.
+const endAtOnce = 32
+
 // EndSessions ends all of the user's sessions but one. except is "" if all are to end. The error is
-// that of EndSession.
+// that of EndSession: a session that cannot be reached does not keep the others.
 func (s *Server) EndSessions(
 	ctx context.Context, user tidemark.UserID, except tidemark.SessionID,
 ) error {
@@ -70,11 +74,15 @@ func (s *Server) EndSessions(
 	if err != nil {
 		return err
 	}
-	var failed []error
-	for _, info := range list {
-		if info.Session != except {
-			failed = append(failed, s.EndSession(ctx, user, info.Session))
+	list = slices.DeleteFunc(list, func(info SessionInfo) bool { return info.Session == except })
+	failed := make([]error, len(list))
+	var ending sync.WaitGroup
+	for first := 0; first < len(list); first += endAtOnce {
+		for i := first; i < min(first+endAtOnce, len(list)); i++ {
+			//rule:sessions_end_when_told.end-beside-unreachable-ones
+			ending.Go(func() { failed[i] = s.EndSession(ctx, user, list[i].Session) })
 		}
+		ending.Wait()
 	}
 	return errors.Join(failed...)
 }

@@ -1,13 +1,16 @@
 package server_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/registry"
 )
 
 // wantSessions fails the test unless a user has exactly these sessions, as a node sees it.
@@ -74,6 +77,34 @@ func sorted(list ...server.SessionInfo) []server.SessionInfo {
 		return strings.Compare(string(a.Session), string(b.Session))
 	})
 	return list
+}
+
+// A node that is gone, and still holds leases, does not keep the sessions of others alive.
+func TestEndSessions_sessions_end_when_told_beside_unreachable_ones(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMoving(t)
+		gone := m.ghost("gone", time.Minute)
+		for i := range 20 {
+			name := fmt.Sprintf("a%02d", i)
+			if _, err := m.reg.Open(m.ctx, registry.LeaseRequest{
+				Lease: registry.Lease{
+					User: "bob", Device: tidemark.DeviceID(name), Node: gone.ID, Boot: gone.Boot,
+					Session: tidemark.SessionID(name),
+				},
+				TTL: time.Minute,
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		err := m.b.EndSessions(m.ctx, "bob", "")
+		wantCode(t, "twenty sessions of a node that is gone", err, tidemark.Unavailable)
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("the call took %v", took)
+		}
+		_, err = m.bob.Next(m.ctx, nil, false)
+		wantCode(t, "the session of a node that lives", err, tidemark.Replaced)
+	})
 }
 
 func TestEndSessions_all_but_one(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/redis"
-	"github.com/tidemark-im/tidemark/transports/origin"
 )
 
 const (
@@ -53,7 +52,7 @@ func (d *diagnosis) say(subject, fine string, err error) {
 		return
 	}
 	d.problems++
-	for _, line := range strings.Split(strings.TrimSpace(hideURLs(err.Error())), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(err.Error()), "\n") {
 		d.line("PROBLEM", subject, line)
 	}
 }
@@ -61,15 +60,15 @@ func (d *diagnosis) say(subject, fine string, err error) {
 // Run prints a line for each thing that it checks. It returns an error if one is wrong.
 func (c *doctorCommand) Run(ctx context.Context, std streams) error {
 	d := &diagnosis{out: std.out}
-	store, err := parseStore(c.Serve.Store)
-	d.say("configuration", "every setting is in its range", errors.Join(err, c.settings(store)))
+	set, err := c.Serve.settings(io.Discard)
+	d.say("configuration", "every setting is in its range", err)
 	if c.Serve.Dev {
 		d.line("note", "--dev",
 			"authentication and rate limits are off: never serve users like this")
 	}
 	c.credentials(ctx, d)
-	if err == nil {
-		text, err := c.store(ctx, store)
+	if set.store.scheme != "" { // else it is malformed
+		text, err := c.store(ctx, set.store)
 		d.say("store", text, err)
 	}
 	if c.Serve.Peers.Redis != "" {
@@ -97,19 +96,6 @@ func (c *doctorCommand) Run(ctx context.Context, std streams) error {
 		return errors.New("there is a problem")
 	}
 	return fmt.Errorf("there are %d problems", d.problems)
-}
-
-// settings checks what serve checks before it opens anything.
-func (c *doctorCommand) settings(store storeURL) error {
-	s := &c.Serve
-	_, limits := s.Limits.withDefaults(s.Dev)
-	_, token := s.Observe.metricsToken()
-	_, _, log := s.Observe.log(io.Discard)
-	_, origins := origin.New(origin.Config{Allow: s.AllowOrigin, Loopback: s.Dev})
-	if origins != nil {
-		origins = usagef("--allow-origin: %s", tidemark.DetailOf(origins))
-	}
-	return errors.Join(s.check(), s.Peers.check(store), s.Core.check(), limits, token, log, origins)
 }
 
 // credentials checks that users can log in.

@@ -6,6 +6,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/tidemark-im/tidemark/test/services/postgres"
+	"github.com/tidemark-im/tidemark/test/services/redis"
 )
 
 // TestDoctor_says_what_is_wrong_and_what_to_do runs it over good and wrong configurations.
@@ -84,6 +87,14 @@ func TestDoctor_says_what_is_wrong_and_what_to_do(t *testing.T) {
 			exitFailure, []string{"PROBLEM  store", "PROBLEM  redis", "there are 2 problems"},
 		},
 		{
+			"malformed URLs with passwords", secret,
+			[]string{
+				"--store", "postgres://u:geheim@h:x/d", "--listen", unused,
+				"--redis", "redis://u:geheim@h:y",
+			},
+			exitFailure, []string{"PROBLEM  store", "PROBLEM  redis"},
+		},
+		{
 			"an unknown variable", map[string]string{"TIDEMARK_STOER": "x"}, nil,
 			exitUsage, []string{"TIDEMARK_STOER is unknown"},
 		},
@@ -103,6 +114,27 @@ func TestDoctor_says_what_is_wrong_and_what_to_do(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a Redis that keeps everything, and one that drops keys", func(t *testing.T) {
+		server, store := redis.Start(t), postgres.Shared(t).Database(t)
+		doctor := func(want int, says ...string) {
+			t.Helper()
+			code, out, err := invoke(t, secret, "doctor", "--store", store, "--migrate",
+				"--redis", server.URL(), "--listen", unused)
+			for _, words := range says {
+				if code != want || !strings.Contains(out+err, words) {
+					t.Errorf("exit %d, want %d and %q:\n%s%s", code, want, words, out, err)
+				}
+			}
+		}
+		doctor(exitOK, "ok       redis", "which serve brings to 1")
+		server.Do(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+		doctor(exitFailure, "PROBLEM  redis", "set maxmemory-policy noeviction (it is allkeys-lru)")
+		server.Do(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+		code, out, err := invoke(t, secret, "doctor", "--store", store, "--listen", unused)
+		if code != exitFailure || !strings.Contains(out, "run tidemark migrate up") {
+			t.Errorf("of a store without a schema: exit %d\n%s%s", code, out, err)
+		}
+	})
 	t.Run("beside a server", func(t *testing.T) {
 		cleanEnvironment(t)
 		t.Setenv(secretVariable, testSecret)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net"
@@ -57,33 +58,12 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 	if err != nil {
 		return err
 	}
-	metricsToken, err := c.Observe.metricsToken()
+	set, err := c.settings(std.err)
 	if err != nil {
 		return err
 	}
-	store, err := parseStore(c.Store)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(c.check(), c.Peers.check(store), c.Core.check()); err != nil {
-		return err
-	}
-	origins, err := origin.New(origin.Config{
-		Allow:    c.AllowOrigin,
-		Loopback: c.Dev,
-	})
-	if err != nil {
-		return usagef("--allow-origin: %s", tidemark.DetailOf(err))
-	}
-	limits, err := c.Limits.withDefaults(c.Dev)
-	if err != nil {
-		return err
-	}
-	log, level, err := c.Observe.log(std.err)
-	if err != nil {
-		return err
-	}
-	file, err := newReload(args, c.Config, level, log)
+	log := set.log
+	file, err := newReload(args, c.Config, set.level, log)
 	if err != nil {
 		return err
 	}
@@ -97,7 +77,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 	}
 	meter := metered.New(log)
 	open := func(ctx context.Context) (openedStore, error) {
-		return openStore(ctx, store, c.Migrate, meter)
+		return openStore(ctx, set.store, c.Migrate, meter)
 	}
 	//rule:metrics_private.metrics-listener-options
 	return serve(ctx, options{
@@ -106,17 +86,46 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 		redis:          c.Peers.Redis,
 		node:           c.Peers.name(),
 		credentials:    credentials,
-		origins:        origins,
-		limits:         limits,
+		origins:        set.origins,
+		limits:         set.limits,
 		rates:          c.Rates,
 		core:           c.Core,
 		file:           file,
 		giveUp:         func() { os.Exit(exitFailure) },
 		meter:          meter,
 		debugListen:    c.Observe.DebugListen,
-		privateMetrics: !c.Dev && !c.Observe.PublicMetrics && metricsToken == "",
-		metricsToken:   metricsToken,
+		privateMetrics: !c.Dev && !c.Observe.PublicMetrics && set.metricsToken == "",
+		metricsToken:   set.metricsToken,
 	}, log)
+}
+
+// settings are the checked flags and variables of serve, except the credentials.
+type settings struct {
+	store        storeURL
+	origins      *origin.Policy
+	limits       limitFlags
+	metricsToken string
+	log          *slog.Logger
+	level        *slog.LevelVar
+}
+
+// settings checks everything that can be checked before something is opened. The error has all that
+// is wrong. The log is written to a writer. Doctor checks the same.
+func (c *serveCommand) settings(logTo io.Writer) (settings, error) {
+	var s settings
+	var errs [6]error
+	if s.store, errs[0] = parseStore(c.Store); errs[0] == nil {
+		errs[0] = c.Peers.check(s.store)
+	}
+	errs[1] = errors.Join(c.check(), c.Core.check())
+	s.origins, errs[2] = origin.New(origin.Config{Allow: c.AllowOrigin, Loopback: c.Dev})
+	if errs[2] != nil {
+		errs[2] = usagef("--allow-origin: %s", tidemark.DetailOf(errs[2]))
+	}
+	s.limits, errs[3] = c.Limits.withDefaults(c.Dev)
+	s.metricsToken, errs[4] = c.Observe.metricsToken()
+	s.log, s.level, errs[5] = c.Observe.log(logTo)
+	return s, errors.Join(errs[:]...)
 }
 
 // check returns a usageError if --listen is malformed, or would expose a development server.

@@ -215,7 +215,11 @@ func (v value) attachments(field string, to *json.RawMessage) error {
 	*to = nil
 	n := 0
 	err := eachElement(v, field, func(i int, v value) error {
-		n = i + 1
+		//rule:bounded_input.bound-number-of-attachments
+		if n = i + 1; n > tidemark.MaxAttachments {
+			return tidemark.BadParam(tidemark.Invalid, field, "has more than %d objects",
+				tidemark.MaxAttachments)
+		}
 		path := fmt.Sprintf("%s[%d]", field, i)
 		err := eachField(v, path, func(key string, v value) error {
 			var text string
@@ -238,13 +242,8 @@ func (v value) attachments(field string, to *json.RawMessage) error {
 		}
 		return err
 	})
-	switch {
-	case err != nil || n == 0:
+	if err != nil || n == 0 {
 		return err
-	//rule:bounded_input.bound-number-of-attachments
-	case n > tidemark.MaxAttachments:
-		return tidemark.BadParam(tidemark.Invalid, field, "has %d objects, at most %d are allowed",
-			n, tidemark.MaxAttachments)
 	}
 	return v.copy(field, to)
 }
