@@ -509,5 +509,19 @@ func TestChats_few_round_trips_for_the_peers_of_direct_chats(t *testing.T) {
 				t.Errorf("%s: got the calls %v", round, calls)
 			}
 		}
+		// A chat alone has the same, by one read of states.
+		for id, want := range map[tidemark.ChatID]*tidemark.DeliveryState{
+			group: nil, "with-bob": {UserID: "bob", ChatID: "with-bob", Acked: 1, Read: 1},
+		} {
+			before := a.store.Snapshot()
+			view, err := a.Chat(a.ctx, server.Caller{User: "alice"}, id)
+			if err != nil || view.State.UserID != "alice" || (view.Peer == nil) != (want == nil) ||
+				want != nil && (view.Peer.UserID != want.UserID || view.Peer.Read != want.Read) {
+				t.Errorf("%s: got %+v of %+v, %v, want %+v", id, view.Peer, view.State, err, want)
+			}
+			if calls := a.since(before).Calls; calls["States"] != 1 {
+				t.Errorf("%s: got the calls %v", id, calls)
+			}
+		}
 	})
 }
