@@ -102,6 +102,19 @@ func (iv Intervals) Visible(from, to Sequence) (end Sequence, visible bool) {
 	return to, false
 }
 
+// Within returns the visible pieces of the range from..to, both ends included.
+func (iv Intervals) Within(from, to Sequence) []Interval {
+	var pieces []Interval
+	for from <= to && from > 0 {
+		end, visible := iv.Visible(from, to)
+		if visible {
+			pieces = append(pieces, Interval{From: from, To: end})
+		}
+		from = end + 1
+	}
+	return pieces
+}
+
 // Before returns the start of the last piece of [1, to], and whether the user may see that piece.
 // It is Visible backwards. to must be at least 1.
 func (iv Intervals) Before(to Sequence) (from Sequence, visible bool) {

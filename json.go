@@ -33,7 +33,11 @@ func (m *Message) AppendJSON(b []byte) []byte {
 	b = AppendString(b, m.Content)
 	b = append(b, `,"content_type":`...)
 	b = AppendString(b, m.ContentType)
-	b = append(b, `,"kind":"message","relation":null,"attachments":`...)
+	b = append(b, `,"kind":`...)
+	b = AppendString(b, string(m.Kind))
+	b = append(b, `,"relation":null,"mentions":`...)
+	b = m.Mentions.AppendJSON(b)
+	b = append(b, `,"attachments":`...)
 	b = appendCompact(b, m.Attachments, "[]")
 	b = append(b, `,"metadata":`...)
 	b = appendCompact(b, m.Metadata, "null")
@@ -43,6 +47,23 @@ func (m *Message) AppendJSON(b []byte) []byte {
 	b = append(b, `,"members_version":`...)
 	b = strconv.AppendUint(b, m.MembersVersion, 10)
 	return append(b, '}')
+}
+
+// AppendJSON appends the mentions, or null if nobody is named.
+func (m Mentions) AppendJSON(b []byte) []byte {
+	if m.None() {
+		return append(b, "null"...)
+	}
+	b = append(b, `{"all":`...)
+	b = strconv.AppendBool(b, m.All)
+	b = append(b, `,"user_ids":[`...)
+	for i, user := range m.Users {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = AppendString(b, string(user))
+	}
+	return append(b, "]}"...)
 }
 
 // AppendJSON appends the gap.

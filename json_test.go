@@ -24,6 +24,7 @@ type wireMessage struct {
 	ContentType     string          `json:"content_type"`
 	Kind            string          `json:"kind"`
 	Relation        any             `json:"relation"`
+	Mentions        any             `json:"mentions"`
 	Attachments     json.RawMessage `json:"attachments"`
 	Metadata        json.RawMessage `json:"metadata"`
 	CreatedAt       string          `json:"created_at"`
@@ -52,6 +53,7 @@ func FuzzMessage_AppendJSON(f *testing.F) {
 			ClientMessageID: content,
 			Content:         content,
 			ContentType:     contentType,
+			Kind:            tidemark.KindMessage,
 			CreatedAt:       time.UnixMilli(millis % 250_000_000_000_000).UTC(),
 		}
 		if m.CreatedAt.Year() < 0 || m.CreatedAt.Year() > 9999 {
@@ -182,6 +184,8 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 				ClientMessageID: "k",
 				Content:         "hé\n",
 				ContentType:     "text/plain",
+				Kind:            tidemark.KindSystem,
+				Mentions:        tidemark.NewMentions(true, []tidemark.UserID{"a", "b"}),
 				Attachments:     json.RawMessage("[{\n \"a\": 1 }]"),
 				Metadata:        json.RawMessage("{\r\n}"),
 				CreatedAt:       time.UnixMilli(7),
@@ -189,7 +193,9 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			},
 			`{"chat_id":"c","sequence":7,"message_id":"m","sender_id":"u",` +
 				`"client_message_id":"k","content":"hé\n","content_type":"text/plain",` +
-				`"kind":"message","relation":null,"attachments":[{ "a": 1 }],"metadata":{},` +
+				`"kind":"system","relation":null,` +
+				`"mentions":{"all":true,"user_ids":["a","b"]},` +
+				`"attachments":[{ "a": 1 }],"metadata":{},` +
 				`"created_at":"1970-01-01T00:00:00.007Z","members_version":9}`,
 		},
 		"gap": {

@@ -21,6 +21,12 @@ type Draft struct {
 	// nil. Metadata is a JSON object of at most MaxMetadata bytes, or nil. Both are stored byte for
 	// byte.
 	Attachments, Metadata json.RawMessage
+	// Kind is KindMessage or KindSystem.
+	Kind Kind
+	// Mentions names those to whom the message is of special interest.
+	Mentions Mentions
+	// ByBackend reports that a backend sends the message for SenderID. It is not stored.
+	ByBackend bool
 	// Seen says what the sender had been shown (`seen_sequence`). It is not stored with the
 	// message.
 	Seen Seen
@@ -57,6 +63,8 @@ type Message struct {
 	ContentType     string
 	Attachments     json.RawMessage
 	Metadata        json.RawMessage
+	Kind            Kind
+	Mentions        Mentions
 	CreatedAt       time.Time
 
 	// MembersVersion is the version of the chat's membership in the step that stored the message.
@@ -64,6 +72,21 @@ type Message struct {
 	// It is not on the wire.
 	MembersVersion uint64
 }
+
+// Kind says what a message is. Clients store and acknowledge a kind that they do not know, but
+// neither show nor count it.
+type Kind string
+
+// The kinds.
+const (
+	// KindMessage is what a user wrote.
+	KindMessage Kind = "message"
+	// KindSystem is a line about the chat, such as "alice has joined". Only backends write it.
+	KindSystem Kind = "system"
+)
+
+// Counts reports whether a message of this kind counts as unread (lifecycle.md §4).
+func (k Kind) Counts() bool { return k == KindMessage }
 
 // DefaultContentType is the content type if the sender names none.
 const DefaultContentType = "text/plain"
@@ -106,6 +129,12 @@ func (d *Draft) Check() error {
 				"holds a character that is not printable ASCII, so it is no media type")
 		}
 	}
+	if d.Kind != KindMessage && d.Kind != KindSystem {
+		return BadParam(Invalid, "kind", "must be message or system")
+	}
+	if err := d.Mentions.check(); err != nil {
+		return err
+	}
 	if err := checkJSON("attachments", d.Attachments, '[', MaxAttachmentBytes); err != nil {
 		return err
 	}
@@ -135,12 +164,14 @@ func (d *Draft) Size() int { return len(d.Content) + len(d.Attachments) + len(d.
 // Size returns the bytes of the message's content, attachments and metadata.
 func (m *Message) Size() int { return len(m.Content) + len(m.Attachments) + len(m.Metadata) }
 
-// SameAs reports whether content, content type, attachments and metadata equal those of the draft,
-// byte for byte. A resend for which it reports false is a Conflict.
+// SameAs reports whether kind, mentions, content, content type, attachments and metadata equal
+// those of the draft, the latter four byte for byte. A resend for which it reports false is a
+// Conflict.
 func (m *Message) SameAs(d *Draft) bool {
 	//rule:send_idempotent.same-key-same-content
 	return m.Content == d.Content && m.ContentType == d.ContentType &&
-		bytes.Equal(m.Attachments, d.Attachments) && bytes.Equal(m.Metadata, d.Metadata)
+		bytes.Equal(m.Attachments, d.Attachments) && bytes.Equal(m.Metadata, d.Metadata) &&
+		m.Kind == d.Kind && m.Mentions.equal(d.Mentions)
 }
 
 // Message returns the stored form of the draft at its sequence in the chat.
@@ -155,6 +186,8 @@ func (d *Draft) Message(sequence Sequence, membersVersion uint64) Message {
 		ContentType:     d.ContentType,
 		Attachments:     d.Attachments,
 		Metadata:        d.Metadata,
+		Kind:            d.Kind,
+		Mentions:        d.Mentions,
 		CreatedAt:       d.CreatedAt,
 		MembersVersion:  membersVersion,
 	}

@@ -13,6 +13,7 @@ import (
 
 func goodDraft() tidemark.Draft {
 	return tidemark.Draft{
+		Kind:            tidemark.KindMessage,
 		ChatID:          "c",
 		SenderID:        "u",
 		ClientMessageID: "k",
@@ -126,6 +127,8 @@ func TestDraft_Message_carries_everything_over(t *testing.T) {
 	draft := goodDraft()
 	draft.Attachments = json.RawMessage(`[{"a":1}]`)
 	draft.Metadata = json.RawMessage(`{"b":2}`)
+	draft.Kind = tidemark.KindSystem
+	draft.Mentions = tidemark.NewMentions(true, []tidemark.UserID{"v", "u", "v"})
 	got := draft.Message(7, 3)
 	want := tidemark.Message{
 		ChatID:          "c",
@@ -137,6 +140,8 @@ func TestDraft_Message_carries_everything_over(t *testing.T) {
 		ContentType:     "text/plain",
 		Attachments:     json.RawMessage(`[{"a":1}]`),
 		Metadata:        json.RawMessage(`{"b":2}`),
+		Kind:            tidemark.KindSystem,
+		Mentions:        tidemark.Mentions{All: true, Users: []tidemark.UserID{"u", "v"}},
 		CreatedAt:       draft.CreatedAt,
 		MembersVersion:  3,
 	}

@@ -51,6 +51,8 @@ const (
 	// their greatest size together, in bytes of JSON.
 	MaxAttachments     = 10
 	MaxAttachmentBytes = 8_192
+	// MaxMentions is the greatest number of users that a message may name.
+	MaxMentions = 20
 	// MaxMetadata is the greatest size of the metadata of a message, in bytes of JSON.
 	MaxMetadata = 4_096
 	// MaxDepth is how deep objects and arrays may nest in attachments and metadata.

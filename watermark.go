@@ -15,8 +15,29 @@ type DeliveryState struct {
 	Acked Watermark
 	// Read is `last_read_sequence`: the user has seen everything up to it. It may be above Acked.
 	Read Watermark
+	// UnreadFrom, if not 0, is where the messages begin that the user marked as unread, although
+	// they have read them. It is at most Read, and ends when Read moves. Others do not see it.
+	UnreadFrom Sequence
 	// UpdatedAt is when a watermark last moved, or zero if none ever did.
 	UpdatedAt time.Time
+}
+
+// UnreadAfter returns the last message that does not count as unread: Read, unless the user marked
+// messages as unread.
+func (s DeliveryState) UnreadAfter() Sequence {
+	if s.UnreadFrom != 0 {
+		return s.UnreadFrom - 1
+	}
+	return s.Read
+}
+
+// MarkUnread returns the state after the user marked the messages from a sequence on as unread, or
+// took that back (0). What is not read is unread anyway, so a mark above Read is none.
+func (s DeliveryState) MarkUnread(from Sequence) DeliveryState {
+	if s.UnreadFrom = 0; from <= s.Read {
+		s.UnreadFrom = from
+	}
+	return s
 }
 
 // Boundary holds a member's watermarks as other members see them.
@@ -77,6 +98,10 @@ func (r Raise) Apply(s DeliveryState, now time.Time) (DeliveryState, bool) {
 	//rule:conditional_write_prevents_regression.unchanged-writes-nothing
 	if acked == s.Acked && read == s.Read {
 		return s, false
+	}
+	if read != s.Read {
+		//rule:unread_exact.newer-read-ends-mark
+		s.UnreadFrom = 0
 	}
 	s.Acked, s.Read, s.UpdatedAt = acked, read, now
 	return s, true

@@ -44,7 +44,7 @@ type ChatView struct {
 	tidemark.Chat
 	// State holds the caller's own raw watermarks. Both are 0 if they have none.
 	State  tidemark.DeliveryState
-	Unread int64
+	Unread storage.Unread
 	// Last is the last message. It is nil if the chat is empty, or if the caller may not see it.
 	Last *tidemark.Message
 	// Peer is the state of the other member of a direct chat, and nil for a group.
@@ -289,7 +289,11 @@ func (s *Server) view(
 	if err != nil {
 		return ChatView{}, err
 	}
-	view := ChatView{Chat: chat, State: states[0]}
+	counts, err := s.storage.Unread(ctx, keys[:1])
+	if err != nil {
+		return ChatView{}, err
+	}
+	view := ChatView{Chat: chat, State: states[0], Unread: counts[0]}
 	if len(states) > 1 {
 		view.Peer = &states[1]
 	}
@@ -304,45 +308,7 @@ func (s *Server) view(
 	if len(last) == 1 && m.Intervals.Contains(last[0].Sequence) {
 		view.Last = &last[0]
 	}
-	view.Unread, err = s.unread(ctx, user, m.Intervals, chat, view.State.Read)
-	return view, err
-}
-
-// unread counts a member's unread messages. It counts as storage.ChatListItem.Unread does.
-func (s *Server) unread(
-	ctx context.Context, user tidemark.UserID, iv tidemark.Intervals, chat tidemark.Chat,
-	read tidemark.Sequence,
-) (unread int64, err error) {
-	var looked []storage.Range
-	budget := tidemark.Sequence(storage.UnreadScan)
-	for from := read + 1; from <= chat.Head; {
-		end, visible := iv.Visible(from, chat.Head)
-		//rule:nothing_outside_membership.count-what-members-see
-		if n := end + 1 - from; visible {
-			unread += int64(n)
-			if look := min(n, budget); look > 0 {
-				looked = append(looked,
-					storage.Range{Chat: chat.ID, After: from - 1, Limit: int(look)})
-				budget -= look
-			}
-		}
-		from = end + 1
-	}
-	if len(looked) == 0 {
-		return 0, nil
-	}
-	pages, err := s.storage.Ranges(ctx, looked)
-	if err != nil {
-		return 0, err
-	}
-	for _, page := range pages {
-		for _, m := range page {
-			if m.SenderID == user {
-				unread--
-			}
-		}
-	}
-	return unread, nil
+	return view, nil
 }
 
 // RenameChat names a group. Owners and backends may do so.

@@ -17,6 +17,7 @@ type Storage interface {
 	storage.Members
 	storage.Messages
 	storage.Deliveries
+	storage.Unreads
 	storage.Pending
 }
 

@@ -230,6 +230,7 @@ func (w *cluster) appendDead(
 		SenderID:        user,
 		ClientMessageID: key,
 		Content:         "from a dead node",
+		Kind:            tidemark.KindMessage,
 		ContentType:     tidemark.DefaultContentType,
 		MessageID:       tidemark.MessageID("dead-" + key),
 		CreatedAt:       time.Now().UTC(),

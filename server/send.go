@@ -59,7 +59,13 @@ func (s *Server) complete(ctx context.Context, user tidemark.UserID, d *tidemark
 	if d.ContentType == "" {
 		d.ContentType = tidemark.DefaultContentType
 	}
+	if d.Kind == "" {
+		d.Kind = tidemark.KindMessage
+	}
 	if err := d.Check(); err != nil {
+		return err
+	}
+	if err := s.checkAuthority(ctx, d); err != nil {
 		return err
 	}
 	if err := s.checkSeen(ctx, d); err != nil {
@@ -72,6 +78,27 @@ func (s *Server) complete(ctx context.Context, user tidemark.UserID, d *tidemark
 	d.MessageID = tidemark.MessageID(id.String())
 	d.CreatedAt = s.now()
 	return nil
+}
+
+// checkAuthority returns Denied for what only some may send: lines of the system, and mentions of
+// all members of a group.
+func (s *Server) checkAuthority(ctx context.Context, d *tidemark.Draft) error {
+	switch {
+	case d.ByBackend:
+		return nil
+	//rule:caller_does_only_what_they_may.system-lines-by-backends
+	case d.Kind == tidemark.KindSystem:
+		return tidemark.Errorf(tidemark.Denied, "only a backend may send messages of the kind %s",
+			tidemark.KindSystem)
+	case !d.Mentions.All:
+		return nil
+	}
+	roster, m, err := s.chats.Member(ctx, d.SenderID, d.ChatID)
+	//rule:caller_does_only_what_they_may.owners-mention-all
+	if err == nil && m.Role != tidemark.Owner && roster.Type == tidemark.Group {
+		err = tidemark.Errorf(tidemark.Denied, "only an owner of the chat may mention all members")
+	}
+	return err
 }
 
 // checkSeen returns InvalidSequence if the draft's Seen is above the head.
@@ -95,6 +122,7 @@ func (s *Server) checkSeen(ctx context.Context, d *tidemark.Draft) error {
 // Author sets what the kind of the caller implies for a draft: of a backend that does not say so,
 // the user has seen nothing. A bot reads nothing by writing.
 func (c Caller) Author(d *tidemark.Draft) {
+	d.ByBackend = c.Backend
 	//rule:read_implies_delivered.backend-reads-nothing
 	if c.Backend && !d.Seen.Stated {
 		d.Seen = tidemark.SeenThrough(0)

@@ -448,8 +448,8 @@ func TestChats_are_paged_to_the_end(t *testing.T) {
 			}
 			for _, c := range page.Chats {
 				seen[c.ID]++
-				if c.Unread != 1 || c.Last == nil || c.Last.Sequence != 1 {
-					t.Errorf("%s: got unread %d, last %v, want 1 and the message",
+				if c.Unread.Messages != 1 || c.Last == nil || c.Last.Sequence != 1 {
+					t.Errorf("%s: got unread %v, last %v, want 1 and the message",
 						c.ID, c.Unread, c.Last)
 				}
 			}

@@ -53,6 +53,7 @@ type Store interface {
 	Members
 	Messages
 	Deliveries
+	Unreads
 	Pending
 
 	// Check returns nil if the store can serve reads and durable writes now. Otherwise it returns
@@ -214,6 +215,29 @@ type Deliveries interface {
 		author tidemark.UserID) (Summary, error)
 }
 
+// Unreads counts the messages that users have not read.
+//
+// A message counts as unread for a user if it is after DeliveryState.UnreadAfter, if its kind
+// counts (tidemark.Kind.Counts), if the user's intervals contain it, and if another user sent it.
+// It counts as a mention if it also names the user. The counts are exact, and no message is read to
+// tell them: they are differences of stored numbers (rule unread_exact).
+type Unreads interface {
+	// Unread returns the counts of each user and chat. They are zero for an unknown chat, and for a
+	// user who was never a member. Eventual.
+	Unread(ctx context.Context, keys []StateKey) ([]Unread, error)
+
+	// UnreadOf returns the sums over all chats in which the user is a member now. Eventual.
+	UnreadOf(ctx context.Context, user tidemark.UserID) (UnreadTotal, error)
+
+	// MarkUnread sets or ends the user's mark in a chat: the stored state becomes
+	// DeliveryState.MarkUnread of it. UpdatedAt stays, since no watermark moves. It returns the
+	// stored state. It may be repeated.
+	//
+	// NotFound: no such chat. InvalidSequence: from is above the head.
+	MarkUnread(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
+		from tidemark.Sequence) (tidemark.DeliveryState, error)
+}
+
 // Pending stores which chats a user has not received completely. One entry is a pending row.
 //
 // In a chat that is Large, a message writes no row for an absent member. Each member has a standing
@@ -271,26 +295,43 @@ type ChatsPage struct {
 	// Activity and ChatID are those of the last chat on the previous page.
 	Activity time.Time
 	ChatID   tidemark.ChatID
-	// Brief skips what requires a read of messages: Unread is 0 and Last is nil.
+	// Brief leaves out Unread and Last, which need further reads.
 	Brief bool
 }
 
 // ChatListItem is a chat as one of its members sees it in their list.
 type ChatListItem struct {
-	Chat  tidemark.Chat
-	State tidemark.DeliveryState
-	// Unread is the number of messages after State.Read that the member may see. Their own messages
-	// do not count among the first UnreadScan of them.
-	Unread int64
+	Chat   tidemark.Chat
+	State  tidemark.DeliveryState
+	Unread Unread
 	// Last is the chat's last message. It is nil if there is none, or if the member may not see it.
 	Last *tidemark.Message
 	// Activity is the time of the last message, or of the creation if there is no message.
 	Activity time.Time
 }
 
-// UnreadScan is the number of messages that a store reads to leave out the user's own. All later
-// messages count as unread.
-const UnreadScan = 100
+// Unread counts the unread messages of a user in a chat (Unreads).
+type Unread struct {
+	Messages int64
+	// Mentions is the number of those that name the user.
+	Mentions int64
+}
+
+// UnreadTotal counts a user's unread messages in all their chats.
+type UnreadTotal struct {
+	Unread
+	// Chats is the number of chats with unread messages.
+	Chats int64
+}
+
+// Add adds the counts of one chat.
+func (t *UnreadTotal) Add(u Unread) {
+	t.Messages += u.Messages
+	t.Mentions += u.Mentions
+	if u.Messages > 0 {
+		t.Chats++
+	}
+}
 
 // Added is the result of AddMembers.
 type Added struct {
@@ -370,6 +411,15 @@ func CheckDistinct(advances []Advance) error {
 				key.User, key.Chat)
 		}
 		named[key] = struct{}{}
+	}
+	return nil
+}
+
+// CheckMark returns InvalidSequence if a mark of MarkUnread is above the head.
+func CheckMark(from, head tidemark.Sequence) error {
+	if from > head {
+		return tidemark.BadParam(tidemark.InvalidSequence, "from_sequence",
+			"is %d, but the chat ends at %d", from, head)
 	}
 	return nil
 }

@@ -107,7 +107,8 @@ func arrows() []arrow {
 			place: "storage/dynamodb/internal/...",
 			own: []string{
 				"", "internal/batch", "internal/signal",
-				"storage", "storage/dynamodb/internal/call", "storage/dynamodb/internal/record",
+				"storage", "storage/internal/...", "storage/dynamodb/internal/call",
+				"storage/dynamodb/internal/record",
 			},
 			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 		},

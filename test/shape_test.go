@@ -288,12 +288,15 @@ var (
 	manyExported = map[string]string{
 		".":                        "the vocabulary of the product: ids, limits, errors, events",
 		"server":                   "a request and an answer for each call of the core",
+		"storage":                  "the contract: one role for each kind of data, and its values",
 		"transports/limit":         "each limit has its options",
 		"transports/internal/wire": "one decoder or encoder for each body and frame",
 		"server/internal/session":  "the session, its reader, and what they take and give",
-		"bench/internal/client":    "one call for each request of the API",
-		"test/faults/dynamo":       "one name for each fault",
-		"test/chaos/checker":       "one name for each thing that a log records",
+		"storage/dynamodb/internal/record": "each kind of item: its table, key, value, reader " +
+			"and writer",
+		"bench/internal/client": "one call for each request of the API",
+		"test/faults/dynamo":    "one name for each fault",
+		"test/chaos/checker":    "one name for each thing that a log records",
 	}
 	manyFields = map[string]string{
 		"server/config.go:Config":                      "one for each setting of the core",

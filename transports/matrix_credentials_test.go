@@ -165,6 +165,7 @@ func apiCalls() map[string]call {
 	calls := chatCalls()
 	calls["createTicket"] = call{"POST", "/tickets", ""}
 	calls["listSessions"] = call{"GET", "/sessions", ""}
+	calls["getUnread"] = call{"GET", "/unread", ""}
 	calls["endSessions"] = call{"DELETE", "/sessions", ""}
 	calls["endSession"] = call{"DELETE", "/sessions/SESSION", ""}
 	return calls

@@ -69,6 +69,10 @@ updateDeliveryState group    200     200     403N    403N     200        403N
 updateDeliveryState direct   200     200     403N    403N     200        403N
 updateDeliveryState large    200     200     403N    403N     200        403N
 updateDeliveryState unknown  404F    404F    404F    404F     404F       404F
+markUnread          group    200     200     403N    403N     200        403N
+markUnread          direct   200     200     403N    403N     200        403N
+markUnread          large    200     200     403N    403N     200        403N
+markUnread          unknown  404F    404F    404F    404F     404F       404F
 getDeliveryStatus   group    200     200     403N    403N     200        403N
 getDeliveryStatus   direct   200     200     403N    403N     200        403N
 getDeliveryStatus   large    200     200     403N    403N     200        403N
@@ -157,6 +161,7 @@ func chatCalls() map[string]call {
 		"getDeliveryState": {"GET", "/chats/CHAT/delivery-state", ""},
 		"updateDeliveryState": {"PATCH", "/chats/CHAT/delivery-state",
 			`{"last_acked_sequence":2,"last_read_sequence":2}`},
+		"markUnread":        {"PUT", "/chats/CHAT/delivery-state/unread", `{"from_sequence":1}`},
 		"getDeliveryStatus": {"GET", "/chats/CHAT/delivery-status", ""},
 		"sendTyping":        {"POST", "/chats/CHAT/typing", ""},
 		"listStatuses":      {"GET", "/statuses?chat_id=CHAT", ""},

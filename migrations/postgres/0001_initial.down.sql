@@ -1,1 +1,2 @@
-DROP TABLE pending_deliveries, delivery_state, messages, members, chats;
+DROP TABLE pending_deliveries, mentions, uncounted, delivery_state, messages, senders, members,
+    chats;

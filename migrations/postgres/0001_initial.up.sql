@@ -15,6 +15,9 @@ CREATE TABLE chats (
     created_at      bigint  NOT NULL,
     activity_at     bigint  NOT NULL,            -- time of the last message, or of the creation
     head            bigint  NOT NULL DEFAULT 0,  -- the messages of the chat are exactly 1..head
+    floor           bigint  NOT NULL DEFAULT 1,  -- the first message that is kept
+    uncounted       bigint  NOT NULL DEFAULT 0,  -- the messages that do not count as unread
+    last_uncounted  bigint  NOT NULL DEFAULT 0,  -- the sequence of the last of them
     member_count    integer NOT NULL,
     members_version bigint  NOT NULL DEFAULT 1,
     large           boolean NOT NULL,
@@ -35,6 +38,16 @@ CREATE TABLE members (
 
 CREATE INDEX members_of_user ON members (user_id, chat_id) INCLUDE (chat) WHERE current;
 
+-- How many messages that count as unread a member has sent. Every batch of messages updates the
+-- rows of its senders in place.
+CREATE TABLE senders (
+    chat      bigint NOT NULL,
+    user_id   text   COLLATE "C" NOT NULL,
+    sent      bigint NOT NULL,
+    last_sent bigint NOT NULL,  -- the sequence of the last of them
+    PRIMARY KEY (chat, user_id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
 CREATE TABLE messages (
     chat              bigint NOT NULL,
     sequence          bigint NOT NULL,
@@ -44,6 +57,8 @@ CREATE TABLE messages (
     client_message_id text   COLLATE "C" NOT NULL,
     message_id        text   NOT NULL,
     content_type      text   NOT NULL,
+    kind              text,             -- NULL for a message of a user
+    mentions          text,             -- "alice bob", or "*" for all
     attachments       text,             -- a JSON array of objects, byte for byte as it was sent
     metadata          text,             -- a JSON object, byte for byte as it was sent
     content           text   NOT NULL,
@@ -60,8 +75,28 @@ CREATE TABLE delivery_state (
     last_acked_sequence bigint NOT NULL,
     last_read_sequence  bigint NOT NULL,
     updated_at          bigint NOT NULL,
+    unread_from         bigint NOT NULL DEFAULT 0,  -- from here on marked as unread; 0: no mark
+    sent_before         bigint NOT NULL DEFAULT 0,  -- what of senders.sent is not after the mark
     PRIMARY KEY (chat, user_id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+-- The messages that do not count as unread, with their ordinals: the first of a chat has 1. So the
+-- number of those up to a sequence is the ordinal of the last row.
+CREATE TABLE uncounted (
+    chat     bigint NOT NULL,
+    sequence bigint NOT NULL,
+    ordinal  bigint NOT NULL,
+    PRIMARY KEY (chat, sequence)
+);
+
+-- Who is named by which message. The user "*" stands for all members.
+CREATE TABLE mentions (
+    chat      bigint NOT NULL,
+    user_id   text   COLLATE "C" NOT NULL,
+    sequence  bigint NOT NULL,
+    sender_id text   COLLATE "C" NOT NULL,
+    PRIMARY KEY (chat, user_id, sequence)
+);
 
 CREATE TABLE pending_deliveries (
     user_id               text   COLLATE "C" NOT NULL,

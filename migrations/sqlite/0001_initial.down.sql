@@ -1,4 +1,6 @@
 DROP TABLE pending_deliveries;
+DROP TABLE mentions;
+DROP TABLE uncounted;
 DROP TABLE delivery_state;
 DROP TABLE messages;
 DROP TABLE members;

@@ -13,6 +13,9 @@ CREATE TABLE chats (
     created_at      INTEGER NOT NULL,
     activity_at     INTEGER NOT NULL,            -- time of the last message, or of the creation
     head            INTEGER NOT NULL DEFAULT 0,  -- the messages of the chat are exactly 1..head
+    floor           INTEGER NOT NULL DEFAULT 1,  -- the first message that is kept
+    uncounted       INTEGER NOT NULL DEFAULT 0,  -- the messages that do not count as unread
+    last_uncounted  INTEGER NOT NULL DEFAULT 0,  -- the sequence of the last of them
     member_count    INTEGER NOT NULL,
     members_version INTEGER NOT NULL DEFAULT 1,
     large           INTEGER NOT NULL,
@@ -21,7 +24,7 @@ CREATE TABLE chats (
 
 CREATE UNIQUE INDEX chats_by_pair ON chats (direct_key) WHERE direct_key IS NOT NULL;
 
--- The members. The row of a former member stays, because it says what they may see.
+-- The members. The row of a former member stays, because it says what they may see and have sent.
 CREATE TABLE members (
     chat      INTEGER NOT NULL,
     user_id   TEXT    NOT NULL,
@@ -30,6 +33,8 @@ CREATE TABLE members (
     role      TEXT    NOT NULL,
     joined_at INTEGER NOT NULL,
     intervals TEXT    NOT NULL,  -- "1-5,9-": the sequences that the user may see
+    sent      INTEGER NOT NULL DEFAULT 0,  -- the messages of the user that count as unread
+    last_sent INTEGER NOT NULL DEFAULT 0,  -- the sequence of the last of them
     PRIMARY KEY (chat, user_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -46,6 +51,8 @@ CREATE TABLE messages (
     created_at        INTEGER NOT NULL,
     members_version   INTEGER NOT NULL,  -- the chat's, in the step that stored the message
     content_type      TEXT    NOT NULL,
+    kind              TEXT,              -- NULL for a message of a user
+    mentions          TEXT,              -- "alice bob", or "*" for all
     attachments       TEXT,
     metadata          TEXT,
     content           TEXT    NOT NULL,
@@ -62,7 +69,27 @@ CREATE TABLE delivery_state (
     last_acked_sequence INTEGER NOT NULL,
     last_read_sequence  INTEGER NOT NULL,
     updated_at          INTEGER NOT NULL,
+    unread_from         INTEGER NOT NULL DEFAULT 0,  -- from here on marked as unread; 0: no mark
+    sent_before         INTEGER NOT NULL DEFAULT 0,  -- what of members.sent is not after the mark
     PRIMARY KEY (chat, user_id)
+) STRICT, WITHOUT ROWID;
+
+-- The messages that do not count as unread, with their ordinals: the first of a chat has 1. So the
+-- number of those up to a sequence is the ordinal of the last row.
+CREATE TABLE uncounted (
+    chat     INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    ordinal  INTEGER NOT NULL,
+    PRIMARY KEY (chat, sequence)
+) STRICT, WITHOUT ROWID;
+
+-- Who is named by which message. The user "*" stands for all members.
+CREATE TABLE mentions (
+    chat      INTEGER NOT NULL,
+    user_id   TEXT    NOT NULL,
+    sequence  INTEGER NOT NULL,
+    sender_id TEXT    NOT NULL,
+    PRIMARY KEY (chat, user_id, sequence)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE pending_deliveries (

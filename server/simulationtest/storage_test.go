@@ -238,6 +238,33 @@ func (s gatedStore) Summary(
 		})
 }
 
+func (s gatedStore) Unread(
+	ctx context.Context, keys []storage.StateKey,
+) ([]storage.Unread, error) {
+	return through(ctx, s.n, "Unread", fmt.Sprint(keys),
+		func(ctx context.Context) ([]storage.Unread, error) {
+			return s.n.simulation.raw.Unread(ctx, keys)
+		})
+}
+
+func (s gatedStore) UnreadOf(
+	ctx context.Context, user tidemark.UserID,
+) (storage.UnreadTotal, error) {
+	return through(ctx, s.n, "UnreadOf", string(user),
+		func(ctx context.Context) (storage.UnreadTotal, error) {
+			return s.n.simulation.raw.UnreadOf(ctx, user)
+		})
+}
+
+func (s gatedStore) MarkUnread(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from tidemark.Sequence,
+) (tidemark.DeliveryState, error) {
+	return through(ctx, s.n, "MarkUnread", fmt.Sprint(user, chat, from),
+		func(ctx context.Context) (tidemark.DeliveryState, error) {
+			return s.n.simulation.raw.MarkUnread(ctx, user, chat, from)
+		})
+}
+
 func (s gatedStore) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
 	var args strings.Builder
 	for _, r := range rows {

@@ -45,7 +45,7 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 			return tidemark.Chat{}, false, err
 		}
 		if refused == nil {
-			c.SawHead(new.ID, 0)
+			c.SawCounter(&made)
 			return made.Chat, true, nil
 		}
 		if call.Failed(refused[0]) {
@@ -258,6 +258,7 @@ func (s *Store) ChatsOf(
 		return storage.ChatsPage{Activity: v.Activity, ChatID: v.Chat.ID}
 	}
 	var found []storage.ChatListItem
+	accounts := map[tidemark.ChatID]account{}
 	err = c.chatsOf(ctx, chatsQuery{user: user, eventual: true},
 		func(entries []entry) (bool, error) {
 			chats := make([]tidemark.ChatID, len(entries))
@@ -275,11 +276,12 @@ func (s *Store) ChatsOf(
 				}
 				v := storage.ChatListItem{
 					Chat:     counter.Chat,
-					State:    e.state,
+					State:    e.state.DeliveryState,
 					Activity: counter.Activity,
 				}
 				if p.ChatID == "" || later(p, position(v)) < 0 {
 					found = append(found, v)
+					accounts[v.Chat.ID] = account{counter: counter, state: e.state}
 				}
 			}
 			return true, nil
@@ -292,7 +294,7 @@ func (s *Store) ChatsOf(
 	more := len(found) > p.Limit
 	found = found[:min(len(found), p.Limit)]
 	if !p.Brief {
-		err = c.fill(ctx, user, found)
+		err = c.fill(ctx, user, found, accounts)
 	}
 	return found, more, call.Public(err)
 }
@@ -305,23 +307,18 @@ func later(a, b storage.ChatsPage) int {
 // fill adds the last messages and the unread counts.
 func (c caller) fill(
 	ctx context.Context, user tidemark.UserID, found []storage.ChatListItem,
+	accounts map[tidemark.ChatID]account,
 ) error {
 	return call.Together(ctx, len(found), func(ctx context.Context, i int) error {
 		v := &found[i]
 		if v.Chat.Head == 0 {
 			return nil
 		}
-		rows, err := c.Memberships(ctx, v.Chat.ID, []tidemark.UserID{user})
+		one := accounts[v.Chat.ID]
+		intervals, err := c.visible(ctx, user, one.counter)
 		if err != nil {
 			return err
 		}
-		counter := &record.Counter{Chat: v.Chat}
-		if rows[user].Next != nil { // Then the counter decides whether the change took effect.
-			if counter, err = c.Counter(ctx, v.Chat.ID); err != nil {
-				return err
-			}
-		}
-		intervals := rows[user].At(counter).Intervals
 		if intervals.Contains(v.Chat.Head) {
 			page, err := c.page(ctx, storage.Range{
 				Chat:  v.Chat.ID,
@@ -335,58 +332,15 @@ func (c caller) fill(
 				v.Last = &page[0]
 			}
 		}
-		v.Unread, err = c.unread(ctx, user, v.Chat, intervals, v.State.Read)
+		v.Unread, err = c.unread(ctx, user, one, intervals)
 		return err
 	})
-}
-
-// unread counts the visible messages above a watermark. It leaves out the user's own messages among
-// the first storage.UnreadScan unread ones.
-func (c caller) unread(
-	ctx context.Context, user tidemark.UserID, chat tidemark.Chat, intervals tidemark.Intervals,
-	read tidemark.Watermark,
-) (unread int64, err error) {
-	left := storage.UnreadScan
-	for from := read + 1; from <= chat.Head; {
-		end, visible := intervals.Visible(from, chat.Head)
-		if visible {
-			unread += int64(end - from + 1)
-			if last := min(end, from+tidemark.Sequence(left)-1); left > 0 {
-				own, err := c.written(ctx, user, chat.ID, from, last)
-				if err != nil {
-					return 0, err
-				}
-				unread -= own
-				left -= int(last - from + 1)
-			}
-		}
-		from = end + 1
-	}
-	return unread, nil
-}
-
-// written counts the messages of a user in a part of a chat.
-func (c caller) written(
-	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from, to tidemark.Sequence,
-) (own int64, err error) {
-	q := call.Query{
-		Read:      call.Read{Table: record.Messages, Eventual: true, Only: []string{"sender_id"}},
-		Partition: "chat_id", Sort: "sequence", Of: call.Text(chat), Range: between(from, to),
-	}
-	err = c.Each(ctx, q, func(it call.Item) (bool, error) {
-		r := call.Reader{Item: it}
-		if tidemark.UserID(r.Text("sender_id")) == user {
-			own++
-		}
-		return true, r.Err
-	})
-	return own, err
 }
 
 // An entry is one chat of a user. The item of the delivery state also says whether the user is a
 // member.
 type entry struct {
-	state tidemark.DeliveryState
+	state record.State
 	// change is the token of a change that makes the user a member, if it takes effect.
 	change string
 }

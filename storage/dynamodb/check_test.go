@@ -49,6 +49,7 @@ func TestCheck_a_store_that_cannot_write_is_not_ready(t *testing.T) {
 	chat, user := tidemark.ChatID("c1"), tidemark.UserID("alice")
 	draft := func(n int) tidemark.Draft {
 		return tidemark.Draft{
+			Kind:            tidemark.KindMessage,
 			ChatID:          chat,
 			SenderID:        user,
 			ClientMessageID: fmt.Sprint("k", n),

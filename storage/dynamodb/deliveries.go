@@ -94,7 +94,8 @@ func (c caller) raise(
 	now time.Time,
 ) (tidemark.DeliveryState, bool, error) {
 	now = call.Stored(now)
-	state, known := c.Guess(user, chat)
+	image, known := c.Guess(user, chat)
+	state := image.DeliveryState
 	// depends reports that the result depends on the acknowledged watermark before.
 	depends := raise.AckedFrom != 0 || raise.ReadWithinAcked
 	sure := false
@@ -103,27 +104,30 @@ func (c caller) raise(
 		//rule:multi_device_highest_wins.ask-storage-when-unsure
 		if !sure && (!moves || depends && !known) {
 			// Only the stored row can prove that nothing moves.
-			it, err := c.Get(ctx, record.States, record.StateKey(user, chat))
-			if err == nil {
-				state, err = c.stateOf(user, chat, it)
-			}
-			if err != nil {
+			var err error
+			if image, err = c.imageOf(ctx, user, chat); err != nil {
 				return tidemark.DeliveryState{}, false, err
 			}
-			sure = true
+			state, sure = image.DeliveryState, true
 			continue
 		}
 		if !moves {
 			return state, false, nil
 		}
-		it, done, doubtful, err := c.Update(ctx, raised(state, wanted, depends))
+		u := raised(state, wanted, depends)
+		if wanted.Read != state.Read {
+			if err := c.countSent(ctx, &u, image, wanted.Read, sure); err != nil {
+				return tidemark.DeliveryState{}, false, err
+			}
+		}
+		it, done, doubtful, err := c.Update(ctx, u)
 		if err != nil {
 			return tidemark.DeliveryState{}, false, err
 		}
-		if state, err = c.stateOf(user, chat, it); err != nil {
+		if image, err = c.stateOf(user, chat, it); err != nil {
 			return tidemark.DeliveryState{}, false, err
 		}
-		if done || doubtful && state == wanted {
+		if state = image.DeliveryState; done || doubtful && state == wanted {
 			return state, true, nil
 		}
 		sure = true
@@ -174,13 +178,25 @@ func raised(state, wanted tidemark.DeliveryState, exact bool) call.Update {
 // stateOf returns the delivery state of an item, which may be missing, and remembers it.
 func (c caller) stateOf(
 	user tidemark.UserID, chat tidemark.ChatID, it call.Item,
-) (tidemark.DeliveryState, error) {
+) (record.State, error) {
 	r := call.Reader{Item: it}
-	s := tidemark.DeliveryState{
-		UserID: user,
-		ChatID: chat,
-		Acked:  r.Sequence("last_acked_sequence"),
-		Read:   r.Sequence("last_read_sequence"),
+	s := record.State{
+		DeliveryState: tidemark.DeliveryState{
+			UserID: user,
+			ChatID: chat,
+			Acked:  r.Sequence("last_acked_sequence"),
+			Read:   r.Sequence("last_read_sequence"),
+		},
+		ReadSent: int64(r.Number("read_sent")),
+		MarkSent: int64(r.Number("mark_sent")),
+		Sender: record.Sender{
+			User: user, Sent: int64(r.Number("sent")), Last: r.Sequence("last_sent"),
+		},
+	}
+	// A mark ends when Read moves, so that a raise need not know of it.
+	//rule:unread_exact.mark-of-this-read
+	if r.Has("unread_from") && r.Sequence("mark_read") == s.Read {
+		s.UnreadFrom = r.Sequence("unread_from")
 	}
 	if updated := r.Text("updated_at"); updated != "" {
 		at, err := time.Parse(call.ISOTime, updated)
@@ -214,6 +230,21 @@ func (s *Store) States(
 func (c caller) states(
 	ctx context.Context, names []storage.StateKey, eventual bool,
 ) ([]tidemark.DeliveryState, error) {
+	images, err := c.images(ctx, names, eventual)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]tidemark.DeliveryState, len(images))
+	for i := range images {
+		found[i] = images[i].DeliveryState
+	}
+	return found, nil
+}
+
+// images reads the items of delivery states, in the order of their names.
+func (c caller) images(
+	ctx context.Context, names []storage.StateKey, eventual bool,
+) ([]record.State, error) {
 	wanted := make([]call.Item, len(names))
 	for i, name := range names {
 		wanted[i] = record.StateKey(name.User, name.Chat)
@@ -226,7 +257,7 @@ func (c caller) states(
 	for _, it := range items {
 		byName[call.NameOf(call.Item{"chat_id": it["chat_id"], "user_id": it["user_id"]})] = it
 	}
-	found := make([]tidemark.DeliveryState, len(names))
+	found := make([]record.State, len(names))
 	for i, name := range names {
 		found[i], err = c.stateOf(name.User, name.Chat, byName[call.NameOf(wanted[i])])
 		if err != nil {
@@ -251,7 +282,7 @@ func (s *Store) StatesOf(
 			1, wanted: func(e entry) bool { return !e.state.UpdatedAt.IsZero() }},
 		func(entries []entry) (bool, error) {
 			for _, e := range entries {
-				found = append(found, e.state)
+				found = append(found, e.state.DeliveryState)
 			}
 			return len(found) <= limit, nil
 		})

@@ -128,6 +128,7 @@ func drafts(chat tidemark.ChatID, sender tidemark.UserID, n int, content string)
 	all := make([]tidemark.Draft, n)
 	for i := range all {
 		all[i] = tidemark.Draft{
+			Kind:            tidemark.KindMessage,
 			ChatID:          chat,
 			SenderID:        sender,
 			ClientMessageID: fmt.Sprintf("key-%s-%d", chat, i),

@@ -70,7 +70,9 @@ func rawName(expression string) string {
 		switch {
 		case strings.ContainsAny(word, "#:_"):
 		case slices.Contains([]string{"SET", "REMOVE", "AND", "OR", "BETWEEN"}, word):
-		case slices.Contains([]string{"head", "change", "changing", "version", "id"}, word):
+		case slices.Contains([]string{
+			"head", "change", "changing", "version", "id", "senders", "sent", "uncounted",
+		}, word):
 		default:
 			return word
 		}

@@ -70,6 +70,7 @@ func textsOf(prefix string, size int, chats ...tidemark.ChatID) (drafts []tidema
 	for i, chat := range chats {
 		key := fmt.Sprintf("%s-%d", prefix, i)
 		drafts = append(drafts, tidemark.Draft{
+			Kind:            tidemark.KindMessage,
 			ChatID:          chat,
 			SenderID:        "writer",
 			ClientMessageID: long(key),
@@ -79,6 +80,13 @@ func textsOf(prefix string, size int, chats ...tidemark.ChatID) (drafts []tidema
 			Content:         strings.Repeat("y", size),
 		})
 	}
+	return drafts
+}
+
+// textBy returns one message of a user for a chat.
+func textBy(user tidemark.UserID, chat tidemark.ChatID) []tidemark.Draft {
+	drafts := textsOf("by", 200, chat)
+	drafts[0].SenderID = user
 	return drafts
 }
 
@@ -263,6 +271,26 @@ func (w *workload) writes() []operation {
 			"`Append` of a known key",
 			many("twice", 200, chatNo(5)), many("twice", 200, chatNo(5)), bound{},
 		},
+		{"`Append` of one that names 3 users", nil, func(r int) error {
+			named := textsOf(name("named", r), 200, chatNo(6))
+			named[0].Mentions = tidemark.NewMentions(false, []tidemark.UserID{"a", "b", "reader"})
+			return w.append(named)
+		}, bound{calls: "TransactWriteItems", writes: 12}},
+		{"`Append` of a line of the system", nil, func(r int) error {
+			line := textsOf(name("line", r), 200, chatNo(6))
+			line[0].Kind = tidemark.KindSystem
+			return w.append(line)
+		}, bound{calls: "TransactWriteItems", writes: 8}},
+		{"`Append` of the 14th sender of a chat, and later", func(r int) error {
+			users := named(name("senders", r), 20)
+			err := w.create(id("senders", r), tidemark.Group, full, users)
+			for _, user := range users[:13] {
+				err = errors.Join(err, w.append(textBy(user, id("senders", r))))
+			}
+			return err
+		}, func(r int) error {
+			return w.append(textBy(named(name("senders", r), 20)[13], id("senders", r)))
+		}, bound{writes: 7}},
 		{"`Advance`, the first of a user and chat", nil, func(r int) error {
 			return w.raise(tidemark.Raise{Acked: 1}, tidemark.UserID(long(name("hundred", 50+r))),
 				"hundred")
@@ -284,6 +312,13 @@ func (w *workload) writes() []operation {
 			nil, func(int) error { return w.raise(tidemark.Raise{Acked: 1}, "reader", chatNo(12)) },
 			bound{reads: 1},
 		},
+		{"`MarkUnread`", func(r int) error {
+			return errors.Join(moved(r), w.raise(
+				tidemark.Raise{Read: tidemark.Sequence(perChat + r)}, "reader", chatNo(12)))
+		}, func(int) error {
+			_, err := w.s.MarkUnread(w.t.Context(), "reader", chatNo(12), 50)
+			return err
+		}, bound{writes: 1}},
 		{
 			"`Mark`",
 			nil, func(r int) error { return w.mark(5, chatNo(11), user("new", r)) },
@@ -483,6 +518,14 @@ func (w *workload) reads() []operation {
 		read("`Rosters` of a chat of 1,000", bound{}, func() (int, int, error) {
 			found, err := w.s.Rosters(ctx, []tidemark.ChatID{"thousand"})
 			return len(found[0].Members), 1000, err
+		}),
+		read("`Unread` of 50", bound{}, func() (int, int, error) {
+			found, err := w.s.Unread(ctx, states)
+			return int(found[0].Messages), perChat, err
+		}),
+		read("`UnreadOf`, 250 chats with something unread", bound{}, func() (int, int, error) {
+			found, err := w.s.UnreadOf(ctx, "reader")
+			return int(found.Chats), 250, err
 		}),
 		read("`ChatsOf`, 20 of 50", bound{}, list("casual", false)),
 		read("`ChatsOf`, 20 of 250", bound{}, list("reader", false)),

@@ -155,16 +155,7 @@ func (s *Store) listItem(user tidemark.UserID, c *chat, brief bool) storage.Chat
 	if c.Head > 0 && intervals.Contains(c.Head) {
 		v.Last = &c.messages[c.Head-1]
 	}
-	scanned := 0
-	for n := v.State.Read + 1; n <= c.Head; n++ {
-		if !intervals.Contains(n) {
-			continue
-		}
-		scanned++
-		if scanned > storage.UnreadScan || c.messages[n-1].SenderID != user {
-			v.Unread++
-		}
-	}
+	v.Unread = c.unread(user, v.State)
 	return v
 }
 

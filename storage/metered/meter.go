@@ -160,6 +160,9 @@ const (
 	opStatesOf
 	opStatesIn
 	opSummary
+	opUnread
+	opUnreadOf
+	opMarkUnread
 	opMark
 	opClear
 	opPendingOf
@@ -173,7 +176,7 @@ func (op operation) String() string {
 	return [operations]string{
 		"create_chat", "chat", "rename_chat", "chats_of", "heads", "add_members", "remove_member",
 		"rosters", "append", "ranges", "advance", "states", "states_of", "states_in", "summary",
-		"mark", "clear", "pending_of", "behind", "check",
+		"unread", "unread_of", "mark_unread", "mark", "clear", "pending_of", "behind", "check",
 	}[op]
 }
 

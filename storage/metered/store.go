@@ -170,6 +170,36 @@ func (s *Store) Summary(
 	return summary, err
 }
 
+// Unread implements storage.Unreads.
+func (s *Store) Unread(
+	ctx context.Context, keys []storage.StateKey,
+) (counts []storage.Unread, err error) {
+	began := time.Now()
+	counts, err = s.store.Unread(ctx, keys)
+	s.meter.done(ctx, opUnread, began, err)
+	return counts, err
+}
+
+// UnreadOf implements storage.Unreads.
+func (s *Store) UnreadOf(
+	ctx context.Context, user tidemark.UserID,
+) (total storage.UnreadTotal, err error) {
+	began := time.Now()
+	total, err = s.store.UnreadOf(ctx, user)
+	s.meter.done(ctx, opUnreadOf, began, err)
+	return total, err
+}
+
+// MarkUnread implements storage.Unreads.
+func (s *Store) MarkUnread(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from tidemark.Sequence,
+) (state tidemark.DeliveryState, err error) {
+	began := time.Now()
+	state, err = s.store.MarkUnread(ctx, user, chat, from)
+	s.meter.done(ctx, opMarkUnread, began, err)
+	return state, err
+}
+
 // Mark implements storage.Pending.
 func (s *Store) Mark(
 	ctx context.Context, rows []tidemark.PendingDelivery,

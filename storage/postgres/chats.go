@@ -211,19 +211,22 @@ func texts[T ~string](ids []T) []string {
 }
 
 // conversationsByActivity lists a user's chats, the latest activity first. It reads all chats of
-// the user, since every message changes the order.
+// the user, since every message changes the order, and the other tables for one page only.
 const conversationsByActivity = `SELECT ` + chatColumns + `,
-	c.activity_at, c.key, m.intervals, ` + stateColumns + `
-	FROM members AS m
-	CROSS JOIN LATERAL (SELECT * FROM chats WHERE key = m.chat LIMIT 1) AS c
-	LEFT JOIN LATERAL (SELECT * FROM delivery_state
-		WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
-	WHERE m.user_id = $1 AND m.current
-		AND (c.activity_at < $2 OR (c.activity_at = $2 AND c.id > $3))
-	ORDER BY c.activity_at DESC, c.id LIMIT $4`
+	c.activity_at, ` + stateColumns + `, ` + accountColumns + `
+	FROM (
+		SELECT c.*, m.intervals AS visible
+		FROM members AS m
+		CROSS JOIN LATERAL (SELECT * FROM chats WHERE key = m.chat LIMIT 1) AS c
+		WHERE m.user_id = $1 AND m.current
+			AND (c.activity_at < $2 OR (c.activity_at = $2 AND c.id > $3))
+		ORDER BY c.activity_at DESC, c.id LIMIT $4
+	) AS c
+	CROSS JOIN LATERAL (SELECT $1 AS user_id, c.visible AS intervals) AS m` + accountRows + `
+	ORDER BY c.activity_at DESC, c.id`
 
-// ChatsOf implements storage.Chats. One statement reads the chats, one their last messages, and one
-// counts the user's own messages among the unread ones.
+// ChatsOf implements storage.Chats. One statement reads the chats, one their last messages, and at
+// most two count (accounts.count).
 func (s *Store) ChatsOf(
 	ctx context.Context, user tidemark.UserID, page storage.ChatsPage,
 ) ([]storage.ChatListItem, bool, error) {
@@ -239,6 +242,7 @@ func (s *Store) ChatsOf(
 			[]any{string(user), activity, string(page.ChatID), int64(page.Limit) + 1}, l.add)
 		if more = len(l.conversations) > page.Limit; more {
 			l.conversations = l.conversations[:page.Limit]
+			l.accounts = l.accounts[:page.Limit]
 		}
 		if err != nil || page.Brief {
 			return err
@@ -246,7 +250,11 @@ func (s *Store) ChatsOf(
 		if err := l.last(ctx, c); err != nil {
 			return err
 		}
-		return l.unread(ctx, c)
+		counts, err := l.accounts.count(ctx, c)
+		for i := range counts {
+			l.conversations[i].Unread = counts[i]
+		}
+		return err
 	})
 	if err != nil {
 		return nil, false, err
@@ -258,53 +266,40 @@ func (s *Store) ChatsOf(
 type listing struct {
 	user          tidemark.UserID
 	conversations []storage.ChatListItem
-	keys          []int64
-	visible       []tidemark.Intervals
+	accounts      accounts
 }
 
 // add appends a row of conversationsByActivity.
 func (l *listing) add(row pgx.Rows) error {
 	var chat chatRow
-	var activity, key, acked, read, updatedAt int64
-	var intervals string
-	to := append(chat.columns(), &activity, &key, &intervals, &acked, &read, &updatedAt)
-	if err := row.Scan(to...); err != nil {
-		return err
-	}
-	visible, err := tidemark.ParseIntervals(intervals)
-	if err != nil {
+	var activity int64
+	var found stateRow
+	var account accountRow
+	to := append(append(chat.columns(), &activity), found.columns()...)
+	if err := row.Scan(append(to, account.columns()...)...); err != nil {
 		return err
 	}
 	c := storage.ChatListItem{Chat: chat.chat(), Activity: timeOf(activity)}
-	c.State = state(l.user, c.Chat.ID, acked, read, updatedAt)
+	c.State = found.state(l.user, c.Chat.ID)
 	l.conversations = append(l.conversations, c)
-	l.keys, l.visible = append(l.keys, key), append(l.visible, visible)
-	return nil
+	return l.accounts.add(&account, l.user)
 }
 
-// messagesAt and ownMessages sort by sequence, an order that only the primary key has. While the
-// tables are small, the planner would choose messages_by_key as well.
-const (
-	messagesAt = `SELECT n.no, ` + messageColumns + `
-		FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS n (chat, sequence, no)
-		CROSS JOIN LATERAL (SELECT * FROM messages
-			WHERE chat = n.chat AND sequence BETWEEN n.sequence AND n.sequence
-			ORDER BY sequence LIMIT 1) AS m`
-	ownMessages = `SELECT n.no, (
-		SELECT count(*) FILTER (WHERE m.sender_id = $4)
-		FROM (SELECT sender_id FROM messages
-			WHERE chat = n.chat AND sequence BETWEEN n.low AND n.high ORDER BY sequence) AS m
-	) FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])
-		WITH ORDINALITY AS n (chat, low, high, no)`
-)
+// messagesAt sorts by sequence, an order that only the primary key has. While the tables are small,
+// the planner would choose messages_by_key as well.
+const messagesAt = `SELECT n.no, ` + messageColumns + `
+	FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS n (chat, sequence, no)
+	CROSS JOIN LATERAL (SELECT * FROM messages
+		WHERE chat = n.chat AND sequence BETWEEN n.sequence AND n.sequence
+		ORDER BY sequence LIMIT 1) AS m`
 
 // last reads the last message of each chat, if the user may see it.
 func (l *listing) last(ctx context.Context, c *conn) error {
 	var keys, sequences []int64
 	var at []int
 	for i := range l.conversations {
-		if head := l.conversations[i].Chat.Head; head > 0 && l.visible[i].Contains(head) {
-			keys, sequences = append(keys, l.keys[i]), append(sequences, int64(head))
+		if head := l.conversations[i].Chat.Head; head > 0 && l.accounts[i].Visible.Contains(head) {
+			keys, sequences = append(keys, l.accounts[i].chat), append(sequences, int64(head))
 			at = append(at, i)
 		}
 	}
@@ -323,39 +318,4 @@ func (l *listing) last(ctx context.Context, c *conn) error {
 		found.Last = &last
 		return nil
 	})
-}
-
-// unread counts the visible messages above the user's read watermark. It leaves out the user's own
-// messages among the first storage.UnreadScan unread ones of a chat.
-func (l *listing) unread(ctx context.Context, c *conn) error {
-	var keys, lows, highs []int64
-	var at []int
-	for i := range l.conversations {
-		found := &l.conversations[i]
-		budget := tidemark.Sequence(storage.UnreadScan)
-		for from := found.State.Read + 1; from <= found.Chat.Head; {
-			end, shown := l.visible[i].Visible(from, found.Chat.Head)
-			if n := end + 1 - from; shown {
-				found.Unread += int64(n)
-				if looked := min(n, budget); looked > 0 {
-					keys, lows = append(keys, l.keys[i]), append(lows, int64(from))
-					highs, at = append(highs, int64(from+looked-1)), append(at, i)
-					budget -= looked
-				}
-			}
-			from = end + 1
-		}
-	}
-	if len(at) == 0 {
-		return nil
-	}
-	return c.each(ctx, ownMessages, []any{keys, lows, highs, string(l.user)},
-		func(row pgx.Rows) error {
-			var no, own int64
-			err := row.Scan(&no, &own)
-			if err == nil {
-				l.conversations[at[no-1]].Unread -= own
-			}
-			return err
-		})
 }

@@ -26,7 +26,8 @@ import (
 const raiseStates = `WITH raise AS MATERIALIZED (
 	SELECT r.*, c.key, c.head, s.ctid AS place,
 		coalesce(s.last_acked_sequence, 0) AS acked, coalesce(s.last_read_sequence, 0) AS read,
-		coalesce(s.updated_at, 0) AS updated_at
+		coalesce(s.updated_at, 0) AS updated_at, coalesce(s.unread_from, 0) AS unread_from,
+		coalesce(s.sent_before, 0) AS sent_before
 	FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[],
 		$7::bigint[], $8::bigint[], $9::bigint[])
 		WITH ORDINALITY AS r (chat_id, user_id, to_acked, acked_from, to_read, within_acked,
@@ -39,7 +40,19 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 		CASE WHEN d.read > greatest(r.read, r.first_read) THEN r.read_now
 			ELSE r.first_now END AS now,
 		greatest(r.to_acked, r.to_read) <= r.head
-			AND (a.acked, d.read) <> (r.acked, r.read) AS moves
+			AND (a.acked, d.read) <> (r.acked, r.read) AS moves,
+		CASE WHEN d.read = r.read THEN r.sent_before
+			WHEN coalesce((SELECT last_sent FROM senders
+				WHERE chat = r.key AND user_id = r.user_id LIMIT 1), 0) <= d.read
+				THEN coalesce((SELECT sent FROM senders
+					WHERE chat = r.key AND user_id = r.user_id LIMIT 1), 0)
+			ELSE r.sent_before + (
+				SELECT count(*) FILTER (WHERE m.sender_id = r.user_id AND m.kind IS NULL)
+				FROM (SELECT sender_id, kind FROM messages
+					WHERE chat = r.key AND sequence BETWEEN
+						CASE r.unread_from WHEN 0 THEN r.read + 1 ELSE r.unread_from END AND d.read
+					ORDER BY sequence) AS m)
+		END AS new_sent_before
 	FROM raise AS r
 	CROSS JOIN LATERAL (
 		SELECT CASE WHEN r.to_acked > r.acked AND r.acked + 1 >= r.acked_from THEN r.to_acked
@@ -50,20 +63,23 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 	) AS d
 ), raised AS (
 	UPDATE delivery_state AS s
-		SET last_acked_sequence = a.new_acked, last_read_sequence = a.new_read, updated_at = a.now
+		SET last_acked_sequence = a.new_acked, last_read_sequence = a.new_read, updated_at = a.now,
+			unread_from = CASE a.new_read WHEN a.read THEN a.unread_from ELSE 0 END,
+			sent_before = a.new_sent_before
 	FROM applied AS a
 	WHERE a.moves
 		AND s.ctid = a.place AND s.last_acked_sequence = a.acked AND s.last_read_sequence = a.read
 	RETURNING s.chat, s.user_id
 ), created AS (
-	INSERT INTO delivery_state (chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
-	SELECT key, user_id, new_acked, new_read, now FROM applied WHERE moves AND place IS NULL
-		ORDER BY no
+	INSERT INTO delivery_state
+		(chat, user_id, last_acked_sequence, last_read_sequence, updated_at, sent_before)
+	SELECT key, user_id, new_acked, new_read, now, new_sent_before FROM applied
+		WHERE moves AND place IS NULL ORDER BY no
 	ON CONFLICT DO NOTHING RETURNING chat, user_id
 )
-SELECT no, key, '', head, acked, read, updated_at, moves FROM applied
-UNION ALL SELECT 0, chat, user_id, 0, 0, 0, 0, true FROM raised
-UNION ALL SELECT 0, chat, user_id, 0, 0, 0, 0, true FROM created`
+SELECT no, key, '', head, moves, acked, read, updated_at, unread_from FROM applied
+UNION ALL SELECT 0, chat, user_id, 0, true, 0, 0, 0, 0 FROM raised
+UNION ALL SELECT 0, chat, user_id, 0, true, 0, 0, 0, 0 FROM created`
 
 // Advance implements storage.Deliveries.
 func (s *Store) Advance(
@@ -216,10 +232,11 @@ func (c *conn) raise(ctx context.Context, advances []storage.Advance, folds []*f
 		user string
 	}
 	stored := make(map[pair]*fold, n)
-	var no, chat, head, ackedBefore, readBefore, updatedAt int64
+	var no, chat, head int64
 	var user string
 	var moves bool
-	to := []any{&no, &chat, &user, &head, &ackedBefore, &readBefore, &updatedAt, &moves}
+	var before stateRow
+	to := append([]any{&no, &chat, &user, &head, &moves}, before.columns()...)
 	return c.each(ctx, raiseStates,
 		[]any{chats, users, acked, from, read, within, firstRead, firstNow, readNow},
 		func(row pgx.Rows) error {
@@ -232,31 +249,37 @@ func (c *conn) raise(ctx context.Context, advances []storage.Advance, folds []*f
 			}
 			f := folds[no-1]
 			f.known, f.head, f.moves = true, tidemark.Sequence(head), moves
-			f.before = state(f.User, f.Chat, ackedBefore, readBefore, updatedAt)
+			f.before = before.state(f.User, f.Chat)
 			stored[pair{chat, string(f.User)}] = f
 			return nil
 		})
 }
 
-// state returns a row of delivery_state as a DeliveryState. A missing row is all zeros.
-func state(
-	user tidemark.UserID, chat tidemark.ChatID, acked, read, updatedAt int64,
-) tidemark.DeliveryState {
+// stateColumns are the columns that stateRow.columns scans, of a row d that may be missing.
+const stateColumns = `coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0),
+	coalesce(d.updated_at, 0), coalesce(d.unread_from, 0)`
+
+// A stateRow is a row of delivery_state. A missing row is all zeros.
+type stateRow struct{ acked, read, updatedAt, unreadFrom int64 }
+
+// columns returns the destinations of stateColumns.
+func (r *stateRow) columns() []any {
+	return []any{&r.acked, &r.read, &r.updatedAt, &r.unreadFrom}
+}
+
+func (r *stateRow) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.DeliveryState {
 	s := tidemark.DeliveryState{
-		UserID: user,
-		ChatID: chat,
-		Acked:  tidemark.Sequence(acked),
-		Read:   tidemark.Sequence(read),
+		UserID:     user,
+		ChatID:     chat,
+		Acked:      tidemark.Sequence(r.acked),
+		Read:       tidemark.Sequence(r.read),
+		UnreadFrom: tidemark.Sequence(r.unreadFrom),
 	}
-	if acked != 0 || read != 0 {
-		s.UpdatedAt = timeOf(updatedAt)
+	if r.acked != 0 || r.read != 0 {
+		s.UpdatedAt = timeOf(r.updatedAt)
 	}
 	return s
 }
-
-// stateColumns are the arguments of state, read from a row d that may be missing.
-const stateColumns = `coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0),
-	coalesce(d.updated_at, 0)`
 
 const statesOfPairs = `SELECT k.no, ` + stateColumns + `
 	FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (chat_id, user_id, no)
@@ -280,13 +303,14 @@ func readStates(
 		chats[i], users[i] = string(key.Chat), string(key.User)
 		states[i] = tidemark.DeliveryState{UserID: key.User, ChatID: key.Chat}
 	}
-	var no, acked, read, updatedAt int64
-	to := []any{&no, &acked, &read, &updatedAt}
+	var no int64
+	var found stateRow
+	to := append([]any{&no}, found.columns()...)
 	return states, c.each(ctx, statesOfPairs, []any{chats, users}, func(row pgx.Rows) error {
 		if err := row.Scan(to...); err != nil {
 			return err
 		}
-		states[no-1] = state(keys[no-1].User, keys[no-1].Chat, acked, read, updatedAt)
+		states[no-1] = found.state(keys[no-1].User, keys[no-1].Chat)
 		return nil
 	})
 }
@@ -303,9 +327,9 @@ func (s *Store) StatesOf(
 	return list(ctx, s, statesOfUser, limit, []any{string(user), string(after), int64(limit) + 1},
 		func(row pgx.Rows) (tidemark.DeliveryState, error) {
 			var chat string
-			var acked, read, updatedAt int64
-			err := row.Scan(&chat, &acked, &read, &updatedAt)
-			return state(user, tidemark.ChatID(chat), acked, read, updatedAt), err
+			var found stateRow
+			err := row.Scan(append([]any{&chat}, found.columns()...)...)
+			return found.state(user, tidemark.ChatID(chat)), err
 		})
 }
 
@@ -322,9 +346,9 @@ func (s *Store) StatesIn(
 	return list(ctx, s, statesInChat, limit, []any{string(chat), string(after), int64(limit) + 1},
 		func(row pgx.Rows) (tidemark.DeliveryState, error) {
 			var user string
-			var acked, read, updatedAt int64
-			err := row.Scan(&user, &acked, &read, &updatedAt)
-			return state(tidemark.UserID(user), chat, acked, read, updatedAt), err
+			var found stateRow
+			err := row.Scan(append([]any{&user}, found.columns()...)...)
+			return found.state(tidemark.UserID(user), chat), err
 		})
 }
 

@@ -116,7 +116,8 @@ const (
 		ON CONFLICT (chat, user_id) DO UPDATE SET
 			last_acked_sequence = greatest(d.last_acked_sequence, $3),
 			last_read_sequence = greatest(d.last_read_sequence, $3),
-			updated_at = $4
+			updated_at = $4,
+			unread_from = CASE WHEN d.last_read_sequence < $3 THEN 0 ELSE d.unread_from END
 		WHERE d.last_acked_sequence < $3 OR d.last_read_sequence < $3`
 	//rule:pending_once.stand-for-members-only
 	standAll = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq)
@@ -220,12 +221,11 @@ func (m *membership) add(
 	batch.Queue(statesNamed, m.key, texts(users)).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var user string
-			var acked, read, updatedAt int64
-			if err := rows.Scan(&user, &acked, &read, &updatedAt); err != nil {
+			var found stateRow
+			if err := rows.Scan(append([]any{&user}, found.columns()...)...); err != nil {
 				return err
 			}
-			added.States = append(added.States,
-				state(tidemark.UserID(user), m.chat.ID, acked, read, updatedAt))
+			added.States = append(added.States, found.state(tidemark.UserID(user), m.chat.ID))
 		}
 		return rows.Err()
 	})

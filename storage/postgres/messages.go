@@ -33,6 +33,7 @@ const (
 //   - It locks chats in the order of their keys, as every statement does that locks several.
 //   - It counts drafts from the last of their chat. So the sequences follow from the head that the
 //     UPDATE returns.
+//   - The rows of senders change only under the lock of their chat, so their order is free.
 //   - It has no join. A look-up is a sub-select by the whole key, and facts about a chat are in
 //     arrays. So the planner has no choice, whatever its statistics are, and one plan always
 //     serves. Joins became scans of whole tables.
@@ -84,15 +85,26 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 	FROM counted, chat, headed AS h
 ), stored AS (
 	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id,
-		message_id, content_type, attachments, metadata, content)
+		message_id, content_type, attachments, metadata, kind, mentions, content)
 	SELECT chat.keys[($2::bigint[])[d.no]], placed.outcomes[d.no], ($5::bigint[])[d.no],
 		chat.versions[($2::bigint[])[d.no]], d.sender_id, d.client_message_id, d.message_id,
-		coalesce(d.content_type, $11), d.attachments, d.metadata, d.content
+		coalesce(d.content_type, $11), d.attachments, d.metadata, d.kind, d.mentions, d.content
 	FROM chat, placed,
-		unnest($3::text[], $4::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[])
+		unnest($3::text[], $4::text[], $6::text[], $7::text[], $8::text[], $9::text[], $12::text[],
+			$13::text[], $10::text[])
 		WITH ORDINALITY AS d (sender_id, client_message_id, message_id, content_type, attachments,
-			metadata, content, no)
+			metadata, kind, mentions, content, no)
 	WHERE placed.outcomes[d.no] > 0
+), sent AS (
+	INSERT INTO senders AS s (chat, user_id, sent, last_sent)
+	SELECT chat.keys[n.chat_no], n.sender_id, n.count, placed.outcomes[n.last]
+	FROM chat, placed, (
+		SELECT ($2::bigint[])[d.no] AS chat_no, d.sender_id, count(*) AS count, max(d.no) AS last
+		FROM placed, unnest($3::text[], $12::text[]) WITH ORDINALITY AS d (sender_id, kind, no)
+		WHERE placed.outcomes[d.no] > 0 AND d.kind IS NULL
+		GROUP BY chat_no, d.sender_id) AS n
+	ON CONFLICT (chat, user_id) DO UPDATE
+		SET sent = s.sent + excluded.sent, last_sent = excluded.last_sent
 )
 SELECT versions, outcomes, strangers FROM chat, placed`
 
@@ -319,8 +331,7 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	var v verdicts
 	parameters := a.parameters(todo, &v)
 	for again := 0; ; again++ {
-		err = a.statement(ctx, c, parameters,
-			func(row pgx.Rows) error { return row.Scan(&v.versions, &v.outcomes, &v.strangers) })
+		err = a.statement(ctx, c, todo, parameters, &v)
 		//rule:send_idempotent.try-again-when-key-came
 		if !keyStored(err) || again == maxRounds {
 			break
@@ -364,17 +375,34 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	return unsure, a.find(ctx, c, todo, &v, known)
 }
 
-// statement runs appendDrafts. If a statement has waited for a lock, it does so in a transaction
-// with a short lock timeout. In the transaction of alone, the chat is locked already.
+// statement runs appendDrafts, and note in the same transaction if a draft needs it. If a statement
+// has waited for a lock, the transaction has a short lock timeout. In the transaction of alone, the
+// chat is locked already.
 func (a *appending) statement(
-	ctx context.Context, c *conn, parameters []any, scan func(pgx.Rows) error,
+	ctx context.Context, c *conn, todo []int, parameters []any, v *verdicts,
 ) error {
-	run := func(pgx.Tx) error { return c.each(ctx, appendDrafts, parameters, scan) }
-	//rule:bounded_input.hurry-outside-transaction
-	if a.lockWaited && c.PgConn().TxStatus() == idle {
-		return c.briefly(ctx, run)
+	scan := func(row pgx.Rows) error { return row.Scan(&v.versions, &v.outcomes, &v.strangers) }
+	noted := slices.ContainsFunc(todo, func(i int) bool { return isNoted(&a.drafts[i]) })
+	run := func(pgx.Tx) error {
+		err := c.each(ctx, appendDrafts, parameters, scan)
+		if err == nil && noted {
+			err = a.note(ctx, c, todo, v)
+		}
+		return err
 	}
-	return run(nil)
+	switch {
+	//rule:nothing_outside_membership.stay-in-transaction
+	case c.PgConn().TxStatus() != idle:
+		return run(nil)
+	//rule:bounded_input.hurry-outside-transaction
+	case a.lockWaited:
+		return c.briefly(ctx, run)
+	//rule:unread_exact.note-in-step-of-message
+	case noted:
+		return c.transaction(ctx, run)
+	default:
+		return run(nil)
+	}
 }
 
 // parameters returns the parameters of appendDrafts: the drafts, and the chats in the order of
@@ -393,7 +421,7 @@ func (a *appending) parameters(todo []int, v *verdicts) []any {
 	senders, keys, ids, contents := text[:n], text[n:2*n], text[2*n:3*n], text[3*n:]
 	// Empty columns are nil: types if all drafts have the same one, the others if there are none.
 	var types []string
-	var attachments, metadata []*string
+	var attachments, metadata, kinds, mentions []*string
 	common := a.drafts[todo[0]].ContentType
 	for at, i := range todo {
 		d := &a.drafts[i]
@@ -410,10 +438,17 @@ func (a *appending) parameters(todo []int, v *verdicts) []any {
 		}
 		attachments = putJSON(attachments, at, n, d.Attachments)
 		metadata = putJSON(metadata, at, n, d.Metadata)
+		if d.Kind != tidemark.KindMessage {
+			kinds = put(kinds, at, n, string(d.Kind))
+		}
+		if !d.Mentions.None() {
+			mentions = put(mentions, at, n, d.Mentions.Text())
+		}
 	}
 	v.chat = chat
 	return []any{
 		chats, chat, senders, keys, created, ids, types, attachments, metadata, contents, common,
+		kinds, mentions,
 	}
 }
 
@@ -423,10 +458,13 @@ func putJSON(column []*string, at, n int, raw json.RawMessage) []*string {
 	if raw == nil {
 		return column
 	}
+	return put(column, at, n, string(raw))
+}
+
+func put(column []*string, at, n int, text string) []*string {
 	if column == nil {
 		column = make([]*string, n)
 	}
-	text := string(raw)
 	column[at] = &text
 	return column
 }

@@ -24,7 +24,7 @@ const (
 	readFirst = `SELECT r.no, c.head, coalesce(p.sequence, 0), coalesce(p.created_at, 0),
 	coalesce(p.members_version, 0), coalesce(p.sender_id, ''),
 	coalesce(p.client_message_id, ''), coalesce(p.message_id, ''), coalesce(p.content_type, ''),
-	p.attachments, p.metadata, coalesce(p.content, '')
+	p.attachments, p.metadata, p.kind, p.mentions, coalesce(p.content, '')
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
 	WITH ORDINALITY AS r (chat_id, low, high, page, weight, no)
 CROSS JOIN LATERAL (SELECT key, head FROM chats WHERE id = r.chat_id LIMIT 1) AS c
@@ -185,13 +185,14 @@ func (p *page) full() bool {
 // messageColumns are the columns that messageRow.columns scans, in the same order.
 const messageColumns = `m.sequence, m.created_at, m.members_version, m.sender_id,
 	m.client_message_id, m.message_id, m.content_type, m.attachments,
-	m.metadata, m.content`
+	m.metadata, m.kind, m.mentions, m.content`
 
 // A messageRow is the destination of a row of messages. It is reused for all rows of a statement.
 type messageRow struct {
 	sequence, createdAt, version int64
 	sender, key, id, contentType string
 	attachments, metadata        []byte
+	kind, mentions               *string
 	content                      string
 }
 
@@ -199,12 +200,21 @@ type messageRow struct {
 func (m *messageRow) columns() []any {
 	return []any{
 		&m.sequence, &m.createdAt, &m.version, &m.sender, &m.key, &m.id, &m.contentType,
-		&m.attachments, &m.metadata, &m.content,
+		&m.attachments, &m.metadata, &m.kind, &m.mentions, &m.content,
 	}
 }
 
 func (m *messageRow) message(chat tidemark.ChatID) tidemark.Message {
+	kind, mentions := tidemark.KindMessage, tidemark.Mentions{}
+	if m.kind != nil {
+		kind = tidemark.Kind(*m.kind)
+	}
+	if m.mentions != nil {
+		mentions = tidemark.ParseMentions(*m.mentions)
+	}
 	return tidemark.Message{
+		Kind:            kind,
+		Mentions:        mentions,
 		ChatID:          chat,
 		Sequence:        tidemark.Sequence(m.sequence),
 		SenderID:        tidemark.UserID(m.sender),

@@ -102,6 +102,7 @@ func wantSoon(t *testing.T, is func() bool) {
 // message returns a draft of a user under a key.
 func message(chat tidemark.ChatID, sender tidemark.UserID, key, content string) tidemark.Draft {
 	return tidemark.Draft{
+		Kind:            tidemark.KindMessage,
 		ChatID:          chat,
 		SenderID:        sender,
 		ClientMessageID: key,

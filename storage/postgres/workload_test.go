@@ -23,21 +23,22 @@ const (
 
 // crowds are two chats with a hundred and a thousand members.
 const crowds = `INSERT INTO chats (id, type, history, name, created_at, activity_at, head,
-	member_count, large, creation) VALUES
-	('hundred', 'group', 'full', 'a hundred', 1, 0, $n, 100, false, ''),
-	('thousand', 'group', 'full', 'a thousand', 1, 0, $n, 1000, true, '')`
+	uncounted, last_uncounted, member_count, large, creation) VALUES
+	('hundred', 'group', 'full', 'a hundred', 1, 0, $n, 2, $n, 100, false, ''),
+	('thousand', 'group', 'full', 'a thousand', 1, 0, $n, 2, $n, 1000, true, '')`
 
 // fixture creates the chats from $from to $to, with ten members and a hundred messages each. Writer
 // is also a member of the first hundred chats. Reader is a member of the second hundred, and has
-// received all of every second one. Half of all members have watermarks. The tables are not
-// analyzed. activity_at is the number of the chat, 0 for a crowd.
+// received all of every second one. Half of all members have watermarks. Two messages of each chat
+// do not count as unread, and some name users. The tables are not analyzed. activity_at is the
+// number of the chat, 0 for a crowd.
 func fixture() []string {
 	const chats = `(SELECT *, activity_at AS no FROM chats
 		WHERE activity_at BETWEEN $from AND $to) AS c`
 	return []string{
-		`INSERT INTO chats (id, type, history, name, created_at, activity_at, head, member_count,
-			large, creation)
-			SELECT 'chat' || lpad(i::text, 6, '0'), 'group', 'full', 'a chat', 1, i, $n,
+		`INSERT INTO chats (id, type, history, name, created_at, activity_at, head, uncounted,
+			last_uncounted, member_count, large, creation)
+			SELECT 'chat' || lpad(i::text, 6, '0'), 'group', 'full', 'a chat', 1, i, $n, 2, $n,
 				$m + (i <= 200)::int, false, '' FROM generate_series(greatest($from, 1), $to) AS i
 				ORDER BY i`,
 		`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
@@ -49,10 +50,11 @@ func fixture() []string {
 				UNION ALL SELECT CASE WHEN c.no <= 100 THEN 'writer' ELSE 'reader' END
 					WHERE c.no BETWEEN 1 AND 200) AS u ORDER BY c.no, c.key`,
 		`INSERT INTO messages (chat, sequence, created_at, members_version, sender_id,
-			client_message_id, message_id, content_type, content)
+			client_message_id, message_id, content_type, kind, content)
 			SELECT c.key, s, 1, 1, CASE c.no WHEN 0 THEN 'crowd' || s
 				ELSE 'user' || (c.no + 97 * (s % $m)) % 10007 END, 'key' || s || '-' || c.key,
-				'message' || s || '-' || c.key, 'text/plain', repeat('x', 100)
+				'message' || s || '-' || c.key, 'text/plain',
+				CASE WHEN s * 2 % $n = 0 THEN 'system' END, repeat('x', 100)
 			FROM ` + chats + `, generate_series(1, $n) AS s ORDER BY s, c.no, c.key`,
 		`INSERT INTO delivery_state (chat, user_id, last_acked_sequence, last_read_sequence,
 			updated_at)
@@ -60,6 +62,16 @@ func fixture() []string {
 				ELSE $n / 2 END, $n / 2, 1
 			FROM ` + chats + ` JOIN members AS m ON m.chat = c.key
 				WHERE (c.no + length(user_id) + ascii(right(user_id, 1))) % 2 = 0`,
+		`INSERT INTO senders (chat, user_id, sent, last_sent)
+			SELECT chat, sender_id, count(*), max(sequence) FROM ` + chats + `
+				JOIN messages AS m ON m.chat = c.key WHERE m.kind IS NULL GROUP BY 1, 2`,
+		`INSERT INTO uncounted (chat, sequence, ordinal)
+			SELECT c.key, s * $n / 2, s FROM ` + chats + `, generate_series(1, 2) AS s`,
+		`INSERT INTO mentions (chat, user_id, sequence, sender_id)
+			SELECT chat, CASE WHEN sequence % 20 = 0 THEN '*' ELSE 'user' || sequence END, sequence,
+				sender_id
+			FROM ` + chats + ` JOIN messages AS m ON m.chat = c.key
+				WHERE m.kind IS NULL AND sequence % 10 = 0`,
 		`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq)
 			SELECT m.user_id, m.chat_id, CASE WHEN c.large THEN 0 ELSE 1 END
 			FROM ` + chats + ` JOIN members AS m ON m.chat = c.key
@@ -135,6 +147,7 @@ func drafts(prefix string, chats ...tidemark.ChatID) (drafts []tidemark.Draft) {
 	for i, chat := range chats {
 		key := fmt.Sprintf("%s-%d", prefix, i)
 		drafts = append(drafts, tidemark.Draft{
+			Kind:            tidemark.KindMessage,
 			ChatID:          chat,
 			SenderID:        "writer",
 			ClientMessageID: key,
@@ -145,6 +158,15 @@ func drafts(prefix string, chats ...tidemark.ChatID) (drafts []tidemark.Draft) {
 		})
 	}
 	return drafts
+}
+
+// noted returns two messages for a chat: one that names three users, and one that does not count as
+// unread.
+func noted(prefix string, chat int) []tidemark.Draft {
+	both := drafts(prefix, chatNo(chat), chatNo(chat))
+	both[0].Mentions = tidemark.NewMentions(false, []tidemark.UserID{"reader", "user1", "user2"})
+	both[1].Kind = tidemark.KindSystem
+	return both
 }
 
 func (w *workload) append(drafts []tidemark.Draft) error {
@@ -159,12 +181,18 @@ func (w *workload) append(drafts []tidemark.Draft) error {
 func (w *workload) advance(
 	to tidemark.Sequence, user tidemark.UserID, chats ...tidemark.ChatID,
 ) error {
+	return w.raise(tidemark.Raise{Acked: to}, user, chats...)
+}
+
+func (w *workload) raise(
+	raise tidemark.Raise, user tidemark.UserID, chats ...tidemark.ChatID,
+) error {
 	var advances []storage.Advance
 	for _, chat := range chats {
 		advances = append(advances, storage.Advance{
 			User:  user,
 			Chat:  chat,
-			Raise: tidemark.Raise{Acked: to},
+			Raise: raise,
 			Now:   time.UnixMilli(6),
 		})
 	}
@@ -281,7 +309,25 @@ func (w *workload) writes() []operation {
 			func(r int) error { return w.append(drafts(name("twice", r), chatNo(2))) },
 			func(r int) error { return w.append(drafts(name("twice", r), chatNo(2))) },
 		},
+		{
+			"`Append` of one that names 3 users, and one of the system", nil,
+			func(r int) error { return w.append(noted(name("noted", r), 90)) },
+		},
 		{"`Advance`", nil, func(r int) error { return w.advance(all(60+r), "crowd1", "hundred") }},
+		{
+			"`Advance`, read as well, between own messages", nil,
+			func(r int) error {
+				return w.raise(tidemark.Raise{Acked: all(60 + r), Read: all(60 + r)}, "writer",
+					chatNo(90))
+			},
+		},
+		{
+			"`MarkUnread`", nil,
+			func(r int) error {
+				_, err := w.s.MarkUnread(w.t.Context(), "writer", chatNo(90), all(40-r))
+				return err
+			},
+		},
 		{
 			"`Advance`, the first of a user and chat",
 			nil, func(r int) error { return w.advance(1, user("first", r), chatNo(1)) },
@@ -385,9 +431,10 @@ func (w *workload) reads() []operation {
 			return found.Members, want, err
 		}
 	}
-	states := make([]storage.StateKey, 50)
+	states, unread := make([]storage.StateKey, 50), make([]storage.StateKey, 50)
 	for i := range states {
 		states[i] = storage.StateKey{User: "reader", Chat: chatNo(101 + i)}
+		unread[i] = storage.StateKey{User: "writer", Chat: chatNo(90 - i)}
 	}
 	return []operation{
 		{
@@ -435,6 +482,14 @@ func (w *workload) reads() []operation {
 		read("`Rosters` of 20 chats of 10", func() (int, int, error) {
 			found, err := w.s.Rosters(ctx, chatNos(101, 20))
 			return len(found[0].Members) + len(found[19].Members), 20, err
+		}),
+		read("`Unread` of 50", func() (int, int, error) {
+			found, err := w.s.Unread(ctx, unread)
+			return int(found[0].Messages), 30, err
+		}),
+		read("`UnreadOf`, 100 chats", func() (int, int, error) {
+			found, err := w.s.UnreadOf(ctx, "reader")
+			return int(found.Chats), 100, err
 		}),
 		read("`ChatsOf`, 20 of 100", page(false)),
 		read("`ChatsOf`, 20 of 100, brief", page(true)),

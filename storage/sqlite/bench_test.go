@@ -92,6 +92,7 @@ func BenchmarkAppend(b *testing.B) {
 					spread(b, producers, func(i int) error {
 						chat := &list[i%chats]
 						_, err := storage.AppendOne(b.Context(), s, tidemark.Draft{
+							Kind:            tidemark.KindMessage,
 							ChatID:          chat.ID,
 							SenderID:        chat.Members[i/chats%2],
 							ClientMessageID: newID(),
@@ -115,6 +116,7 @@ func fill(b *testing.B, s *Store, chats []storage.NewChat, n int) {
 		group.Go(func() {
 			for range n {
 				if _, err := storage.AppendOne(b.Context(), s, tidemark.Draft{
+					Kind:            tidemark.KindMessage,
 					ChatID:          chat.ID,
 					SenderID:        chat.Creator,
 					ClientMessageID: newID(),

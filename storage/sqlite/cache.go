@@ -1,6 +1,9 @@
 package sqlite
 
-import "github.com/tidemark-im/tidemark"
+import (
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/internal/unread"
+)
 
 const (
 	// maxChats is the number of chats that the writer caches. Above it, the cache is emptied.
@@ -20,10 +23,24 @@ type chat struct {
 	members  int
 	version  uint64
 	large    bool
-	// moved reports that head and activity are not in the database yet.
+	// uncounted and lastUncounted are the columns of these names.
+	uncounted     int64
+	lastUncounted tidemark.Sequence
+	// moved reports that head, activity, uncounted, and sent are not in the database yet.
 	moved bool
-	// senders holds some of the current members. Other users may be members, too.
-	senders map[tidemark.UserID]struct{}
+	// senders holds some of the current members. Other users may be members, too. sent has those
+	// whose numbers are not in the database yet.
+	senders map[tidemark.UserID]*sender
+	sent    []*sender
+}
+
+// sender has the numbers of a member's messages that count as unread.
+type sender struct {
+	user tidemark.UserID
+	sent int64
+	last tidemark.Sequence
+	// moved reports that the numbers are not in the database yet.
+	moved bool
 }
 
 // chat returns a chat, or nil if there is none.
@@ -32,7 +49,7 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 		return c, nil
 	}
 	s, err := w.c.prepared(`SELECT key, type, history, head, activity_at, member_count,
-			members_version, large
+			members_version, large, uncounted, last_uncounted
 		FROM chats WHERE id = ?`)
 	if err != nil {
 		return nil, err
@@ -46,6 +63,7 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 		c.head, c.activity = tidemark.Sequence(row.integerAt(3)), row.integerAt(4)
 		c.members, c.version = int(row.integerAt(5)), uint64(row.integerAt(6))
 		c.large = row.integerAt(7) != 0
+		c.uncounted, c.lastUncounted = row.integerAt(8), tidemark.Sequence(row.integerAt(9))
 	})
 	if err != nil || !found {
 		return nil, err
@@ -74,47 +92,146 @@ func (w *writer) moveHead(c *chat, now int64) {
 	}
 }
 
-// flush writes the heads that moved: one statement per chat and commit.
+// count counts the message that has just got its sequence.
+func (w *writer) count(c *chat, from *sender, d *tidemark.Draft) error {
+	if d.Kind.Counts() {
+		//rule:unread_exact.count-own-in-sqlite
+		from.sent, from.last = from.sent+1, c.head
+		if !from.moved {
+			from.moved = true
+			c.sent = append(c.sent, from)
+		}
+		return w.mention(c, d)
+	}
+	//rule:unread_exact.number-what-does-not-count
+	c.uncounted, c.lastUncounted = c.uncounted+1, c.head
+	q, err := w.c.prepared(`INSERT INTO uncounted (chat, sequence, ordinal) VALUES (?, ?, ?)`)
+	if err != nil {
+		return err
+	}
+	q.integer(1, c.key)
+	q.integer(2, int64(c.head))
+	q.integer(3, c.uncounted)
+	return q.run()
+}
+
+// mention stores whom the last message names. A message to all needs one row only.
+func (w *writer) mention(c *chat, d *tidemark.Draft) error {
+	names := d.Mentions.Users
+	if d.Mentions.All {
+		names = []tidemark.UserID{unread.Everyone}
+	}
+	for _, name := range names {
+		q, err := w.c.prepared(`INSERT INTO mentions (chat, user_id, sequence, sender_id)
+			VALUES (?, ?, ?, ?)`)
+		if err != nil {
+			return err
+		}
+		q.integer(1, c.key)
+		q.string(2, string(name))
+		q.integer(3, int64(c.head))
+		q.string(4, string(d.SenderID))
+		if err := q.run(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush writes the heads that moved, with the numbers of the senders: one statement per chat and
+// commit, and one per sender.
 func (w *writer) flush() error {
 	if len(w.moved) == 0 {
 		return nil
 	}
-	s, err := w.c.prepared(`UPDATE chats SET head = ?, activity_at = ? WHERE key = ?`)
+	s, err := w.c.prepared(`UPDATE chats
+		SET head = ?, activity_at = ?, uncounted = ?, last_uncounted = ? WHERE key = ?`)
 	if err != nil {
 		return err
 	}
 	for _, c := range w.moved {
 		s.integer(1, int64(c.head))
 		s.integer(2, c.activity)
-		s.integer(3, c.key)
+		s.integer(3, c.uncounted)
+		s.integer(4, int64(c.lastUncounted))
+		s.integer(5, c.key)
 		if err := s.run(); err != nil {
 			return err
 		}
 		c.moved = false
+		if err := w.flushSent(c); err != nil {
+			return err
+		}
 	}
 	w.moved = w.moved[:0]
 	return nil
 }
 
-// isMember reports whether the user is a current member.
-func (w *writer) isMember(c *chat, user tidemark.UserID) (bool, error) {
-	if _, ok := c.senders[user]; ok {
-		return true, nil
+// flushSent writes the numbers of the senders of a chat.
+func (w *writer) flushSent(c *chat) error {
+	if len(c.sent) == 0 {
+		return nil
 	}
-	s, err := w.c.prepared(`SELECT current FROM members WHERE chat = ? AND user_id = ?`)
+	s, err := w.c.prepared(`UPDATE members SET sent = ?, last_sent = ?
+		WHERE chat = ? AND user_id = ?`)
 	if err != nil {
-		return false, err
+		return err
+	}
+	for _, from := range c.sent {
+		s.integer(1, from.sent)
+		s.integer(2, int64(from.last))
+		s.integer(3, c.key)
+		s.string(4, string(from.user))
+		if err := s.run(); err != nil {
+			return err
+		}
+		from.moved = false
+	}
+	c.sent = c.sent[:0]
+	return nil
+}
+
+// sender returns a current member, or nil for any other user.
+func (w *writer) sender(c *chat, user tidemark.UserID) (*sender, error) {
+	if from := c.senders[user]; from != nil {
+		return from, nil
+	}
+	if len(c.senders) >= maxSenders {
+		//rule:unread_exact.write-before-forgetting
+		if err := w.flush(); err != nil {
+			return nil, err
+		}
+		c.senders = nil
+	}
+	from, current, err := w.former(c, user)
+	if err != nil || !current {
+		return nil, err
+	}
+	if c.senders == nil {
+		c.senders = make(map[tidemark.UserID]*sender)
+	}
+	c.senders[user] = from
+	return from, nil
+}
+
+// former returns the numbers of a user, who need not be a member, and whether they are one.
+func (w *writer) former(
+	c *chat, user tidemark.UserID,
+) (from *sender, current bool, err error) {
+	if from := c.senders[user]; from != nil {
+		return from, true, nil
+	}
+	s, err := w.c.prepared(`SELECT current, sent, last_sent FROM members
+		WHERE chat = ? AND user_id = ?`)
+	if err != nil {
+		return nil, false, err
 	}
 	s.integer(1, c.key)
 	s.string(2, string(user))
-	current := false
-	_, err = s.one(func(row *stmt) { current = row.integerAt(0) != 0 })
-	if err != nil || !current {
-		return false, err
-	}
-	if c.senders == nil || len(c.senders) >= maxSenders {
-		c.senders = make(map[tidemark.UserID]struct{})
-	}
-	c.senders[user] = struct{}{}
-	return true, nil
+	from = &sender{user: user}
+	_, err = s.one(func(row *stmt) {
+		current = row.integerAt(0) != 0
+		from.sent, from.last = row.integerAt(1), tidemark.Sequence(row.integerAt(2))
+	})
+	return from, current, err
 }

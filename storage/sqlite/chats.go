@@ -241,8 +241,8 @@ func jsonArray[T ~string](ids []T) string {
 
 // chatsByActivity lists a user's chats. It reads all of them, because every message changes their
 // order.
-const chatsByActivity = `SELECT ` + chatColumns + `, c.activity_at, c.key, m.intervals,
-		d.last_acked_sequence, d.last_read_sequence, d.updated_at
+const chatsByActivity = `SELECT ` + chatColumns + `, c.activity_at, ` + stateColumns + `, ` +
+	accountColumns + `
 	FROM members AS m
 	CROSS JOIN chats AS c ON c.key = m.chat
 	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
@@ -257,8 +257,7 @@ func (s *Store) ChatsOf(
 	var list []storage.ChatListItem
 	more := false
 	err := s.snapshot(ctx, func(c *conn) error {
-		var keys []int64
-		var visible []tidemark.Intervals
+		var a accounts
 		q, err := c.prepared(chatsByActivity)
 		if err != nil {
 			return err
@@ -271,7 +270,6 @@ func (s *Store) ChatsOf(
 		q.integer(2, activity)
 		q.string(3, string(page.ChatID))
 		q.integer(4, int64(page.Limit)+1)
-		var bad error
 		err = q.each(func(row *stmt) bool {
 			if more = len(list) == page.Limit; more {
 				return false
@@ -280,20 +278,24 @@ func (s *Store) ChatsOf(
 				Chat:     scanChat(row),
 				Activity: timeOf(row.integerAt(chatWidth)),
 			}
-			item.State = scanState(row, chatWidth+3, user, item.Chat.ID)
-			var intervals tidemark.Intervals
-			if intervals, bad = tidemark.ParseIntervals(row.stringAt(chatWidth + 2)); bad != nil {
-				return false
-			}
-			list, keys, visible = append(list, item), append(keys,
-				row.integerAt(chatWidth+1)), append(visible, intervals)
-			return true
+			item.State = scanState(row, chatWidth+1, user, item.Chat.ID)
+			list = append(list, item)
+			return a.add(row, chatWidth+5, user)
 		})
 		if err == nil {
-			err = bad
+			err = a.bad
 		}
-		for i := 0; err == nil && !page.Brief && i < len(list); i++ {
-			err = setLastAndUnread(c, keys[i], visible[i], &list[i])
+		if err != nil || page.Brief {
+			return err
+		}
+		for i := range list {
+			if err := setLast(c, &a.of[i], &list[i]); err != nil {
+				return err
+			}
+		}
+		counts, err := a.count(c)
+		for i := range counts {
+			list[i].Unread = counts[i]
 		}
 		return err
 	})
@@ -303,60 +305,22 @@ func (s *Store) ChatsOf(
 	return list, more, nil
 }
 
-// setLastAndUnread sets the fields of item that require messages: Last and Unread.
-func setLastAndUnread(
-	c *conn, key int64, visible tidemark.Intervals, item *storage.ChatListItem,
-) error {
+// setLast sets the last message of a chat, if the user may see it.
+func setLast(c *conn, a *account, item *storage.ChatListItem) error {
 	head := item.Chat.Head
-	if head > 0 && visible.Contains(head) {
-		q, err := c.prepared(`SELECT ` + messageColumns +
-			` FROM messages WHERE chat = ? AND sequence = ?`)
-		if err != nil {
-			return err
-		}
-		q.integer(1, key)
-		q.integer(2, int64(head))
-		if _, err := q.one(func(row *stmt) {
-			last := scanMessage(row, item.Chat.ID)
-			item.Last = &last
-		}); err != nil {
-			return err
-		}
+	if head == 0 || !a.Visible.Contains(head) {
+		return nil
 	}
-	budget := int64(storage.UnreadScan)
-	for from := item.State.Read + 1; from <= head; {
-		end, shown := visible.Visible(from, head)
-		if shown {
-			looked := min(int64(end-from)+1, budget)
-			own, err := ownMessages(c, key, item.State.UserID, from,
-				from+tidemark.Sequence(looked))
-			if err != nil {
-				return err
-			}
-			item.Unread += int64(end-from) + 1 - own
-			budget -= looked
-		}
-		from = end + 1
-	}
-	return nil
-}
-
-// ownMessages counts the messages of a sender in [from, before).
-func ownMessages(
-	c *conn, key int64, sender tidemark.UserID, from, before tidemark.Sequence,
-) (n int64, err error) {
-	if from == before {
-		return 0, nil
-	}
-	q, err := c.prepared(`SELECT count(*) FROM messages
-		WHERE chat = ? AND sequence >= ? AND sequence < ? AND sender_id = ?`)
+	q, err := c.prepared(`SELECT ` + messageColumns +
+		` FROM messages WHERE chat = ? AND sequence = ?`)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	q.integer(1, key)
-	q.integer(2, int64(from))
-	q.integer(3, int64(before))
-	q.string(4, string(sender))
-	_, err = q.one(func(row *stmt) { n = row.integerAt(0) })
-	return n, err
+	q.integer(1, a.chat)
+	q.integer(2, int64(head))
+	_, err = q.one(func(row *stmt) {
+		last := scanMessage(row, item.Chat.ID)
+		item.Last = &last
+	})
+	return err
 }

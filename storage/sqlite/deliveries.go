@@ -7,8 +7,10 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// scanState reads last_acked_sequence, last_read_sequence and updated_at from column i on. All are
-// NULL if there is no row.
+// stateColumns are the columns that scanState reads, of a row d that may be missing.
+const stateColumns = `d.last_acked_sequence, d.last_read_sequence, d.updated_at, d.unread_from`
+
+// scanState reads stateColumns from column i on. All are NULL if there is no row.
 func scanState(
 	row *stmt, i int, user tidemark.UserID, chat tidemark.ChatID,
 ) tidemark.DeliveryState {
@@ -19,33 +21,47 @@ func scanState(
 	state.Acked = tidemark.Sequence(row.integerAt(i))
 	state.Read = tidemark.Sequence(row.integerAt(i + 1))
 	state.UpdatedAt = timeOf(row.integerAt(i + 2))
+	state.UnreadFrom = tidemark.Sequence(row.integerAt(i + 3))
 	return state
 }
 
-// state returns the delivery state of a user, and reports whether it is stored.
-func (w *writer) state(
-	c *chat, user tidemark.UserID,
-) (state tidemark.DeliveryState, stored bool, err error) {
-	state = tidemark.DeliveryState{UserID: user, ChatID: c.id}
-	q, err := w.c.prepared(`SELECT last_acked_sequence, last_read_sequence, updated_at
-		FROM delivery_state WHERE chat = ? AND user_id = ?`)
+// A storedState is a row of delivery_state.
+type storedState struct {
+	tidemark.DeliveryState
+	// sentBefore is the column of this name. stored reports that there is a row.
+	sentBefore int64
+	stored     bool
+}
+
+// state returns the delivery state of a user.
+func (w *writer) state(c *chat, user tidemark.UserID) (storedState, error) {
+	found := storedState{DeliveryState: tidemark.DeliveryState{UserID: user, ChatID: c.id}}
+	q, err := w.c.prepared(`SELECT ` + stateColumns + `, d.sent_before
+		FROM delivery_state AS d WHERE d.chat = ? AND d.user_id = ?`)
 	if err != nil {
-		return state, false, err
+		return found, err
 	}
 	q.integer(1, c.key)
 	q.string(2, string(user))
-	stored, err = q.one(func(row *stmt) { state = scanState(row, 0, user, c.id) })
-	return state, stored, err
+	found.stored, err = q.one(func(row *stmt) {
+		found.DeliveryState = scanState(row, 0, user, c.id)
+		found.sentBefore = row.integerAt(4)
+	})
+	return found, err
 }
 
-// putState stores a delivery state that has moved. stored says whether it already has a row.
-func (w *writer) putState(c *chat, state tidemark.DeliveryState, stored bool) error {
-	text := `INSERT INTO delivery_state (last_acked_sequence, last_read_sequence, updated_at, chat,
-			user_id)
-		VALUES (?, ?, ?, ?, ?)`
-	if stored {
-		text = `UPDATE delivery_state
-			SET last_acked_sequence = ?, last_read_sequence = ?, updated_at = ?
+// putState stores a delivery state that follows another one.
+func (w *writer) putState(c *chat, before storedState, state tidemark.DeliveryState) error {
+	sentBefore, err := w.sentBefore(c, before, state.UnreadAfter())
+	if err != nil {
+		return err
+	}
+	text := `INSERT INTO delivery_state (last_acked_sequence, last_read_sequence, updated_at,
+			unread_from, sent_before, chat, user_id)
+		VALUES (?, ?, ?, ?, ?, ?, ?)`
+	if before.stored {
+		text = `UPDATE delivery_state SET last_acked_sequence = ?, last_read_sequence = ?,
+				updated_at = ?, unread_from = ?, sent_before = ?
 			WHERE chat = ? AND user_id = ?`
 	}
 	q, err := w.c.prepared(text)
@@ -55,9 +71,48 @@ func (w *writer) putState(c *chat, state tidemark.DeliveryState, stored bool) er
 	q.integer(1, int64(state.Acked))
 	q.integer(2, int64(state.Read))
 	q.integer(3, state.UpdatedAt.UnixMilli())
-	q.integer(4, c.key)
-	q.string(5, string(state.UserID))
+	q.integer(4, int64(state.UnreadFrom))
+	q.integer(5, sentBefore)
+	q.integer(6, c.key)
+	q.string(7, string(state.UserID))
 	return q.run()
+}
+
+// sentBefore returns how many of a user's messages that count are not after a new mark. Usually
+// none is after it. Only if the user sent messages before and after the mark, those between the old
+// mark and the new one are counted.
+func (w *writer) sentBefore(
+	c *chat, before storedState, after tidemark.Sequence,
+) (int64, error) {
+	old := before.UnreadAfter()
+	if after == old {
+		return before.sentBefore, nil
+	}
+	from, _, err := w.former(c, before.UserID)
+	if err != nil {
+		return 0, err
+	}
+	if from.last <= after {
+		return from.sent, nil
+	}
+	q, err := w.c.prepared(`SELECT count(*) FROM messages
+		WHERE chat = ? AND sequence > ? AND sequence <= ? AND sender_id = ? AND kind IS NULL`)
+	if err != nil {
+		return 0, err
+	}
+	q.integer(1, c.key)
+	q.integer(2, int64(min(old, after)))
+	q.integer(3, int64(max(old, after)))
+	q.string(4, string(before.UserID))
+	var n int64
+	if _, err := q.one(func(row *stmt) { n = row.integerAt(0) }); err != nil {
+		return 0, err
+	}
+	//rule:unread_exact.count-own-between-marks
+	if after < old {
+		n = -n
+	}
+	return before.sentBefore + n, nil
 }
 
 // Advance implements storage.Deliveries. If no watermark moves, it writes nothing and costs no
@@ -100,31 +155,26 @@ func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
 	if err := a.Raise.Bounded(c.head); err != nil {
 		return storage.Advanced{Err: err}, nil
 	}
-	state, stored, err := w.state(c, a.User)
+	before, err := w.state(c, a.User)
 	if err != nil {
 		return storage.Advanced{}, err
 	}
 	//rule:watermark_monotonic.raise-what-is-stored
-	state, moved := a.Raise.Apply(state, timeOf(a.Now.UnixMilli()))
+	state, moved := a.Raise.Apply(before.DeliveryState, timeOf(a.Now.UnixMilli()))
 	if moved {
 		w.acks++
-		err = w.putState(c, state, stored)
+		err = w.putState(c, before, state)
 	}
 	return storage.Advanced{State: state, Moved: moved}, err
 }
 
-const statesOfPairs = `SELECT d.last_acked_sequence, d.last_read_sequence, d.updated_at
+const statesOfPairs = `SELECT ` + stateColumns + `
 	FROM json_each(?) AS j
 	LEFT JOIN chats AS c ON c.id = j.value ->> 1
 	LEFT JOIN delivery_state AS d ON d.chat = c.key AND d.user_id = j.value ->> 0`
 
-// States implements storage.Deliveries.
-func (s *Store) States(
-	ctx context.Context, keys []storage.StateKey,
-) ([]tidemark.DeliveryState, error) {
-	if err := checkBatch(len(keys)); err != nil || len(keys) == 0 {
-		return nil, err
-	}
+// jsonPairs returns the users and chats as a JSON array of pairs, for json_each.
+func jsonPairs(keys []storage.StateKey) string {
 	b := []byte{'['}
 	for i, key := range keys {
 		if i > 0 {
@@ -133,14 +183,23 @@ func (s *Store) States(
 		b = append(tidemark.AppendString(append(b, '['), string(key.User)), ',')
 		b = append(tidemark.AppendString(b, string(key.Chat)), ']')
 	}
-	b = append(b, ']')
+	return string(append(b, ']'))
+}
+
+// States implements storage.Deliveries.
+func (s *Store) States(
+	ctx context.Context, keys []storage.StateKey,
+) ([]tidemark.DeliveryState, error) {
+	if err := checkBatch(len(keys)); err != nil || len(keys) == 0 {
+		return nil, err
+	}
 	states := make([]tidemark.DeliveryState, 0, len(keys))
 	err := s.read(ctx, func(c *conn) error {
 		q, err := c.prepared(statesOfPairs)
 		if err != nil {
 			return err
 		}
-		q.string(1, string(b))
+		q.string(1, jsonPairs(keys))
 		return q.each(func(row *stmt) bool {
 			key := keys[len(states)]
 			states = append(states, scanState(row, 0, key.User, key.Chat))
@@ -153,7 +212,7 @@ func (s *Store) States(
 	return states, nil
 }
 
-const statesOfUser = `SELECT m.chat_id, d.last_acked_sequence, d.last_read_sequence, d.updated_at
+const statesOfUser = `SELECT m.chat_id, ` + stateColumns + `
 	FROM members AS m
 	CROSS JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
 	WHERE m.user_id = ? AND m.chat_id > ? AND m.current = 1 ORDER BY m.chat_id LIMIT ?`
@@ -171,7 +230,7 @@ func (s *Store) StatesOf(
 	})
 }
 
-const statesInChat = `SELECT m.user_id, d.last_acked_sequence, d.last_read_sequence, d.updated_at
+const statesInChat = `SELECT m.user_id, ` + stateColumns + `
 	FROM members AS m
 	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
 	WHERE m.chat = (SELECT key FROM chats WHERE id = ?) AND m.user_id > ? AND m.current = 1

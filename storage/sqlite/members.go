@@ -164,8 +164,8 @@ func (w *writer) admit(
 	c *chat, user tidemark.UserID, joining []tidemark.Member, first []bool, i int, now time.Time,
 ) (tidemark.DeliveryState, error) {
 	if i < 0 {
-		state, _, err := w.state(c, user)
-		return state, err
+		state, err := w.state(c, user)
+		return state.DeliveryState, err
 	}
 	if err := w.putMember(c, joining[i]); err != nil {
 		return tidemark.DeliveryState{}, err
@@ -178,16 +178,16 @@ func (w *writer) admit(
 func (w *writer) join(
 	c *chat, user tidemark.UserID, first bool, now time.Time,
 ) (tidemark.DeliveryState, error) {
-	state, stored, err := w.state(c, user)
+	before, err := w.state(c, user)
 	//rule:sync_position_from_watermark.keep-start-of-first-join
 	if err != nil || !first || c.history != tidemark.HistorySinceJoin {
-		return state, err
+		return before.DeliveryState, err
 	}
-	state, moved := tidemark.Raise{Acked: c.head, Read: c.head}.Apply(state, now)
+	state, moved := tidemark.Raise{Acked: c.head, Read: c.head}.Apply(before.DeliveryState, now)
 	if !moved {
 		return state, nil
 	}
-	return state, w.putState(c, state, stored)
+	return state, w.putState(c, before, state)
 }
 
 // setMembership writes the new number of members and the next version. It removes the chat from the

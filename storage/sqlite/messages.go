@@ -11,7 +11,7 @@ import (
 
 // messageColumns are the columns that scanMessage reads.
 const messageColumns = `sequence, sender_id, client_message_id, message_id, created_at,
-	members_version, content_type, attachments, metadata, content`
+	members_version, content_type, kind, mentions, attachments, metadata, content`
 
 func scanMessage(row *stmt, chat tidemark.ChatID) tidemark.Message {
 	m := tidemark.Message{
@@ -23,13 +23,20 @@ func scanMessage(row *stmt, chat tidemark.ChatID) tidemark.Message {
 		CreatedAt:       timeOf(row.integerAt(4)),
 		MembersVersion:  uint64(row.integerAt(5)),
 		ContentType:     contentTypeAt(row, 6),
-		Content:         row.stringAt(9),
+		Kind:            tidemark.KindMessage,
+		Content:         row.stringAt(11),
 	}
 	if !row.nullAt(7) {
-		m.Attachments = row.bytesAt(7)
+		m.Kind = tidemark.Kind(row.stringAt(7))
 	}
 	if !row.nullAt(8) {
-		m.Metadata = row.bytesAt(8)
+		m.Mentions = tidemark.ParseMentions(row.stringAt(8))
+	}
+	if !row.nullAt(9) {
+		m.Attachments = row.bytesAt(9)
+	}
+	if !row.nullAt(10) {
+		m.Metadata = row.bytesAt(10)
 	}
 	return m
 }
@@ -90,12 +97,12 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	if c == nil {
 		return storage.Appended{}, noChat(d.ChatID)
 	}
-	member, err := w.isMember(c, d.SenderID)
+	from, err := w.sender(c, d.SenderID)
 	if err != nil {
 		return storage.Appended{}, err
 	}
 	//rule:nothing_outside_membership.members-only-append-in-sqlite
-	if member {
+	if from != nil {
 		stored, err := w.insert(c, d)
 		if err != nil {
 			return storage.Appended{}, err
@@ -103,6 +110,9 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 		if stored {
 			w.sends++
 			w.moveHead(c, d.CreatedAt.UnixMilli())
+			if err := w.count(c, from, d); err != nil {
+				return storage.Appended{}, err
+			}
 			return storage.Appended{Message: d.Message(c.head, c.version), Version: c.version}, nil
 		}
 	}
@@ -125,7 +135,7 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 // insert stores the draft as the next message, unless its key is known.
 func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
 	q, err := w.c.prepared(`INSERT INTO messages (chat, ` + messageColumns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (client_message_id, sender_id, chat) DO NOTHING`)
 	if err != nil {
 		return false, err
@@ -138,13 +148,19 @@ func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
 	q.integer(6, d.CreatedAt.UnixMilli())
 	q.integer(7, int64(c.version))
 	q.string(8, d.ContentType)
-	if q.null(9); d.Attachments != nil {
-		q.string(9, string(d.Attachments))
+	if q.null(9); d.Kind != tidemark.KindMessage {
+		q.string(9, string(d.Kind))
 	}
-	if q.null(10); d.Metadata != nil {
-		q.string(10, string(d.Metadata))
+	if q.null(10); !d.Mentions.None() {
+		q.string(10, d.Mentions.Text())
 	}
-	q.string(11, d.Content)
+	if q.null(11); d.Attachments != nil {
+		q.string(11, string(d.Attachments))
+	}
+	if q.null(12); d.Metadata != nil {
+		q.string(12, string(d.Metadata))
+	}
+	q.string(13, d.Content)
 	if err := q.run(); err != nil {
 		return false, err
 	}

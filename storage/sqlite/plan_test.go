@@ -135,6 +135,7 @@ func everyMethod(t *testing.T, s *Store) {
 	ok(err)
 	const chat tidemark.ChatID = "group"
 	d := tidemark.Draft{
+		Kind:            tidemark.KindMessage,
 		ChatID:          chat,
 		SenderID:        "anna",
 		ClientMessageID: "1",
@@ -147,6 +148,12 @@ func everyMethod(t *testing.T, s *Store) {
 		_, err := storage.AppendOne(ctx, s, d)
 		ok(err)
 	}
+	d.ClientMessageID, d.Mentions = "2", tidemark.Mentions{All: true}
+	_, err = storage.AppendOne(ctx, s, d)
+	ok(err)
+	d.ClientMessageID, d.Kind = "3", tidemark.KindSystem
+	_, err = storage.AppendOne(ctx, s, d)
+	ok(err)
 	_, err = s.AddMembers(ctx, chat, []tidemark.UserID{"carla"}, now)
 	ok(err)
 	_, err = s.RemoveMember(ctx, chat, "carla", now)
@@ -177,6 +184,18 @@ func everyMethod(t *testing.T, s *Store) {
 	ok(err)
 	_, err = s.Rosters(ctx, []tidemark.ChatID{chat})
 	ok(err)
+	_, err = s.Unread(ctx, []storage.StateKey{{User: "ben", Chat: chat}})
+	ok(err)
+	_, err = s.UnreadOf(ctx, "ben")
+	ok(err)
+	for _, user := range []tidemark.UserID{"ben", "anna"} {
+		_, err = s.Advance(ctx, []storage.Advance{
+			{User: user, Chat: chat, Raise: tidemark.Raise{Read: 1}, Now: now},
+		})
+		ok(err)
+		_, err = s.MarkUnread(ctx, user, chat, 1)
+		ok(err)
+	}
 	for _, before := range []tidemark.Sequence{0, 2} {
 		_, err = s.Ranges(ctx, []storage.Range{{Chat: chat, Before: before, Limit: 10}})
 		ok(err)

@@ -54,6 +54,7 @@ func openNew(t testing.TB) (s *Store, path string) {
 // draft returns a message from anna with a key.
 func draft(key, content string) tidemark.Draft {
 	return tidemark.Draft{
+		Kind:            tidemark.KindMessage,
 		ChatID:          "c",
 		SenderID:        "anna",
 		ClientMessageID: key,

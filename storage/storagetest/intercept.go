@@ -156,6 +156,28 @@ func (i *intercepted) Summary(
 	})
 }
 
+func (i *intercepted) Unread(
+	ctx context.Context, keys []storage.StateKey,
+) ([]storage.Unread, error) {
+	return results2(i, "Unread", len(keys),
+		func() ([]storage.Unread, error) { return i.Store.Unread(ctx, keys) })
+}
+
+func (i *intercepted) UnreadOf(
+	ctx context.Context, user tidemark.UserID,
+) (storage.UnreadTotal, error) {
+	return results2(i, "UnreadOf", 1,
+		func() (storage.UnreadTotal, error) { return i.Store.UnreadOf(ctx, user) })
+}
+
+func (i *intercepted) MarkUnread(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from tidemark.Sequence,
+) (tidemark.DeliveryState, error) {
+	return results2(i, "MarkUnread", 1, func() (tidemark.DeliveryState, error) {
+		return i.Store.MarkUnread(ctx, user, chat, from)
+	})
+}
+
 func (i *intercepted) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
 	return results2(i, "Mark", len(rows), func() ([]bool, error) { return i.Store.Mark(ctx, rows) })
 }

@@ -39,6 +39,7 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 			"add":         m.addMembers,
 			"remove":      m.removeMember,
 			"advance":     m.advance,
+			"mark unread": m.markUnread,
 			"own run":     m.ownRun,
 			"mark":        m.markRows,
 			"clear":       m.clearRows,
@@ -179,6 +180,13 @@ func (m *model) appendNew(rt *rapid.T) {
 		draft.Attachments = json.RawMessage(`[{"n":` + fmt.Sprint(m.now) + `}]`)
 		draft.Metadata = json.RawMessage(`{"n":` + fmt.Sprint(m.now) + `}`)
 	}
+	if rapid.IntRange(0, 3).Draw(rt, "kind") == 0 {
+		draft.Kind = tidemark.KindSystem
+	}
+	if rapid.Bool().Draw(rt, "mention") {
+		draft.Mentions = tidemark.NewMentions(rapid.Bool().Draw(rt, "all"),
+			rapid.SliceOfN(rapid.SampledFrom(m.everyone), 0, 3).Draw(rt, "mentions"))
+	}
 	m.drafts = append(m.drafts, draft)
 	m.both("Append",
 		func(f *fixture) (any, error) { return storage.AppendOne(f.ctx, f.store, draft) })
@@ -191,13 +199,17 @@ func (m *model) resend(rt *rapid.T) {
 	}
 	draft := rapid.SampledFrom(m.drafts).Draw(rt, "draft")
 	draft.MessageID += "again"
-	switch rapid.IntRange(0, 4).Draw(rt, "change") {
+	switch rapid.IntRange(0, 6).Draw(rt, "change") {
 	case 0:
 		draft.Content += "!"
 	case 1:
 		draft.Attachments = json.RawMessage(`[{}]`)
 	case 2:
 		draft.ChatID = m.drawChat(rt)
+	case 3:
+		draft.Kind = tidemark.KindSystem
+	case 4:
+		draft.Mentions.All = !draft.Mentions.All
 	}
 	m.both("Append again",
 		func(f *fixture) (any, error) { return storage.AppendOne(f.ctx, f.store, draft) })
@@ -259,6 +271,13 @@ func (m *model) advanceBoth(advances []storage.Advance) {
 		}
 		return []any{advanced, codes}, err
 	})
+}
+
+func (m *model) markUnread(rt *rapid.T) {
+	user, chat := m.drawUser(rt), m.drawChat(rt)
+	from := m.drawSequence(rt, chat)
+	m.both("MarkUnread",
+		func(f *fixture) (any, error) { return f.store.MarkUnread(f.ctx, user, chat, from) })
 }
 
 func (m *model) markRows(rt *rapid.T) {
@@ -341,6 +360,14 @@ func (m *model) compareStates() {
 		f.ok(err)
 		return states
 	})
+	m.bothEventually("Unread", func(f *fixture) any {
+		counts, err := f.store.Unread(f.ctx, keys)
+		f.ok(err)
+		return counts
+	})
+	for _, user := range m.everyone {
+		m.bothEventually("UnreadOf", func(f *fixture) any { return f.unreadOf(user) })
+	}
 }
 
 // compareMessages compares all messages.

@@ -141,6 +141,24 @@ func (t *turns) Summary(
 	return t.next().Summary(ctx, chat, sequence, author)
 }
 
+func (t *turns) Unread(
+	ctx context.Context, keys []storage.StateKey,
+) ([]storage.Unread, error) {
+	return t.next().Unread(ctx, keys)
+}
+
+func (t *turns) UnreadOf(
+	ctx context.Context, user tidemark.UserID,
+) (storage.UnreadTotal, error) {
+	return t.next().UnreadOf(ctx, user)
+}
+
+func (t *turns) MarkUnread(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from tidemark.Sequence,
+) (tidemark.DeliveryState, error) {
+	return t.next().MarkUnread(ctx, user, chat, from)
+}
+
 func (t *turns) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
 	return t.next().Mark(ctx, rows)
 }

@@ -98,6 +98,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Range", rangeRules)
 	s.run(t, "Deliveries", deliveryRules)
 	s.run(t, "Statuses", statusRules)
+	s.run(t, "Unread", unreadRules)
 	s.run(t, "Pending", pendingRules)
 	s.run(t, "Behind", behindRules)
 	s.run(t, "Limits", limitRules)
@@ -229,6 +230,7 @@ func (f *fixture) draft(
 		ClientMessageID: fmt.Sprintf("key-%d", n),
 		Content:         content,
 		ContentType:     tidemark.DefaultContentType,
+		Kind:            tidemark.KindMessage,
 		MessageID:       tidemark.MessageID(fmt.Sprintf("%smessage-%d", f.prefix, n)),
 		CreatedAt:       at(int(n)),
 	}

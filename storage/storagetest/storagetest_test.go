@@ -48,6 +48,7 @@ func group(t *testing.T, s storage.Store) {
 
 func draft(key string) tidemark.Draft {
 	return tidemark.Draft{
+		Kind:            tidemark.KindMessage,
 		ChatID:          "c",
 		SenderID:        "alice",
 		ClientMessageID: key,

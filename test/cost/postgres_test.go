@@ -161,6 +161,7 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 func draftFor(chat tidemark.ChatID, sender tidemark.UserID) tidemark.Draft {
 	return tidemark.Draft{
+		Kind:            tidemark.KindMessage,
 		ChatID:          chat,
 		SenderID:        sender,
 		ClientMessageID: newID(),

@@ -73,6 +73,7 @@ func (w *worker) callWithin(
 // compose notes a message to be sent.
 func (w *worker) compose(chat tidemark.ChatID, key string) *send {
 	s := &send{draft: tidemark.Draft{
+		Kind:            tidemark.KindMessage,
 		ChatID:          chat,
 		SenderID:        w.users[w.random.IntN(len(w.users))],
 		ClientMessageID: key,

@@ -278,10 +278,19 @@ type Chat struct {
 	// LastReadSequence A position in one chat; 0 is "nothing yet".
 	LastReadSequence Watermark `json:"last_read_sequence"`
 	MemberCount      int       `json:"member_count"`
-	Name             string    `json:"name"`
-	Peer             *Peer     `json:"peer"`
-	Type             ChatType  `json:"type"`
-	UnreadCount      int64     `json:"unread_count"`
+
+	// MentionCount How many of the unread messages name me or all members.
+	MentionCount MentionCount `json:"mention_count"`
+	Name         string       `json:"name"`
+	Peer         *Peer        `json:"peer"`
+	Type         ChatType     `json:"type"`
+
+	// UnreadCount How many messages of the kind `message`, by others, I may see and have not read. It is
+	// exact.
+	UnreadCount UnreadCount `json:"unread_count"`
+
+	// UnreadFromSequence From here on I marked messages as unread; null without a mark.
+	UnreadFromSequence *UnreadFrom `json:"unread_from_sequence"`
 }
 
 // ChatBoundary defines model for ChatBoundary.
@@ -308,6 +317,22 @@ type ChatList struct {
 
 // ChatType defines model for ChatType.
 type ChatType string
+
+// ChatUnread Example: {"chat_id":"team","mention_count":1,"unread_count":3,"unread_from_sequence":40}
+type ChatUnread struct {
+	// ChatId Not `.` and not `..`.
+	ChatId Id `json:"chat_id"`
+
+	// MentionCount How many of the unread messages name me or all members.
+	MentionCount MentionCount `json:"mention_count"`
+
+	// UnreadCount How many messages of the kind `message`, by others, I may see and have not read. It is
+	// exact.
+	UnreadCount UnreadCount `json:"unread_count"`
+
+	// UnreadFromSequence From here on I marked messages as unread; null without a mark.
+	UnreadFromSequence *UnreadFrom `json:"unread_from_sequence"`
+}
 
 // Code Clients have to expect unknown codes.
 type Code string
@@ -481,7 +506,16 @@ type MemberStatus struct {
 // message lacks somebody whose watermarks count for its tick, or has one too many.
 type MembersVersion = int64
 
-// Message Example: {"attachments":[],"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"sender_id":"alice","sequence":1}
+// MentionCount How many of the unread messages name me or all members.
+type MentionCount = int64
+
+// Mentions To whom a message is of special interest; null is nobody. The users are sorted, each once.
+type Mentions struct {
+	All     bool `json:"all"`
+	UserIds []Id `json:"user_ids"`
+}
+
+// Message Example: {"attachments":[],"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"sender_id":"alice","sequence":1}
 type Message struct {
 	Attachments []Attachment `json:"attachments"`
 
@@ -504,6 +538,7 @@ type Message struct {
 	// MembersVersion Rises with each change of the chat's members. A list of members of a lower version than a
 	// message lacks somebody whose watermarks count for its tick, or has one too many.
 	MembersVersion MembersVersion `json:"members_version"`
+	Mentions       *Mentions      `json:"mentions"`
 
 	// MessageId Not `.` and not `..`.
 	MessageId Id                      `json:"message_id"`
@@ -530,6 +565,15 @@ type MessageList struct {
 	Gaps       []Gap      `json:"gaps"`
 	Messages   []Message  `json:"messages"`
 	Pagination Pagination `json:"pagination"`
+}
+
+// NewMentions To whom a message is of special interest. `all` names all members; in a group only owners
+// and backends may do so. The users need not be members.
+//
+// Example: {"user_ids":["bob"]}
+type NewMentions struct {
+	All     *bool `json:"all,omitempty"`
+	UserIds *[]Id `json:"user_ids,omitempty"`
 }
 
 // Pagination defines model for Pagination.
@@ -636,8 +680,9 @@ type SendMessage struct {
 	// ContentType At most 128 bytes of printable ASCII.
 	ContentType *string `json:"content_type,omitempty"`
 
-	// Kind Clients may send `message` only, which is the default.
-	Kind *MessageKind `json:"kind,omitempty"`
+	// Kind `message` is the default. Only backends may send `system`.
+	Kind     *MessageKind `json:"kind,omitempty"`
+	Mentions *NewMentions `json:"mentions,omitempty"`
 
 	// Metadata What your application wants to keep with the message: at most 4,096 bytes of JSON,
 	// returned as `attachments` are. Never put it into a page unescaped.
@@ -745,6 +790,31 @@ type Token struct {
 // TokenRequest Example: {"ttl_seconds":900}
 type TokenRequest struct {
 	TtlSeconds *int `json:"ttl_seconds,omitempty"`
+}
+
+// UnreadCount How many messages of the kind `message`, by others, I may see and have not read. It is
+// exact.
+type UnreadCount = int64
+
+// UnreadFrom From here on I marked messages as unread; null without a mark.
+type UnreadFrom = int64
+
+// UnreadMark Example: {"from_sequence":40}
+type UnreadMark struct {
+	// FromSequence The first message that counts as unread, or null to end the mark.
+	FromSequence *int64 `json:"from_sequence,omitempty"`
+}
+
+// UnreadTotal Example: {"chats_with_unread":3,"mention_count":1,"unread_count":12}
+type UnreadTotal struct {
+	ChatsWithUnread int64 `json:"chats_with_unread"`
+
+	// MentionCount How many of the unread messages name me or all members.
+	MentionCount MentionCount `json:"mention_count"`
+
+	// UnreadCount How many messages of the kind `message`, by others, I may see and have not read. It is
+	// exact.
+	UnreadCount UnreadCount `json:"unread_count"`
 }
 
 // Watermark A position in one chat; 0 is "nothing yet".
@@ -921,6 +991,9 @@ type RenameChatJSONRequestBody = RenameChat
 
 // UpdateDeliveryStateJSONRequestBody defines body for UpdateDeliveryState for application/json ContentType.
 type UpdateDeliveryStateJSONRequestBody = Watermarks
+
+// MarkUnreadJSONRequestBody defines body for MarkUnread for application/json ContentType.
+type MarkUnreadJSONRequestBody = UnreadMark
 
 // AddMembersJSONRequestBody defines body for AddMembers for application/json ContentType.
 type AddMembersJSONRequestBody = AddMembers
@@ -1156,6 +1229,9 @@ type ServerInterface interface {
 	// UpdateDeliveryState Acknowledge and read
 	// (PATCH /chats/{chat_id}/delivery-state)
 	UpdateDeliveryState(ctx echo.Context, chatId ChatId) error
+	// MarkUnread Mark messages as unread
+	// (PUT /chats/{chat_id}/delivery-state/unread)
+	MarkUnread(ctx echo.Context, chatId ChatId) error
 	// GetDeliveryStatus What the members of a chat have received and read
 	// (GET /chats/{chat_id}/delivery-status)
 	GetDeliveryStatus(ctx echo.Context, chatId ChatId, params GetDeliveryStatusParams) error
@@ -1204,6 +1280,9 @@ type ServerInterface interface {
 	// CreateToken A token for one of my users
 	// (POST /tokens)
 	CreateToken(ctx echo.Context) error
+	// GetUnread What is unread in all my chats
+	// (GET /unread)
+	GetUnread(ctx echo.Context) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -1315,6 +1394,22 @@ func (w *ServerInterfaceWrapper) UpdateDeliveryState(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.UpdateDeliveryState(ctx, chatId)
+	return err
+}
+
+// MarkUnread converts echo context to params.
+func (w *ServerInterfaceWrapper) MarkUnread(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "chat_id" -------------
+	var chatId ChatId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "chat_id", ctx.Param("chat_id"), &chatId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chat_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.MarkUnread(ctx, chatId)
 	return err
 }
 
@@ -1638,6 +1733,15 @@ func (w *ServerInterfaceWrapper) CreateToken(ctx echo.Context) error {
 	return err
 }
 
+// GetUnread converts echo context to params.
+func (w *ServerInterfaceWrapper) GetUnread(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetUnread(ctx)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -1692,6 +1796,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.PATCH(options.BaseURL+"/chats/:chat_id", wrapper.RenameChat, options.OperationMiddlewares["renameChat"]...)
 	router.GET(options.BaseURL+"/chats/:chat_id/delivery-state", wrapper.GetDeliveryState, options.OperationMiddlewares["getDeliveryState"]...)
 	router.PATCH(options.BaseURL+"/chats/:chat_id/delivery-state", wrapper.UpdateDeliveryState, options.OperationMiddlewares["updateDeliveryState"]...)
+	router.PUT(options.BaseURL+"/chats/:chat_id/delivery-state/unread", wrapper.MarkUnread, options.OperationMiddlewares["markUnread"]...)
 	router.GET(options.BaseURL+"/chats/:chat_id/delivery-status", wrapper.GetDeliveryStatus, options.OperationMiddlewares["getDeliveryStatus"]...)
 	router.GET(options.BaseURL+"/chats/:chat_id/members", wrapper.ListMembers, options.OperationMiddlewares["listMembers"]...)
 	router.POST(options.BaseURL+"/chats/:chat_id/members", wrapper.AddMembers, options.OperationMiddlewares["addMembers"]...)
@@ -1708,5 +1813,6 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/sync", wrapper.Sync, options.OperationMiddlewares["sync"]...)
 	router.POST(options.BaseURL+"/tickets", wrapper.CreateTicket, options.OperationMiddlewares["createTicket"]...)
 	router.POST(options.BaseURL+"/tokens", wrapper.CreateToken, options.OperationMiddlewares["createToken"]...)
+	router.GET(options.BaseURL+"/unread", wrapper.GetUnread, options.OperationMiddlewares["getUnread"]...)
 
 }

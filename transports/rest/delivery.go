@@ -48,6 +48,36 @@ func (h *Handler) UpdateDeliveryState(c echo.Context, id ChatId) error {
 	return answer(c, http.StatusOK, wire.AppendState(nil, results[0].State))
 }
 
+// MarkUnread marks messages of a chat as unread for the caller, or takes that back.
+func (h *Handler) MarkUnread(c echo.Context, id ChatId) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	raw, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	from, err := wire.DecodeUnread(raw)
+	if err != nil {
+		return err
+	}
+	marked, err := h.server.MarkUnread(c.Request().Context(), caller(c).User, chat, from)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendUnread(nil, marked))
+}
+
+// GetUnread returns what is unread for the caller in all their chats.
+func (h *Handler) GetUnread(c echo.Context) error {
+	total, err := h.server.Unread(c.Request().Context(), caller(c).User)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendUnreadTotal(nil, total))
+}
+
 // ListDeliveryStates returns a page of the caller's own watermarks.
 func (h *Handler) ListDeliveryStates(c echo.Context, params ListDeliveryStatesParams) error {
 	limit, cursor, err := pageOf(params.Limit, params.Cursor)

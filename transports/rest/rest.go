@@ -67,6 +67,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"listMessages": limit.LargeCall, "sync": limit.LargeCall,
 		"getDeliveryState": limit.Call, "updateDeliveryState": limit.Call,
 		"listDeliveryStates": limit.LargeCall, "listPending": limit.LargeCall,
+		"markUnread": limit.Call, "getUnread": limit.LargeCall,
 		"getDeliveryStatus": 0, "listStatuses": 0, // which count as statuses
 		"acknowledge": limit.Call, "createTicket": limit.Call,
 		"listSessions": limit.Call, "endSession": limit.LargeCall, "endSessions": limit.LargeCall,

@@ -119,6 +119,7 @@ func kinds(s *suite) {
 		SenderID:        "alice",
 		ClientMessageID: "k",
 		Content:         "héllo\n\"",
+		Kind:            tidemark.KindMessage,
 		ContentType:     "text/plain",
 		Attachments:     []byte(`[{"a": 1}]`),
 		MessageID:       "m",

@@ -128,6 +128,7 @@ func perform(text string, in io.Reader, out io.Writer) (b outcome) {
 func send(ctx context.Context, s *dynamodb.Store, i, n int) error {
 	key := fmt.Sprintf("%d-%d", i, n)
 	_, err := storage.AppendOne(ctx, s, tidemark.Draft{
+		Kind:            tidemark.KindMessage,
 		ChatID:          chat,
 		SenderID:        sender(i),
 		ClientMessageID: key,

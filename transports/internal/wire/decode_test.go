@@ -100,8 +100,21 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 		{"metadata are an array", `{"client_message_id":"c","content":"x","metadata":[]}`,
 			failure{tidemark.Invalid, "metadata"}},
 		{"the kind of a message", `{"client_message_id":"c","content":"x","kind":"message"}`, ok},
-		{"another kind", `{"client_message_id":"c","content":"x","kind":"system"}`,
+		{"a line of the system", `{"client_message_id":"c","content":"x","kind":"system"}`, ok},
+		{"another kind", `{"client_message_id":"c","content":"x","kind":"edit"}`,
 			failure{tidemark.Invalid, "kind"}},
+		{"mentions", `{"client_message_id":"c","content":"x","mentions":{"all":true}}`, ok},
+		{"no mentions", `{"client_message_id":"c","content":"x","mentions":{}}`, ok},
+		{"mentions are an array", `{"client_message_id":"c","content":"x","mentions":["a"]}`,
+			failure{tidemark.Invalid, "mentions"}},
+		{"all of another type", `{"client_message_id":"c","content":"x","mentions":{"all":1}}`,
+			failure{tidemark.Invalid, "mentions.all"}},
+		{"a mention that is no id",
+			`{"client_message_id":"c","content":"x","mentions":{"user_ids":["a b"]}}`,
+			failure{tidemark.Invalid, "mentions.user_ids"}},
+		{"too many mentions", `{"client_message_id":"c","content":"x","mentions":{"user_ids":["x"` +
+			strings.Repeat(`,"x"`, tidemark.MaxMentions) + `]}}`,
+			failure{tidemark.Invalid, "mentions.user_ids"}},
 		{"a relation", `{"client_message_id":"c","content":"x","relation":{"sequence":1}}`,
 			failure{tidemark.Invalid, "relation"}},
 		{"seen of the wrong type", `{"client_message_id":"c","content":"x","seen_sequence":"1"}`,
@@ -126,8 +139,8 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 func TestDecodeSend_everything(t *testing.T) {
 	const raw = `{"chat_id":"ignored","client_message_id":"c",` +
 		`"content":"\b\f\n\r\t\/\\\"\u00fc 👋 \ud83d\udc4b","content_type":"text/markdown",` +
-		`"attachments":[{ "a" : [1, 2] }],"metadata":{"b" : null},"kind":"message",` +
-		`"seen_sequence":9007199254740991}`
+		`"attachments":[{ "a" : [1, 2] }],"metadata":{"b" : null},"kind":"system",` +
+		`"mentions":{"all":true,"user_ids":["v","u","v"]},"seen_sequence":9007199254740991}`
 	got, err := wire.DecodeSend([]byte(raw), "team")
 	if err != nil {
 		t.Fatal(err)
@@ -135,6 +148,8 @@ func TestDecodeSend_everything(t *testing.T) {
 	want := tidemark.Draft{
 		Seen:   tidemark.SeenThrough(tidemark.MaxSequence),
 		ChatID: "team", ClientMessageID: "c", Content: "\b\f\n\r\t/\\\"ü 👋 👋",
+		Kind:        tidemark.KindSystem,
+		Mentions:    tidemark.NewMentions(true, []tidemark.UserID{"u", "v"}),
 		ContentType: "text/markdown",
 		Attachments: []byte(`[{ "a" : [1, 2] }]`),
 		Metadata:    []byte(`{"b" : null}`),
@@ -325,7 +340,7 @@ func TestDecodeFrame_every_type(t *testing.T) {
 			`"client_message_id":"c","content":"x"}}`,
 			wire.Frame{Type: wire.FrameSend, RequestID: "r",
 				Send: tidemark.Draft{ChatID: "a", ClientMessageID: "c", Content: "x",
-					ContentType: "text/plain"}}},
+					Kind: tidemark.KindMessage, ContentType: "text/plain"}}},
 		{`{"type":"ack","payload":{"chat_id":"a","last_acked_sequence":3}}`,
 			wire.Frame{Type: wire.FrameAck, Acks: []server.Ack{{Chat: "a", Acked: 3}}}},
 		{`{"type":"ack","payload":{"chats":[{"chat_id":"a","last_acked_sequence":3},` +

@@ -35,17 +35,22 @@ var (
 		ChatID: "team", Sequence: 7, MessageID: "0190b5a1-7c5e-7000-8000-000000000001",
 		SenderID: "ann", ClientMessageID: "c-1",
 		Content: "Grüße \"👋\"\n\u2028", ContentType: "text/plain", CreatedAt: at,
-		MembersVersion: 2,
+		Kind: tidemark.KindMessage, MembersVersion: 2,
 	}
 	withAttachments = tidemark.Message{
 		ChatID: "team", Sequence: 8, MessageID: "0190b5a1-7c5e-7000-8000-000000000002",
 		SenderID: "bob", ClientMessageID: "c-2",
 		ContentType: "image/png",
+		Kind:        tidemark.KindMessage,
+		Mentions:    tidemark.NewMentions(false, []tidemark.UserID{"ann", "zoe"}),
 		Attachments: json.RawMessage(`[{"url":"https://example.org/a.png","size":1020}]`),
 		CreatedAt:   at, MembersVersion: 3,
 	}
-	gap   = tidemark.Gap{ChatID: "team", From: 3, To: 5, Reason: tidemark.GapNotMember}
-	state = tidemark.DeliveryState{UserID: "ann", ChatID: "team", Acked: 7, Read: 9, UpdatedAt: at}
+	gap    = tidemark.Gap{ChatID: "team", From: 3, To: 5, Reason: tidemark.GapNotMember}
+	state  = tidemark.DeliveryState{UserID: "ann", ChatID: "team", Acked: 7, Read: 9, UpdatedAt: at}
+	marked = tidemark.DeliveryState{
+		UserID: "ann", ChatID: "team", Acked: 7, Read: 9, UnreadFrom: 6, UpdatedAt: at,
+	}
 	fresh = tidemark.DeliveryState{UserID: "bob", ChatID: "team"}
 )
 
@@ -163,7 +168,7 @@ func TestResponses_golden(t *testing.T) {
 			Head:        8,
 			MemberCount: 2,
 		},
-		State: state, Unread: 1, Last: &withAttachments,
+		State: marked, Unread: storage.Unread{Messages: 4, Mentions: 1}, Last: &withAttachments,
 	}
 	empty := server.ChatView{
 		Chat: tidemark.Chat{
@@ -229,7 +234,8 @@ func TestClientFrames_golden(t *testing.T) {
 		{"send_message with everything", "ClientFrame",
 			`{"type":"send_message","request_id":"r2","payload":{"chat_id":"team",` +
 				`"client_message_id":"c-2","content":"","content_type":"image/png",` +
-				`"attachments":[{"size":10}],"metadata":{"a":1},"seen_sequence":7}}`},
+				`"attachments":[{"size":10}],"metadata":{"a":1},"kind":"message",` +
+				`"mentions":{"all":false,"user_ids":["bob"]},"seen_sequence":7}}`},
 		{"ack", "ClientFrame",
 			`{"type":"ack","payload":{"chat_id":"team","last_acked_sequence":7}}`},
 		{"ack of several chats", "ClientFrame",

@@ -25,7 +25,9 @@ func DecodeSend(raw []byte, chat tidemark.ChatID) (tidemark.Draft, error) {
 
 // decodeSend decodes a message for chat. If chat is "", the value must name a chat_id.
 func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, error) {
-	d := tidemark.Draft{ChatID: chat, ContentType: tidemark.DefaultContentType}
+	d := tidemark.Draft{
+		ChatID: chat, Kind: tidemark.KindMessage, ContentType: tidemark.DefaultContentType,
+	}
 	err := eachField(v, name, func(key string, v value) error {
 		switch key {
 		case "chat_id":
@@ -43,7 +45,9 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, err
 		case "metadata":
 			return v.object(key, &d.Metadata)
 		case "kind":
-			return v.kind(key)
+			return v.kind(key, &d.Kind)
+		case "mentions":
+			return v.mentions(key, &d.Mentions)
 		case "relation":
 			return tidemark.BadParam(tidemark.Invalid, key,
 				"is reserved for a later version; leave it out")
@@ -172,6 +176,21 @@ func DecodeState(raw []byte, chat tidemark.ChatID) (server.Ack, error) {
 			"last_acked_sequence or last_read_sequence is needed")
 	}
 	return ack, err
+}
+
+// DecodeUnread decodes the body of PUT /chats/{chat_id}/delivery-state/unread. It returns 0 for
+// null or nothing, which ends the mark.
+func DecodeUnread(raw []byte) (from tidemark.Sequence, err error) {
+	if err := check(raw); err != nil {
+		return 0, err
+	}
+	err = eachField(raw, wholeBody, func(key string, v value) error {
+		if key != "from_sequence" {
+			return nil
+		}
+		return v.sequence(key, 1, &from)
+	})
+	return from, err
 }
 
 // DecodeSync decodes the body of POST /sync. Without chats it asks for all that the user has not

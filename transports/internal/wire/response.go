@@ -27,7 +27,11 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 	b = appendWatermarks(b, c.State.Acked, c.State.Read)
 	//rule:bounded_input.documented-fields
 	b = append(b, `,"unread_count":`...)
-	b = strconv.AppendInt(b, c.Unread, 10)
+	b = strconv.AppendInt(b, c.Unread.Messages, 10)
+	b = append(b, `,"mention_count":`...)
+	b = strconv.AppendInt(b, c.Unread.Mentions, 10)
+	b = append(b, `,"unread_from_sequence":`...)
+	b = appendMark(b, c.State.UnreadFrom)
 	b = append(b, `,"peer":`...)
 	if c.Peer == nil {
 		b = append(b, "null"...)
@@ -44,6 +48,36 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 		b = c.Last.AppendJSON(b)
 	}
 	return append(b, '}')
+}
+
+// appendMark appends where the user marked messages as unread, or null.
+func appendMark(b []byte, from tidemark.Sequence) []byte {
+	if from == 0 {
+		return append(b, "null"...)
+	}
+	return strconv.AppendUint(b, uint64(from), 10)
+}
+
+// AppendUnread appends what is unread in a chat.
+func AppendUnread(b []byte, u server.ChatUnread) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = tidemark.AppendString(b, string(u.State.ChatID))
+	b = append(b, `,"unread_from_sequence":`...)
+	b = appendMark(b, u.State.UnreadFrom)
+	b = append(b, `,"unread_count":`...)
+	b = strconv.AppendInt(b, u.Unread.Messages, 10)
+	b = append(b, `,"mention_count":`...)
+	return append(strconv.AppendInt(b, u.Unread.Mentions, 10), '}')
+}
+
+// AppendUnreadTotal appends what is unread in all chats.
+func AppendUnreadTotal(b []byte, t server.UnreadTotal) []byte {
+	b = append(b, `{"unread_count":`...)
+	b = strconv.AppendInt(b, t.Messages, 10)
+	b = append(b, `,"mention_count":`...)
+	b = strconv.AppendInt(b, t.Mentions, 10)
+	b = append(b, `,"chats_with_unread":`...)
+	return append(strconv.AppendInt(b, t.Chats, 10), '}')
 }
 
 // AppendChats appends a page of chats.

@@ -188,16 +188,40 @@ func hexRune(digits string) rune {
 	return rune(n)
 }
 
-// kind checks the kind of a message: this version stores one kind only.
-func (v value) kind(field string) error {
+// kind decodes the kind of a message.
+func (v value) kind(field string, to *tidemark.Kind) error {
 	var kind string
 	if err := v.text(field, &kind); err != nil {
 		return err
 	}
-	if kind != "message" {
+	if *to = tidemark.Kind(kind); *to != tidemark.KindMessage && *to != tidemark.KindSystem {
 		return tidemark.BadParam(tidemark.Invalid, field,
-			"is %.20q; clients send messages of the kind message", kind)
+			"is %.20q; send message, or system as a backend", kind)
 	}
+	return nil
+}
+
+// mentions decodes an object of all and user_ids.
+func (v value) mentions(field string, to *tidemark.Mentions) error {
+	all, users := false, []tidemark.UserID(nil)
+	err := eachField(v, field, func(key string, v value) error {
+		switch key {
+		case "all":
+			return v.boolean(field+".all", &all)
+		case "user_ids":
+			return ids(v, field+".user_ids", &users)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	//rule:bounded_input.limit-mentions
+	if len(users) > tidemark.MaxMentions {
+		return tidemark.BadParam(tidemark.Invalid, field+".user_ids",
+			"names %d users, at most %d are allowed", len(users), tidemark.MaxMentions)
+	}
+	*to = tidemark.NewMentions(all, users)
 	return nil
 }
 

@@ -195,6 +195,23 @@ type view struct {
 	shared bool
 	// lost is how many attempts in a row were lost to other processes.
 	lost int
+	// won is how many transactions followed each other without a loss or a rest, and share how many
+	// may. took is how long the last one took.
+	won, share int
+	took       time.Duration
+	// moved has the senders that this process has written to their delivery states, each with the
+	// sequence of their last message then.
+	moved map[tidemark.UserID]tidemark.Sequence
+	// unlisted has senders who are not in the counter.
+	unlisted map[tidemark.UserID]unlisted
+}
+
+// unlisted has what the delivery state of a sender says, who was not in the counter of a head when
+// it was read. It is still true if nobody has left the counter since who has sent later: the sender
+// cannot have been in the counter meanwhile, and have left it again.
+type unlisted struct {
+	record.Sender
+	head tidemark.Sequence
 }
 
 // mostMembers bounds the members that a view remembers.
@@ -206,6 +223,21 @@ func (v *view) see(c *record.Counter) {
 		v.members = nil
 	}
 	v.Counter, v.stale = c, false
+}
+
+// move remembers senders that are written to their delivery states. It remembers only those that
+// are in the counter.
+func (v *view) move(senders record.Senders) {
+	moved := make(map[tidemark.UserID]tidemark.Sequence)
+	for _, one := range v.Senders {
+		if last, there := v.moved[one.User]; there {
+			moved[one.User] = last
+		}
+	}
+	for _, one := range senders {
+		moved[one.User] = one.Last
+	}
+	v.moved = moved
 }
 
 func (v *view) isMember(user tidemark.UserID) bool { return v.members[user] }

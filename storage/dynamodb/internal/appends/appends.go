@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -13,12 +14,10 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
+	"github.com/tidemark-im/tidemark/storage/internal/unread"
 )
 
 const (
-	// mostDrafts is how many drafts fit into a transaction. Each needs two items, and the counter
-	// is one more.
-	mostDrafts = (call.MostActions - 1) / 2
 	// turnTransactions is the number of transactions in one turn. With one, many drafts would wait
 	// for each change of the chat's members between two transactions. Without a limit, the changes
 	// would wait for all drafts.
@@ -30,12 +29,6 @@ const (
 	// keptKeys is how long an idempotency key is kept at least, one day more than promised.
 	//rule:send_idempotent.keep-keys-for-days
 	keptKeys = 8 * 24 * time.Hour
-	// losses is how many attempts in a row may lose to other processes before a pause.
-	losses = 3
-	// lossPause selects the length of that pause, as the number of a repeated call: 80 to 160 ms.
-	// After patience losses the pause is as short as possible.
-	lossPause = 4
-	patience  = 10 * losses
 )
 
 // appendBatch appends the drafts of some calls for a chat, in the order of their arrival, and sets
@@ -129,21 +122,40 @@ func (a *appending) all(own *chat, patience time.Duration) error {
 // some returns the first drafts, as many as fit into a transaction. If small, it returns the drafts
 // of one call. The drafts of a call are one step, unless they are more than fit.
 func (a *appending) some(todo []int, small bool) []int {
-	n := 0
+	n, items := 0, 1
 	for n < len(todo) && (n == 0 || !small) {
-		end := n + 1
-		for end < len(todo) && a.calls[todo[end]] == a.calls[todo[n]] {
+		end, more := n, 0
+		for end < len(todo) && a.calls[todo[end]] == a.calls[todo[n]] &&
+			(n > 0 || items+more+itemsOf(&a.drafts[todo[end]]) <= call.MostActions) {
+			more += itemsOf(&a.drafts[todo[end]])
 			end++
 		}
-		if end > mostDrafts {
-			if n == 0 {
-				n = mostDrafts
-			}
+		if items += more; items > call.MostActions {
 			break
 		}
 		n = end
 	}
 	return todo[:n]
+}
+
+// itemsOf returns how many items a draft needs: the key, the message, and one for each partition
+// that it is noted in.
+func itemsOf(d *tidemark.Draft) int { return 2 + len(notesOf(d)) }
+
+// notesOf returns the partitions of the messages table in which a message is noted because it does
+// not count as unread, or names users.
+func notesOf(d *tidemark.Draft) []string {
+	switch {
+	case !d.Kind.Counts():
+		return []string{record.UncountedKey(d.ChatID)}
+	case d.Mentions.All:
+		return []string{record.MentionKey(d.ChatID, unread.Everyone)}
+	}
+	var notes []string
+	for _, user := range d.Mentions.Users {
+		notes = append(notes, record.MentionKey(d.ChatID, user))
+	}
+	return notes
 }
 
 // turn appends drafts during this process's turn to write the chat. It returns the drafts that wait
@@ -159,6 +171,9 @@ func (a *appending) turn(own *chat, patience time.Duration, todo []int) (left []
 	if a.rested && own.view.shared {
 		own.view.stale = true
 	}
+	if a.rested {
+		own.view.won = 0
+	}
 	a.rested, a.doubtful = false, false
 	began := time.Now()
 	for done := 0; len(todo) > 0 && done < turnTransactions; {
@@ -167,6 +182,9 @@ func (a *appending) turn(own *chat, patience time.Duration, todo []int) (left []
 		}
 		// After a loss, a small transaction is cheaper to lose again. Once it is stored, the head
 		// is known, and the other drafts follow.
+		if err := a.leaveRoom(ctx); err != nil {
+			return nil, err
+		}
 		some := a.some(todo, own.view.lost > 0)
 		left, err := a.attempt(ctx, some)
 		if err != nil {
@@ -200,15 +218,24 @@ func (a *appending) attempt(ctx context.Context, todo []int) (left []int, err er
 	if err != nil || len(members) == 0 {
 		return nil, err
 	}
+	next, moving, err := a.next(ctx, members)
+	if err != nil {
+		return nil, err
+	}
 	began := time.Now()
-	refused, doubtful, err := a.Transact(ctx, a.actions(members))
+	// Senders who cannot be written stay in the counter, and are tried again beside a later one.
+	var moves sync.WaitGroup
+	moves.Go(func() { _ = a.moveOut(ctx, moving) })
+	refused, doubtful, err := a.Transact(ctx, a.actions(members, next))
 	a.doubtful = a.doubtful || doubtful
+	moves.Wait()
 	if err != nil {
 		return nil, err
 	}
 	if refused == nil {
-		a.committed(len(members), 0, time.Since(began))
-		a.stored(members)
+		a.view.took = time.Since(began)
+		a.committed(len(members), 0, a.view.took)
+		a.stored(members, next)
 		return nil, nil
 	}
 	left, err = a.refused(ctx, members, refused)
@@ -334,22 +361,39 @@ func keyOf(d *tidemark.Draft) string {
 	return string(d.ChatID) + "|" + string(d.SenderID) + "|" + d.ClientMessageID
 }
 
-// actions returns the writes of the transaction: the counter, and the key and the message of each
-// draft.
-func (a *appending) actions(todo []int) []types.TransactWriteItem {
+// actions returns the writes of the transaction: the counter, the key and the message of each
+// draft, and at the end the notes.
+func (a *appending) actions(todo []int, next *record.Counter) []types.TransactWriteItem {
 	head := a.view.Head
 	now := time.Now()
 	actions := make([]types.TransactWriteItem, 1, 1+2*len(todo))
+	change := "SET head = :to, activity_at = :at, senders = :senders"
+	values := call.Item{":senders": call.Text(next.Senders.Text())}
+	if next.Uncounted > a.view.Uncounted {
+		change += ", uncounted = :uncounted, last_uncounted = :last_uncounted"
+		values[":uncounted"] = call.Number(next.Uncounted)
+		values[":last_uncounted"] = call.Number(next.LastUncounted)
+	}
+	if next.LastMoved > a.view.LastMoved {
+		change += ", last_moved = :last_moved"
+		values[":last_moved"] = call.Number(next.LastMoved)
+	}
+	if next.LastMention > a.view.LastMention {
+		change += ", last_mention = :last_mention"
+		values[":last_mention"] = call.Number(next.LastMention)
+	}
+	maps.Copy(values, call.Item{
+		":head": call.Number(head), ":to": call.Number(next.Head),
+		":version": call.Number(a.view.MembersVersion),
+		":at":      call.Number(a.drafts[todo[len(todo)-1]].CreatedAt.UnixMilli()),
+	})
 	actions[0] = types.TransactWriteItem{Update: &types.Update{
 		TableName: a.Table(record.Counters), Key: record.ChatKey(a.chat),
-		UpdateExpression: aws.String("SET head = :to, activity_at = :at"),
+		UpdateExpression:          aws.String(change),
+		ExpressionAttributeValues: values,
 		//rule:sequence_gapless.append-at-head-and-version
 		ConditionExpression: aws.String("head = :head AND members_version = :version"),
-		ExpressionAttributeValues: call.Item{
-			":head": call.Number(head), ":to": call.Number(head + tidemark.Sequence(len(todo))),
-			":version": call.Number(a.view.MembersVersion),
-			":at":      call.Number(a.drafts[todo[len(todo)-1]].CreatedAt.UnixMilli()),
-		},
+
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}}
 	for n, i := range todo {
@@ -374,11 +418,34 @@ func (a *appending) actions(todo []int) []types.TransactWriteItem {
 			ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
 		}})
 	}
+	return append(actions, a.notes(todo)...)
+}
+
+// notes returns the writes of what is noted beside the messages.
+func (a *appending) notes(todo []int) []types.TransactWriteItem {
+	var actions []types.TransactWriteItem
+	ordinal := a.view.Uncounted
+	for n, i := range todo {
+		d := &a.drafts[i]
+		it := call.Item{"sender_id": call.Text(d.SenderID)}
+		if !d.Kind.Counts() {
+			ordinal++
+			it = call.Item{"ordinal": call.Number(ordinal)}
+		}
+		for _, partition := range notesOf(d) {
+			note := maps.Clone(it)
+			note["chat_id"] = call.Text(partition)
+			note["sequence"] = call.Number(a.view.Head + 1 + tidemark.Sequence(n))
+			actions = append(actions, types.TransactWriteItem{Put: &types.Put{
+				TableName: a.Table(record.Messages), Item: note,
+			}})
+		}
+	}
 	return actions
 }
 
 // stored sets the results of drafts that the transaction has stored.
-func (a *appending) stored(todo []int) {
+func (a *appending) stored(todo []int, next *record.Counter) {
 	for n, i := range todo {
 		d := &a.drafts[i]
 		m := d.Message(a.view.Head+1+tidemark.Sequence(n), a.view.MembersVersion)
@@ -386,9 +453,10 @@ func (a *appending) stored(todo []int) {
 		a.results[i] = storage.Appended{Message: m, Version: a.view.MembersVersion}
 		a.first[i] = firstMessage{&m, a.view.MembersVersion}
 	}
-	a.view.Head += tidemark.Sequence(len(todo))
-	a.SawHead(a.chat, a.view.Head)
+	a.view.Counter = next
+	a.SawCounter(next)
 	a.view.lost = 0
+	a.view.won++
 }
 
 // refused sets the results of drafts whose keys are known. It returns the others, which are tried
@@ -423,6 +491,9 @@ func (a *appending) refused(
 		}
 		left = append(left, i)
 	}
+	for _, note := range reasons[1+2*len(todo):] {
+		moved = moved || call.Blamed(note)
+	}
 	same := slices.Collect(maps.Keys(known))
 	err = call.Together(ctx, len(same), func(ctx context.Context, n int) error {
 		return a.duplicate(ctx, same[n], known[same[n]])
@@ -435,25 +506,6 @@ func (a *appending) refused(
 		return left, a.backOff(ctx)
 	}
 	return left, nil
-}
-
-// backOff pauses after several losses, since a failed transaction costs as much as a successful
-// one. A process that always pauses would lose every time while another one is busy. So most
-// attempts follow at once, with the head that the failure returned.
-func (a *appending) backOff(ctx context.Context) error {
-	a.view.lost++
-	if a.view.lost%losses != 0 {
-		return nil
-	}
-	long := lossPause
-	if a.view.lost > patience {
-		long = 0
-	}
-	if err := call.Pause(ctx, long); err != nil {
-		return err
-	}
-	a.view.stale = true
-	return nil
 }
 
 // duplicate sets the result of a draft whose key is known.

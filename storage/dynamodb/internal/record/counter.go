@@ -16,6 +16,13 @@ type Counter struct {
 	// Standing reports that standing rows of a Large chat may have been written, although the chat
 	// is not Large.
 	Standing bool
+	// Senders are the latest senders. LastMoved is the highest Last of those that have left it.
+	Senders   Senders
+	LastMoved tidemark.Sequence
+	// Uncounted is the number of messages that do not count as unread, and LastUncounted the
+	// sequence of the last. LastMention is that of the last message that counts and names users.
+	Uncounted                  int64
+	LastUncounted, LastMention tidemark.Sequence
 	// CreatedBy is the token of the call that created the chat.
 	CreatedBy string
 	Change
@@ -53,7 +60,11 @@ func CounterOf(it call.Item) (*Counter, error) {
 		},
 		Activity:  r.Time("activity_at"),
 		Standing:  r.Flag("may_stand"),
-		CreatedBy: r.Text("created_by"),
+		Senders:   sendersOf(&r, "senders"),
+		LastMoved: r.Sequence("last_moved"),
+		Uncounted: int64(r.Number("uncounted")), LastUncounted: r.Sequence("last_uncounted"),
+		LastMention: r.Sequence("last_mention"),
+		CreatedBy:   r.Text("created_by"),
 		Change: Change{
 			Changed:       r.Text("change"),
 			ChangeHead:    r.Sequence("change_head"),
@@ -82,7 +93,7 @@ func (c Access) Learn(chat tidemark.ChatID, it call.Item) (*Counter, error) {
 	if found == nil {
 		return nil, NoChat(chat)
 	}
-	c.SawHead(chat, found.Head)
+	c.SawCounter(found)
 	return found, nil
 }
 
@@ -108,7 +119,7 @@ func (c Access) Counters(
 		if one == nil {
 			continue
 		}
-		c.SawHead(one.ID, one.Head)
+		c.SawCounter(one)
 		found[one.ID] = one
 	}
 	return found, nil

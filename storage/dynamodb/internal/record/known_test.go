@@ -19,13 +19,14 @@ func TestKnown_only_grows(t *testing.T) {
 	if !k.Reaches("c", 7) || k.Reaches("c", 8) {
 		t.Error("the head that is known is not the highest that was seen")
 	}
-	want := tidemark.DeliveryState{UserID: "u", ChatID: "c", Acked: 7, Read: 3, UpdatedAt: at(2)}
+	state := func(acked, read tidemark.Sequence, n int) State {
+		return State{DeliveryState: tidemark.DeliveryState{
+			UserID: "u", ChatID: "c", Acked: acked, Read: read, UpdatedAt: at(n),
+		}}
+	}
+	want := state(7, 3, 2)
 	k.SawState(want)
-	for _, older := range []tidemark.DeliveryState{
-		{UserID: "u", ChatID: "c", Acked: 6, Read: 3, UpdatedAt: at(1)},
-		{UserID: "u", ChatID: "c", Acked: 7, Read: 2, UpdatedAt: at(1)},
-		{UserID: "u", ChatID: "c"},
-	} {
+	for _, older := range []State{state(6, 3, 1), state(7, 2, 1), state(0, 0, 0)} {
 		k.SawState(older)
 		got, found := k.Guess("u", "c")
 		if diff := cmp.Diff(want, got); diff != "" || !found {

@@ -23,6 +23,12 @@ func MessageItem(d *tidemark.Draft, sequence tidemark.Sequence, version uint64) 
 	if d.Metadata != nil {
 		it["metadata"] = call.Text(string(d.Metadata))
 	}
+	if d.Kind != tidemark.KindMessage {
+		it["kind"] = call.Text(d.Kind)
+	}
+	if !d.Mentions.None() {
+		it["mentions"] = call.Text(d.Mentions.Text())
+	}
 	return it
 }
 
@@ -39,6 +45,11 @@ func MessageOf(it call.Item) (tidemark.Message, error) {
 		ContentType:     r.Text("content_type"),
 		CreatedAt:       r.Time("created_at"),
 		MembersVersion:  r.Number("members_version"),
+		Kind:            tidemark.KindMessage,
+		Mentions:        tidemark.ParseMentions(r.Text("mentions")),
+	}
+	if r.Has("kind") {
+		m.Kind = tidemark.Kind(r.Text("kind"))
 	}
 	if r.Has("attachments") {
 		m.Attachments = json.RawMessage(r.Text("attachments"))

@@ -39,6 +39,16 @@ func PendingKey(user tidemark.UserID, chat tidemark.ChatID) call.Item {
 	return call.Item{"receiver_id": call.Text(user), "chat_id": call.Text(chat)}
 }
 
+// UncountedKey returns the partition of the messages table that has the ordinals of a chat's
+// messages that do not count as unread, by their sequences. No chat id contains a bar.
+func UncountedKey(chat tidemark.ChatID) string { return "uncounted|" + string(chat) }
+
+// MentionKey returns the partition of the messages table that has the messages of a chat that name
+// a user, or all (unread.Everyone), by their sequences.
+func MentionKey(chat tidemark.ChatID, user tidemark.UserID) string {
+	return "mention|" + string(user) + "|" + string(chat)
+}
+
 // NoChat returns a NotFound error: there is no such chat.
 func NoChat(id tidemark.ChatID) error {
 	return tidemark.Errorf(tidemark.NotFound, "there is no chat %s", id)

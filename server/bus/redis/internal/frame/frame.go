@@ -41,6 +41,7 @@ const (
 	notifyMessage     = 2
 	notifyAttachments = 4
 	notifyMetadata    = 8
+	notifySystem      = 16
 )
 
 // Begin appends the beginning of a frame to b.
@@ -115,6 +116,9 @@ func appendNotification(b []byte, to []registry.Lease, w *bus.Notification) []by
 		if m.Metadata != nil {
 			flags |= notifyMetadata
 		}
+		if m.Kind == tidemark.KindSystem {
+			flags |= notifySystem
+		}
 	}
 	b = append(b, flags)
 	b = appendText(b, w.Chat)
@@ -132,6 +136,7 @@ func appendNotification(b []byte, to []registry.Lease, w *bus.Notification) []by
 	b = appendText(b, m.ContentType)
 	b = appendText(b, m.Attachments)
 	b = appendText(b, m.Metadata)
+	b = appendText(b, m.Mentions.Text())
 	b = binary.AppendVarint(b, m.CreatedAt.UnixMilli())
 	return binary.AppendUvarint(b, m.MembersVersion)
 }

@@ -39,6 +39,7 @@ func message(content string, attachments []byte) *tidemark.Message {
 		SenderID:        "alice",
 		ClientMessageID: "k",
 		Content:         content,
+		Kind:            tidemark.KindMessage,
 		ContentType:     "text/plain",
 		Attachments:     attachments,
 		MessageID:       "m",
@@ -52,6 +53,8 @@ func message(content string, attachments []byte) *tidemark.Message {
 func examples() map[string]bus.Event {
 	m, plain := message("héllo\n\"", []byte(`[{"a": 1}]`)), message("x", nil)
 	m.Metadata = []byte(`{"b": 2}`)
+	m.Kind = tidemark.KindSystem
+	m.Mentions = tidemark.NewMentions(true, []tidemark.UserID{"bob"})
 	other := registry.Node{ID: "b", Boot: "2"}
 	return map[string]bus.Event{
 		"notification": {

@@ -231,6 +231,10 @@ func (r *reader) notification() (to []registry.Lease, w *bus.Notification) {
 	if metadata := r.text(); flags&notifyMetadata != 0 {
 		m.Metadata = []byte(metadata)
 	}
+	if m.Kind = tidemark.KindMessage; flags&notifySystem != 0 {
+		m.Kind = tidemark.KindSystem
+	}
+	m.Mentions = tidemark.ParseMentions(r.text())
 	m.CreatedAt, m.MembersVersion = atMilli(r.signed()), r.number()
 	if m.ChatID != w.Chat || m.Sequence != w.Sequence {
 		r.fail()
@@ -252,6 +256,8 @@ func storable(m *tidemark.Message) bool {
 		ContentType:     m.ContentType,
 		Attachments:     m.Attachments,
 		Metadata:        m.Metadata,
+		Kind:            m.Kind,
+		Mentions:        m.Mentions,
 	}
 	//rule:bounded_input.check-drafts
 	return d.Check() == nil

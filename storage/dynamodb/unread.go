@@ -1,0 +1,360 @@
+package dynamodb
+
+import (
+	"context"
+	"strings"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
+	"github.com/tidemark-im/tidemark/storage/internal/unread"
+)
+
+// imageOf reads the item of a delivery state with strong consistency.
+func (c caller) imageOf(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
+) (record.State, error) {
+	it, err := c.Get(ctx, record.States, record.StateKey(user, chat))
+	if err != nil {
+		return record.State{}, err
+	}
+	return c.stateOf(user, chat, it)
+}
+
+// countSent adds to an update that raises the read watermark, how many messages the user has sent
+// up to there. It takes them from senders of the chat that are not older than this message. If the
+// user is not among them, the numbers are in the item that the update changes. Then the update has
+// the condition that they are as in the image.
+//
+// image is what is known of the item. sure reports that it was read.
+func (c caller) countSent(
+	ctx context.Context, u *call.Update, image record.State, read tidemark.Sequence, sure bool,
+) error {
+	from, listed, known := c.Sender(image.ChatID, image.UserID, read)
+	if !known {
+		if _, err := c.Counter(ctx, image.ChatID); err != nil {
+			return err
+		}
+		from, listed, _ = c.Sender(image.ChatID, image.UserID, read)
+	}
+	if !listed {
+		from = image.Sender
+	}
+	sent := from.Sent
+	if from.Last > read {
+		if !sure {
+			// The numbers before the scan must be those of one item.
+			var err error
+			if image, err = c.imageOf(ctx, image.UserID, image.ChatID); err != nil {
+				return err
+			}
+		}
+		var err error
+		if sent, err = c.sentUpTo(ctx, image, read); err != nil {
+			return err
+		}
+	}
+	//rule:unread_exact.expect-senders-as-known
+	if !listed {
+		c.expectSender(u, from)
+	}
+	if sent > 0 {
+		u.Change = strings.Replace(u.Change, "SET ", "SET read_sent = :read_sent, ", 1)
+		u.Values[":read_sent"] = call.Number(sent)
+	}
+	return nil
+}
+
+// expectSender adds the condition that no other numbers are in the item.
+func (c caller) expectSender(u *call.Update, from record.Sender) {
+	condition := "attribute_not_exists(last_sent)"
+	if from.Last > 0 {
+		condition = "last_sent = :last_sent"
+		u.Values[":last_sent"] = call.Number(from.Last)
+	}
+	if u.Condition != "" {
+		condition = u.Condition + " AND " + condition
+	}
+	u.Condition = condition
+}
+
+// sentUpTo counts the user's messages up to a sequence from those up to the nearest mark of theirs.
+func (c caller) sentUpTo(
+	ctx context.Context, image record.State, sequence tidemark.Sequence,
+) (int64, error) {
+	if sequence >= image.Read {
+		n, err := c.written(ctx, image.UserID, image.ChatID, image.Read+1, sequence)
+		return image.ReadSent + n, err
+	}
+	n, err := c.written(ctx, image.UserID, image.ChatID, sequence+1, image.Read)
+	return image.ReadSent - n, err
+}
+
+// written counts the messages of a user that count as unread, in a part of a chat.
+func (c caller) written(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from, to tidemark.Sequence,
+) (own int64, err error) {
+	if from > to {
+		return 0, nil
+	}
+	q := call.Query{
+		Read:      call.Read{Table: record.Messages, Only: []string{"sender_id", "kind"}},
+		Partition: "chat_id", Sort: "sequence", Of: call.Text(chat), Range: between(from, to),
+	}
+	err = c.Each(ctx, q, func(it call.Item) (bool, error) {
+		r := call.Reader{Item: it}
+		if tidemark.UserID(r.Text("sender_id")) == user && !r.Has("kind") {
+			own++
+		}
+		return true, r.Err
+	})
+	return own, err
+}
+
+// An account is what is stored about a user in a chat, except their membership.
+type account struct {
+	counter *record.Counter
+	state   record.State
+}
+
+// visible returns what a user may see of a chat.
+func (c caller) visible(
+	ctx context.Context, user tidemark.UserID, counter *record.Counter,
+) (tidemark.Intervals, error) {
+	rows, err := c.Memberships(ctx, counter.ID, []tidemark.UserID{user})
+	if err != nil {
+		return nil, err
+	}
+	if rows[user].Next != nil { // Then the counter decides whether the change took effect.
+		if counter, err = c.Counter(ctx, counter.ID); err != nil {
+			return nil, err
+		}
+	}
+	return rows[user].At(counter).Intervals, nil
+}
+
+// unread counts one chat. The counter and the state may be of different moments; if they are at
+// rest, the counts are exact.
+func (c caller) unread(
+	ctx context.Context, user tidemark.UserID, one account, intervals tidemark.Intervals,
+) (storage.Unread, error) {
+	from, listed := one.counter.Senders.Of(user)
+	if !listed {
+		from = one.state.Sender
+	}
+	a := unread.Account{
+		User: user, Head: one.counter.Head, Visible: intervals, After: one.state.UnreadAfter(),
+		Sent: from.Sent, SentBefore: one.state.SentBefore(),
+		Uncounted: one.counter.Uncounted, LastUncounted: one.counter.LastUncounted,
+	}
+	ordinals := map[tidemark.Sequence]int64{}
+	for _, sequence := range a.Asks() {
+		var err error
+		if ordinals[sequence], err = c.ordinal(ctx, one.counter.ID, sequence); err != nil {
+			return storage.Unread{}, err
+		}
+	}
+	count := storage.Unread{
+		// The counter may be older than the state.
+		Messages: max(0, a.Count(func(s tidemark.Sequence) int64 { return ordinals[s] })),
+	}
+	if count.Messages == 0 || one.counter.LastMention <= a.After {
+		return count, nil
+	}
+	for _, piece := range a.Pieces() {
+		for _, name := range []tidemark.UserID{user, unread.Everyone} {
+			n, err := c.mentions(ctx, one.counter.ID, name, user, piece)
+			if err != nil {
+				return storage.Unread{}, err
+			}
+			count.Mentions += n
+		}
+	}
+	return count, nil
+}
+
+// ordinal returns how many messages up to a sequence do not count.
+func (c caller) ordinal(
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+) (n int64, err error) {
+	q := call.Query{
+		Read:      call.Read{Table: record.Messages, Eventual: true},
+		Partition: "chat_id", Sort: "sequence", Of: call.Text(record.UncountedKey(chat)),
+		Range: between(1, sequence), Backwards: true, Page: 1,
+	}
+	err = c.Each(ctx, q, func(it call.Item) (bool, error) {
+		r := call.Reader{Item: it}
+		n = int64(r.Number("ordinal"))
+		return false, r.Err
+	})
+	return n, err
+}
+
+// mentions counts the messages of others in a piece that name a user, or all.
+func (c caller) mentions(
+	ctx context.Context, chat tidemark.ChatID, name, user tidemark.UserID, piece tidemark.Interval,
+) (n int64, err error) {
+	q := call.Query{
+		Read:      call.Read{Table: record.Messages, Eventual: true},
+		Partition: "chat_id", Sort: "sequence", Of: call.Text(record.MentionKey(chat, name)),
+		Range: between(piece.From, piece.To),
+	}
+	err = c.Each(ctx, q, func(it call.Item) (bool, error) {
+		r := call.Reader{Item: it}
+		if tidemark.UserID(r.Text("sender_id")) != user {
+			n++
+		}
+		return true, r.Err
+	})
+	return n, err
+}
+
+// Unread implements storage.Unreads.
+func (s *Store) Unread(
+	ctx context.Context, keys []storage.StateKey,
+) ([]storage.Unread, error) {
+	c, ctx, leave, err := s.enterBatch(ctx, "unread", len(keys))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	chats := make([]tidemark.ChatID, len(keys))
+	for i, key := range keys {
+		chats[i] = key.Chat
+	}
+	// The states come first: a counter that is read later has all that they count.
+	states, err := c.images(ctx, keys, false)
+	if err != nil {
+		return nil, call.Public(err)
+	}
+	counters, err := c.Counters(ctx, chats, false)
+	if err != nil {
+		return nil, call.Public(err)
+	}
+	counts := make([]storage.Unread, len(keys))
+	err = call.Together(ctx, len(keys), func(ctx context.Context, i int) (err error) {
+		counts[i], err = c.unreadIn(ctx, keys[i].User, account{counters[keys[i].Chat], states[i]})
+		return err
+	})
+	if err != nil {
+		return nil, call.Public(err)
+	}
+	return counts, nil
+}
+
+// unreadIn counts one chat, which may be nil. It reads the membership only if something may be
+// unread.
+func (c caller) unreadIn(
+	ctx context.Context, user tidemark.UserID, one account,
+) (storage.Unread, error) {
+	if one.counter == nil || one.counter.Head <= one.state.UnreadAfter() {
+		return storage.Unread{}, nil
+	}
+	intervals, err := c.visible(ctx, user, one.counter)
+	if err != nil || len(intervals) == 0 {
+		return storage.Unread{}, err
+	}
+	return c.unread(ctx, user, one, intervals)
+}
+
+// UnreadOf implements storage.Unreads.
+func (s *Store) UnreadOf(
+	ctx context.Context, user tidemark.UserID,
+) (storage.UnreadTotal, error) {
+	c, ctx, leave, err := s.enter(ctx, "unread_of", 0)
+	if err != nil {
+		return storage.UnreadTotal{}, err
+	}
+	defer leave()
+	var total storage.UnreadTotal
+	err = c.chatsOf(ctx, chatsQuery{user: user, eventual: true},
+		func(entries []entry) (bool, error) {
+			chats := make([]tidemark.ChatID, len(entries))
+			for i, e := range entries {
+				chats[i] = e.state.ChatID
+			}
+			counters, err := c.Counters(ctx, chats, true)
+			if err != nil {
+				return false, err
+			}
+			counts := make([]storage.Unread, len(entries))
+			err = call.Together(ctx, len(entries), func(ctx context.Context, i int) (err error) {
+				one := account{counters[chats[i]], entries[i].state}
+				counts[i], err = c.unreadIn(ctx, user, one)
+				return err
+			})
+			for _, one := range counts {
+				total.Add(one)
+			}
+			return true, err
+		})
+	if err != nil {
+		return storage.UnreadTotal{}, call.Public(err)
+	}
+	return total, nil
+}
+
+// MarkUnread implements storage.Unreads.
+func (s *Store) MarkUnread(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from tidemark.Sequence,
+) (tidemark.DeliveryState, error) {
+	c, ctx, leave, err := s.enter(ctx, "mark_unread", 0)
+	if err != nil {
+		return tidemark.DeliveryState{}, err
+	}
+	defer leave()
+	if !c.Reaches(chat, max(1, from)) {
+		counter, err := c.Counter(ctx, chat)
+		if err == nil {
+			err = storage.CheckMark(from, counter.Head)
+		}
+		if err != nil {
+			return tidemark.DeliveryState{}, call.Public(err)
+		}
+	}
+	for again := 0; ; again++ {
+		state, done, err := c.markUnread(ctx, user, chat, from)
+		if err != nil || done {
+			return state, call.Public(err)
+		}
+		if err := call.Yield(ctx, again); err != nil {
+			return tidemark.DeliveryState{}, call.Public(err)
+		}
+	}
+}
+
+// markUnread sets or ends a mark, if the read watermark does not move meanwhile.
+func (c caller) markUnread(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from tidemark.Sequence,
+) (state tidemark.DeliveryState, done bool, err error) {
+	image, err := c.imageOf(ctx, user, chat)
+	if err != nil {
+		return state, false, err
+	}
+	state = image.MarkUnread(from)
+	if state == image.DeliveryState {
+		return state, true, nil
+	}
+	u := call.Update{
+		Table:     record.States,
+		Key:       record.StateKey(user, chat),
+		Change:    "REMOVE unread_from, mark_read, mark_sent",
+		Condition: "last_read_sequence = :read",
+		Values:    call.Item{":read": call.Number(image.Read)},
+	}
+	if state.UnreadFrom > 0 {
+		sent, err := c.sentUpTo(ctx, image, state.UnreadAfter())
+		if err != nil {
+			return state, false, err
+		}
+		u.Change = "SET unread_from = :from, mark_read = :read, mark_sent = :sent"
+		u.Values[":from"], u.Values[":sent"] = call.Number(state.UnreadFrom), call.Number(sent)
+	}
+	it, done, _, err := c.Update(ctx, u)
+	if err != nil || !done {
+		return state, false, err
+	}
+	image, err = c.stateOf(user, chat, it)
+	return image.DeliveryState, true, err
+}
