@@ -22,7 +22,7 @@ import (
 
 // upgradeFrom is the commit that the nodes are upgraded from, unless TIDEMARK_UPGRADE_FROM names
 // another.
-const upgradeFrom = "aeb270024e32c53b5f3326cd3bdfcc3495c7eead"
+const upgradeFrom = "e06e13a9d8cbdcc6899924e7013d128f02394bbb"
 
 // TestRolling_upgrade_loses_nothing replaces three nodes, one at a time, by another program, under
 // load and behind the proxy. Clients of every transport lose nothing, and most of their sessions go
