@@ -15,6 +15,8 @@ const (
 	EventGap EventType = "gap"
 	// EventStatus carries a StatusUpdate.
 	EventStatus EventType = "status_update"
+	// EventOwnState carries an OwnState.
+	EventOwnState EventType = "own_state"
 	// EventMembership carries a MembershipChange.
 	EventMembership EventType = "membership"
 	// EventCaughtUp says that everything that was pending at open has been sent. Its payload is {}.
@@ -59,6 +61,14 @@ type StatusUpdate struct {
 	ChatID ChatID
 	UserID UserID
 	Boundary
+}
+
+// OwnState is the payload of EventOwnState: what a user has received, read and not read of a chat.
+// Only their own sessions get it, because another device or a backend moved it.
+type OwnState struct {
+	DeliveryState
+	// Unread counts the messages that are not read, and Mentions those that name the user.
+	Unread, Mentions int64
 }
 
 // Change says what happened to a membership.

@@ -137,6 +137,27 @@ func (r Reset) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
+// AppendJSON appends the user's own state in a chat.
+func (s OwnState) AppendJSON(b []byte) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = AppendString(b, string(s.ChatID))
+	b = append(b, `,"last_acked_sequence":`...)
+	b = strconv.AppendUint(b, uint64(s.Acked), 10)
+	b = append(b, `,"last_read_sequence":`...)
+	b = strconv.AppendUint(b, uint64(s.Read), 10)
+	b = append(b, `,"unread_from_sequence":`...)
+	if s.UnreadFrom == 0 {
+		b = append(b, "null"...)
+	} else {
+		b = strconv.AppendUint(b, uint64(s.UnreadFrom), 10)
+	}
+	b = append(b, `,"unread_count":`...)
+	b = strconv.AppendInt(b, s.Unread, 10)
+	b = append(b, `,"mention_count":`...)
+	b = strconv.AppendInt(b, s.Mentions, 10)
+	return append(b, '}')
+}
+
 // AppendJSON appends the typing notice.
 func (t Typing) AppendJSON(b []byte) []byte {
 	b = append(b, `{"chat_id":`...)

@@ -237,6 +237,23 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			tidemark.Reset{Reason: tidemark.ResetAhead, ChatID: "c"},
 			`{"reason":"ahead","chat_id":"c"}`,
 		},
+		"own state": {
+			tidemark.OwnState{
+				DeliveryState: tidemark.DeliveryState{UserID: "u", ChatID: "c", Acked: 9, Read: 7},
+				Unread:        3, Mentions: 1,
+			},
+			`{"chat_id":"c","last_acked_sequence":9,"last_read_sequence":7,` +
+				`"unread_from_sequence":null,"unread_count":3,"mention_count":1}`,
+		},
+		"own state with a mark": {
+			tidemark.OwnState{
+				DeliveryState: tidemark.DeliveryState{
+					ChatID: "c", Acked: 9, Read: 7, UnreadFrom: 2,
+				},
+			},
+			`{"chat_id":"c","last_acked_sequence":9,"last_read_sequence":7,` +
+				`"unread_from_sequence":2,"unread_count":0,"mention_count":0}`,
+		},
 		"typing": {
 			tidemark.Typing{ChatID: "c", UserID: "u"},
 			`{"chat_id":"c","user_id":"u","expires_in_seconds":6}`,

@@ -94,7 +94,7 @@ func (c *Connection) Detach() { c.reader.Detach() }
 // counted and dropped (ADR-008 §3.1, fire-and-forget).
 func (c *Connection) Ack(acks ...Ack) {
 	for _, a := range acks {
-		c.server.receipts.Add(c.user(), a.Chat, a.Acked, a.Read)
+		c.server.receipts.Add(c.reader.Session(), a.Chat, a.Acked, a.Read)
 		//rule:ack_fire_and_forget.confirm-on-the-stream
 		if a.Acked > 0 {
 			c.Confirm(a.Chat, a.Acked)

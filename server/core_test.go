@@ -182,7 +182,8 @@ func onDevice(id tidemark.DeviceID) func(*openRequest) {
 }
 
 // line returns an event in the short form of the tests: "message chat 3", "gap chat 2-5", "status
-// chat bob 3 2", "caught_up".
+// chat bob 3 2", "own chat 3 2 from 0: 1 0" (acknowledged, read, mark, unread and mentions),
+// "caught_up".
 func line(t *testing.T, e tidemark.Event) string {
 	t.Helper()
 	var p struct {
@@ -195,6 +196,9 @@ func line(t *testing.T, e tidemark.Event) string {
 		Read      uint64 `json:"last_read_sequence"`
 		AllAcked  uint64 `json:"all_acked_sequence"`
 		AllRead   uint64 `json:"all_read_sequence"`
+		Mark      uint64 `json:"unread_from_sequence"`
+		Unread    int64  `json:"unread_count"`
+		Mentions  int64  `json:"mention_count"`
 		Change    string `json:"change"`
 		Reason    string `json:"reason"`
 		Resumed   bool   `json:"resumed"`
@@ -215,6 +219,9 @@ func line(t *testing.T, e tidemark.Event) string {
 			return fmt.Sprintf("status %s all %d %d", p.ChatID, p.AllAcked, p.AllRead)
 		}
 		return fmt.Sprintf("status %s %s %d %d", p.ChatID, p.UserID, p.Acked, p.Read)
+	case tidemark.EventOwnState:
+		return fmt.Sprintf("own %s %d %d from %d: %d %d",
+			p.ChatID, p.Acked, p.Read, p.Mark, p.Unread, p.Mentions)
 	case tidemark.EventMembership:
 		return fmt.Sprintf("membership %s %s %s", p.ChatID, p.UserID, p.Change)
 	case tidemark.EventReset:

@@ -39,6 +39,7 @@ func (s *Server) Counters() map[string]int64 {
 		"clears_total":                     r.Clears.Load(),
 		"clears_touched_total":             r.Cleared.Load(),
 		"status_updates_total":             r.Updates.Load(),
+		"own_states_published_total":       r.Own.Load(),
 		"status_updates_dropped_total":     r.UpdatesDropped.Load(),
 		"opens_total":                      o.Opens.Load(),
 		"resumes_total":                    h.Resumes.Load(),

@@ -77,7 +77,8 @@ func New(cfg Config) (*Server, error) {
 		Messages: cfg.TailMessages,
 	})
 	s.host = &session.Host{
-		Storage: cfg.Storage, Heads: cfg.Storage, Chats: s.chats, Watermarks: watermarks,
+		Storage: cfg.Storage, Heads: cfg.Storage, Unreads: cfg.Storage,
+		Chats: s.chats, Watermarks: watermarks,
 		Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, MaxChats: cfg.SessionChats,
 		Now: s.now, Grace: session.NewDeadlines(cfg.Grace),
 		Expiry:   session.NewDeadlines(cfg.ResumeWindow),
@@ -166,6 +167,8 @@ func (s *Server) receive(e bus.Event) {
 		s.delivery.Receive(e.To, e.Notification)
 	case e.Status != nil:
 		s.receipts.Receive(e.To, e.Status)
+	case e.Own != nil:
+		s.receipts.ReceiveOwn(e.To, e.Own)
 	case e.Membership != nil:
 		s.receiveMembership(e.To, e.Membership)
 	case e.Typing != nil:

@@ -45,6 +45,8 @@ func (s *Server) MarkUnread(
 	if err != nil {
 		return ChatUnread{}, err
 	}
+	//rule:own_state_reaches_devices.mark-set
+	s.receipts.OwnChanged(user, chat)
 	counts, err := s.storage.Unread(ctx, []storage.StateKey{{User: user, Chat: chat}})
 	if err != nil {
 		return ChatUnread{}, err

@@ -191,8 +191,7 @@ type Deliveries interface {
 	Advance(ctx context.Context, advances []Advance) ([]Advanced, error)
 
 	// States returns the delivery state of each user and chat. If there is no row, the watermarks
-	// are 0 and UpdatedAt is zero. It may be eventual, within these bounds: a state is never newer
-	// than the latest, and never older than what this process wrote or read.
+	// are 0 and UpdatedAt is zero. It sees every write that returned before the call.
 	States(ctx context.Context, keys []StateKey) ([]tidemark.DeliveryState, error)
 
 	// StatesOf returns a page of a user's states in the chats in which they are a member now. The
@@ -223,7 +222,7 @@ type Deliveries interface {
 // tell them: they are differences of stored numbers (rule unread_exact).
 type Unreads interface {
 	// Unread returns the counts of each user and chat. They are zero for an unknown chat, and for a
-	// user who was never a member. Eventual.
+	// user who was never a member. It sees every write that returned before the call.
 	Unread(ctx context.Context, keys []StateKey) ([]Unread, error)
 
 	// UnreadOf returns the sums over all chats in which the user is a member now. Eventual.
@@ -433,12 +432,23 @@ type Advance struct {
 	Now time.Time
 }
 
+// Of returns the result of an Advance of a state. now is Now in the precision of the store.
+func (a *Advance) Of(before tidemark.DeliveryState, now time.Time) Advanced {
+	state, moved := a.Apply(before, now)
+	return Advanced{
+		State: state, Moved: moved, Unmarked: before.UnreadFrom != 0 && state.UnreadFrom == 0,
+	}
+}
+
 // Advanced is the result of one Advance.
 type Advanced struct {
 	// State is the stored state afterwards, or zero if Err is set.
 	State tidemark.DeliveryState
 	// Moved reports whether this item raised a watermark.
 	Moved bool
+	// Unmarked reports that it ended a mark of MarkUnread. It may also be true after a mark that
+	// another raise ended.
+	Unmarked bool
 	// Err is nil, InvalidSequence or NotFound.
 	Err error
 }

@@ -171,10 +171,10 @@ func isFlag(of ast.Expr) bool {
 // flags are the numbers of Booleans in the structs of the session's package: first those in its
 // values, each a fact that no other value says, then those in what its calls take and return.
 var flags = map[string]int{
-	"chats": 1, "progress": 5, "reconcile": 1, "statuses": 2,
+	"chats": 1, "progress": 5, "reconcile": 1, "statuses": 1,
 
 	"At": 2, "LeaseAnswer": 2, "Left": 1, "Notification": 1, "Position": 1, "Positions": 1,
-	"Snapshot": 5, "chatStep": 1, "find": 1, "kept": 1, "snapshotProgress": 5,
+	"Snapshot": 6, "chatStep": 1, "find": 1, "kept": 1, "snapshotProgress": 5,
 }
 
 // TestShape_few_flags_in_the_values_of_a_session: a further Boolean needs a thought about a state

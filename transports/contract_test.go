@@ -411,7 +411,11 @@ func seeEvents(t *testing.T, contract *apitest.Contract) {
 			tidemark.EventCaughtUp)
 		good()["updateDeliveryState"].try(t, s)
 		good()["addMembers"].try(t, s)
-		readUntil(t, bob, &at, tidemark.EventStatus, tidemark.EventMembership)
+		markUnread := good()["markUnread"]
+		markUnread.who = "bob"
+		markUnread.try(t, s)
+		readUntil(t, bob, &at, tidemark.EventStatus, tidemark.EventMembership,
+			tidemark.EventOwnState)
 		typing := make(chan error, 1)
 		go func() { typing <- read(t.Context(), bob, &at, tidemark.EventTyping) }()
 		// An ephemeral event reaches only connected sessions, so repeat it until it arrives. It is

@@ -85,6 +85,10 @@ var metricTable = []metric{
 		"Status updates dropped because too many were under way. Clients learn of them " +
 			"when they ask.", "",
 	},
+	{
+		"own_states_published_total",
+		"Changes of what a user has read or marked as unread, published to their sessions.", "",
+	},
 	{"typing_total", "Typing notices taken from clients and published.", ""},
 	{
 		"typing_dropped_total",

@@ -23,6 +23,7 @@ type Event struct {
 
 	Notification *Notification
 	Status       *Status
+	Own          *Own
 	Membership   *Membership
 	// Typing says that a user is typing. It may be dropped under load.
 	Typing   *tidemark.Typing
@@ -51,6 +52,9 @@ type Status struct {
 	// Version is the membership version from which the receivers were taken.
 	Version uint64
 }
+
+// Own says that the own state of the sessions' user in a chat has changed (tidemark.OwnState).
+type Own struct{ Chat tidemark.ChatID }
 
 // Membership says that members joined or left. The receiving node drops cached rosters with an
 // older version.

@@ -396,7 +396,10 @@ func (c caller) settleSome(
 			//rule:sync_position_from_watermark.remember-where-membership-starts
 			if at.History == tidemark.HistorySinceJoin && !row.Ever() && at.ChangeHead > 0 {
 				raise := tidemark.Raise{Acked: at.ChangeHead, Read: at.ChangeHead}
-				if _, _, err := c.raise(ctx, row.UserID, at.ID, raise, row.Next.At); err != nil {
+				a := storage.Advance{
+					User: row.UserID, Chat: at.ID, Raise: raise, Now: row.Next.At,
+				}
+				if _, err := c.raise(ctx, &a); err != nil {
 					return err
 				}
 			}

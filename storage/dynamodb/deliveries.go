@@ -35,8 +35,7 @@ func (s *Store) Advance(
 			results[i].Err = refused[i]
 			return nil
 		}
-		a := &advances[i]
-		results[i].State, results[i].Moved, err = c.raise(ctx, a.User, a.Chat, a.Raise, a.Now)
+		results[i], err = c.raise(ctx, &advances[i])
 		return err
 	})
 	if err != nil {
@@ -89,50 +88,50 @@ func (c caller) bound(ctx context.Context, advances []storage.Advance) ([]error,
 // raise moves the watermarks of a user in a chat, within the head. It starts from the watermarks
 // that this process remembers, even if they are old or empty. The condition compares with the
 // stored watermarks, and a failed condition returns them.
-func (c caller) raise(
-	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, raise tidemark.Raise,
-	now time.Time,
-) (tidemark.DeliveryState, bool, error) {
-	now = call.Stored(now)
-	image, known := c.Guess(user, chat)
+func (c caller) raise(ctx context.Context, a *storage.Advance) (storage.Advanced, error) {
+	now := call.Stored(a.Now)
+	image, known := c.Guess(a.User, a.Chat)
 	state := image.DeliveryState
 	// depends reports that the result depends on the acknowledged watermark before.
-	depends := raise.AckedFrom != 0 || raise.ReadWithinAcked
+	depends := a.AckedFrom != 0 || a.ReadWithinAcked
 	sure := false
 	for again := 0; ; again++ {
-		wanted, moves := raise.Apply(state, now)
+		wanted, moves := a.Apply(state, now)
 		//rule:multi_device_highest_wins.ask-storage-when-unsure
 		if !sure && (!moves || depends && !known) {
 			// Only the stored row can prove that nothing moves.
 			var err error
-			if image, err = c.imageOf(ctx, user, chat); err != nil {
-				return tidemark.DeliveryState{}, false, err
+			if image, err = c.imageOf(ctx, a.User, a.Chat); err != nil {
+				return storage.Advanced{}, err
 			}
 			state, sure = image.DeliveryState, true
 			continue
 		}
 		if !moves {
-			return state, false, nil
+			return storage.Advanced{State: state}, nil
 		}
 		u := raised(state, wanted, depends)
 		if wanted.Read != state.Read {
 			if err := c.countSent(ctx, &u, image, wanted.Read, sure); err != nil {
-				return tidemark.DeliveryState{}, false, err
+				return storage.Advanced{}, err
 			}
 		}
 		it, done, doubtful, err := c.Update(ctx, u)
 		if err != nil {
-			return tidemark.DeliveryState{}, false, err
+			return storage.Advanced{}, err
 		}
-		if image, err = c.stateOf(user, chat, it); err != nil {
-			return tidemark.DeliveryState{}, false, err
+		if image, err = c.stateOf(a.User, a.Chat, it); err != nil {
+			return storage.Advanced{}, err
 		}
+		before := state.Read
 		if state = image.DeliveryState; done || doubtful && state == wanted {
-			return state, true, nil
+			//rule:unread_exact.report-ended-mark
+			unmarked := before != state.Read && image.MarkRead > 0 && image.MarkRead >= before
+			return storage.Advanced{State: state, Moved: true, Unmarked: unmarked}, nil
 		}
 		sure = true
 		if err := call.Yield(ctx, again); err != nil {
-			return tidemark.DeliveryState{}, false, err
+			return storage.Advanced{}, err
 		}
 	}
 }
@@ -189,13 +188,14 @@ func (c caller) stateOf(
 		},
 		ReadSent: int64(r.Number("read_sent")),
 		MarkSent: int64(r.Number("mark_sent")),
+		MarkRead: r.Sequence("mark_read"),
 		Sender: record.Sender{
 			User: user, Sent: int64(r.Number("sent")), Last: r.Sequence("last_sent"),
 		},
 	}
 	// A mark ends when Read moves, so that a raise need not know of it.
 	//rule:unread_exact.mark-of-this-read
-	if r.Has("unread_from") && r.Sequence("mark_read") == s.Read {
+	if r.Has("unread_from") && s.MarkRead == s.Read {
 		s.UnreadFrom = r.Sequence("unread_from")
 	}
 	if updated := r.Text("updated_at"); updated != "" {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sort"
-	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -34,20 +33,18 @@ func (s *Store) Advance(
 			results[i] = storage.Advanced{Err: err}
 			continue
 		}
-		results[i] = s.advance(a.User, a.Chat, a.Raise, a.Now)
+		results[i] = s.advance(&a)
 	}
 	return results, nil
 }
 
 // advance applies a raise. It does not check the head. The mutex is held.
-func (s *Store) advance(
-	user tidemark.UserID, id tidemark.ChatID, raise tidemark.Raise, now time.Time,
-) storage.Advanced {
-	state, moved := raise.Apply(s.state(user, id), stored(now))
-	if moved {
-		s.states[storage.StateKey{User: user, Chat: id}] = state
+func (s *Store) advance(a *storage.Advance) storage.Advanced {
+	done := a.Of(s.state(a.User, a.Chat), stored(a.Now))
+	if done.Moved {
+		s.states[storage.StateKey{User: a.User, Chat: a.Chat}] = done.State
 	}
-	return storage.Advanced{State: state, Moved: moved}
+	return done
 }
 
 // state returns the delivery state, with watermarks 0 if none is stored. The mutex is held.

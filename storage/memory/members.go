@@ -61,7 +61,8 @@ func (s *Store) AddMembers(
 		_, returning := c.members[user]
 		//rule:sync_position_from_watermark.start-at-join
 		if !returning && c.History == tidemark.HistorySinceJoin {
-			s.advance(user, id, tidemark.Raise{Acked: c.Head, Read: c.Head}, now)
+			raise := tidemark.Raise{Acked: c.Head, Read: c.Head}
+			s.advance(&storage.Advance{User: user, Chat: id, Raise: raise, Now: now})
 		}
 		c.members[user] = joined[user]
 		s.link(user, c)

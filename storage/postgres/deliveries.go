@@ -199,8 +199,7 @@ func (f *fold) answer(
 		case refused, f.moves && !f.done:
 			again = append(again, i)
 		default:
-			results[i].State, results[i].Moved = advances[i].Apply(state,
-				timeOf(advances[i].Now.UnixMilli()))
+			results[i] = advances[i].Of(state, timeOf(advances[i].Now.UnixMilli()))
 			if state = results[i].State; results[i].Moved {
 				moved++
 			}

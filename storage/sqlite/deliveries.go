@@ -160,12 +160,12 @@ func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
 		return storage.Advanced{}, err
 	}
 	//rule:watermark_monotonic.raise-what-is-stored
-	state, moved := a.Raise.Apply(before.DeliveryState, timeOf(a.Now.UnixMilli()))
-	if moved {
+	done := a.Of(before.DeliveryState, timeOf(a.Now.UnixMilli()))
+	if done.Moved {
 		w.acks++
-		err = w.putState(c, before, state)
+		err = w.putState(c, before, done.State)
 	}
-	return storage.Advanced{State: state, Moved: moved}, err
+	return done, err
 }
 
 const statesOfPairs = `SELECT ` + stateColumns + `

@@ -204,7 +204,7 @@ var unreadRules = []rule{
 		f.send(c, alice, 3)
 		f.send(c, bob, 2)
 		f.send(c, alice, 3)
-		f.raise(bob, c, tidemark.Raise{Acked: 8, Read: 7}, at(3))
+		f.raise(bob, c, tidemark.Raise{Acked: 7, Read: 7}, at(3))
 		before := f.state(bob, c)
 		for _, test := range []struct {
 			from   tidemark.Sequence
@@ -224,7 +224,9 @@ var unreadRules = []rule{
 		// it.
 		f.equal("moved", f.raise(bob, c, tidemark.Raise{Read: 7}, at(4)).Moved, false)
 		f.equal("mark after the same read", f.state(bob, c).UnreadFrom, tidemark.Sequence(4))
-		f.raise(bob, c, tidemark.Raise{Read: 8}, at(5))
+		f.equal("acknowledgement ends it",
+			f.raise(bob, c, tidemark.Raise{Acked: 8}, at(5)).Unmarked, false)
+		f.equal("read ends it", f.raise(bob, c, tidemark.Raise{Read: 8}, at(5)).Unmarked, true)
 		f.equal("mark after a newer read", f.state(bob, c).UnreadFrom, tidemark.Sequence(0))
 		f.eventually("unread", func() any { return f.unread(bob, c).Messages }, int64(0))
 	}},

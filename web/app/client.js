@@ -291,6 +291,7 @@ export class Client extends EventTarget {
     for (const { type, payload } of batch) {
       if (type === 'session') await this.#opened(payload);
       if (type === 'status_update') this.#status(payload);
+      if (type === 'own_state') this.#own(payload);
       if (type === 'membership') await this.#membership(payload);
       if (type === 'caught_up') {
         this.caughtUp = true;
@@ -400,6 +401,15 @@ export class Client extends EventTarget {
       if (user === this.user) this.#raiseRead(chat, read); // another device of this user read it
     }
     this.#emit('ticks', { chat: id });
+  }
+
+  // Another device of this user has read, or has marked messages as unread.
+  #own({ chat_id: id, last_read_sequence: read, unread_count: unread }) {
+    const chat = this.chats.get(id);
+    if (!chat || read < chat.read) return;
+    chat.read = read;
+    chat.unread = unread;
+    this.#emit('chats');
   }
 
   async #membership({ chat_id: id, user_id: user, change }) {

@@ -163,6 +163,7 @@ func kinds(s *suite) {
 				Version: 10,
 			},
 		},
+		{To: leases, Own: &bus.Own{Chat: "c"}},
 		{To: leases, Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
 		{
 			Membership: &bus.Membership{

@@ -56,12 +56,12 @@ func TestTake_folds_what_waits_into_one_raise(t *testing.T) {
 	}{
 		{"nothing", func(*ackbuffer.Buffer) {}, nil},
 		{"the highest of each watermark", func(b *ackbuffer.Buffer) {
-			b.Add(bob, 5, 0)
-			b.Add(bob, 7, 2)
-			b.Add(bob, 6, 3)
+			b.Add(bob, "s", 5, 0)
+			b.Add(bob, "s", 7, 2)
+			b.Add(bob, "t", 6, 3)
 		}, []tidemark.Raise{{Acked: 7, Read: 3}}},
 		{"a message that joins the acknowledgement", func(b *ackbuffer.Buffer) {
-			b.Add(bob, 7, 0)
+			b.Add(bob, "s", 7, 0)
 			b.Authored(bob.User, bob.Chat, 8, tidemark.SeenThrough(7))
 		}, []tidemark.Raise{{Acked: 8, Read: 8}}},
 		{"a message alone counts from its place", func(b *ackbuffer.Buffer) {
@@ -92,7 +92,7 @@ func TestTake_folds_what_waits_into_one_raise(t *testing.T) {
 // messages in the hole as delivered.
 func TestTake_a_run_behind_a_hole_waits_for_the_next_batch(t *testing.T) {
 	b := bobAt(4)
-	b.Add(bob, 5, 0)
+	b.Add(bob, "s", 5, 0)
 	b.Authored(bob.User, bob.Chat, 8, tidemark.SeenThrough(1))
 	if got, want := raises(t, b), []tidemark.Raise{{Acked: 5}}; !slices.Equal(got, want) {
 		t.Errorf("the first batch has %+v, want %+v", got, want)
@@ -188,9 +188,9 @@ func TestRun_that_does_not_join_is_retried_once(t *testing.T) {
 
 func TestRefold_falls_back_to_what_the_head_allows(t *testing.T) {
 	b := bobAt(4)
-	b.Add(bob, 6, 0)
-	b.Add(bob, 1_000, 0)
-	b.Add(bob, 5, 900)
+	b.Add(bob, "s", 6, 0)
+	b.Add(bob, "s", 1_000, 0)
+	b.Add(bob, "s", 5, 900)
 	refused, _ := b.Take(start)
 	items, _ := b.Refold(refused, []tidemark.Sequence{8}, start)
 	if len(items) != 1 || items[0].Advance.Raise != (tidemark.Raise{Acked: 6}) ||
@@ -210,15 +210,46 @@ func TestClose_gives_back_what_it_covered(t *testing.T) {
 	items, _ := b.Take(start)
 	b.Failed(items[0], start)
 	b.Written()
-	b.Add(bob, 5, 0)
+	b.Add(bob, "s", 5, 0)
 	b.Authored(bob.User, bob.Chat, 6, tidemark.Seen{})
 	if got, want := b.Close(), rows(5, 6); !reflect.DeepEqual(got, want) {
 		t.Errorf("Close gives the rows %v, want %v", got, want)
 	}
-	if b.Authored(bob.User, bob.Chat, 7, tidemark.Seen{}) || b.Add(bob, 7, 0) {
+	if b.Authored(bob.User, bob.Chat, 7, tidemark.Seen{}) || b.Add(bob, "s", 7, 0) {
 		t.Error("a closed Buffer accepts raises")
 	}
 	if got := b.Close(); got != nil {
 		t.Errorf("a second Close gives the rows %v", got)
+	}
+}
+
+// TestTake_own_state_reaches_devices_but_not_the_one_that_read: the session with the highest read
+// knows it.
+func TestTake_own_state_reaches_devices_but_not_the_one_that_read(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		add  func(b *ackbuffer.Buffer)
+		want tidemark.SessionID
+	}{
+		{"one", func(b *ackbuffer.Buffer) { b.Add(bob, "phone", 5, 3) }, "phone"},
+		{"the later one is higher", func(b *ackbuffer.Buffer) {
+			b.Add(bob, "phone", 5, 3)
+			b.Add(bob, "laptop", 5, 4)
+		}, "laptop"},
+		{"the earlier one is higher", func(b *ackbuffer.Buffer) {
+			b.Add(bob, "phone", 5, 4)
+			b.Add(bob, "laptop", 6, 3)
+		}, "phone"},
+		{"only acknowledged", func(b *ackbuffer.Buffer) { b.Add(bob, "phone", 5, 0) }, ""},
+		{"a reply read more", func(b *ackbuffer.Buffer) {
+			b.Add(bob, "phone", 7, 3)
+			b.Authored(bob.User, bob.Chat, 8, tidemark.SeenThrough(7))
+		}, ""},
+	} {
+		b := bobAt(4)
+		tc.add(b)
+		if items, _ := b.Take(start); len(items) != 1 || items[0].Reader != tc.want {
+			t.Errorf("%s: got %+v, want one raise, read by %q", tc.name, items, tc.want)
+		}
 	}
 }

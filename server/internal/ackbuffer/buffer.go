@@ -58,7 +58,9 @@ func New(watermarks *watermark.Cache) *Buffer {
 // raises is what has to be written for one user and chat.
 type raises struct {
 	acked, read candidates
-	runs        []run
+	// reader is the session that gave the highest read. It knows what it has read.
+	reader tidemark.SessionID
+	runs   []run
 }
 
 // candidates has the highest sequence that was given for a watermark, and the last few below it. If
@@ -151,9 +153,11 @@ func (b *Buffer) atLocked(key storage.StateKey) *raises {
 // Flag returns a flag that is set when raises wait.
 func (b *Buffer) Flag() signal.Flag { return b.flag }
 
-// Add adds an acknowledgement. A sequence of 0 leaves that watermark as it is. Add returns false if
-// there is no room.
-func (b *Buffer) Add(key storage.StateKey, acked, read tidemark.Sequence) bool {
+// Add adds an acknowledgement by a session. A sequence of 0 leaves that watermark as it is. Add
+// returns false if there is no room.
+func (b *Buffer) Add(
+	key storage.StateKey, by tidemark.SessionID, acked, read tidemark.Sequence,
+) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.atLocked(key)
@@ -161,6 +165,9 @@ func (b *Buffer) Add(key storage.StateKey, acked, read tidemark.Sequence) bool {
 		return false
 	}
 	r.acked.add(acked)
+	if read > r.read.top {
+		r.reader = by
+	}
 	r.read.add(read)
 	//rule:delivered_is_eventually_consistent.signal-writer
 	b.flag.Set()
@@ -259,6 +266,8 @@ func rowsOf(key storage.StateKey, runs []run) []tidemark.PendingDelivery {
 // Item is one raise of a batch. It has the raises of one user and chat from which it was made.
 type Item struct {
 	Advance storage.Advance
+	// Reader is the session whose read is that of the raise, or "".
+	Reader tidemark.SessionID
 	// given is nil if the raise was made by Refold.
 	given *raises
 	runs  []run
@@ -318,7 +327,11 @@ func (b *Buffer) foldLocked(
 	raise, runs, left := fold(r, head)
 	rows = b.waitLocked(key, left)
 	advance := storage.Advance{User: key.User, Chat: key.Chat, Now: now, Raise: raise}
-	return Item{given: r, runs: runs, Advance: advance}, raise != (tidemark.Raise{}), rows
+	it = Item{given: r, runs: runs, Advance: advance}
+	if raise.Read == r.read.top {
+		it.Reader = r.reader
+	}
+	return it, raise != (tidemark.Raise{}), rows
 }
 
 // fold makes one raise, at most to head, from the acknowledgement and the runs that join it or each

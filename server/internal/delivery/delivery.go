@@ -71,6 +71,8 @@ type Announcement struct {
 	To []tidemark.UserID
 	// Event is sent without its To, which Publish sets to the users' leases.
 	Event bus.Event
+	// Except, if not empty, is a session that does not get it.
+	Except tidemark.SessionID
 	// AllNodes sends it to every node, even without a session of To, because all nodes cache what
 	// it changes.
 	AllNodes bool
@@ -118,6 +120,9 @@ func (d *Delivery) Publish(
 
 // nodes returns the nodes to which an announcement goes, each with its leases.
 func (a *Announcement) nodes(leases [][]registry.Lease, all []registry.Node) []registry.Addressed {
+	if a.Except != "" {
+		leases = without(leases, a.Except)
+	}
 	to := registry.ByNode(leases)
 	if !a.AllNodes {
 		return to
@@ -129,6 +134,16 @@ func (a *Announcement) nodes(leases [][]registry.Lease, all []registry.Node) []r
 		}
 	}
 	return to
+}
+
+// without returns the leases of the other sessions.
+func without(leases [][]registry.Lease, session tidemark.SessionID) [][]registry.Lease {
+	others := make([][]registry.Lease, len(leases))
+	for i, of := range leases {
+		others[i] = slices.DeleteFunc(slices.Clone(of),
+			func(l registry.Lease) bool { return l.Session == session })
+	}
+	return others
 }
 
 // publish sends publications and counts failures.

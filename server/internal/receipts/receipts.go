@@ -51,8 +51,9 @@ type Config struct {
 // Counters count events of Receipts. They only grow.
 type Counters struct {
 	Acks, Dropped, Advances, Moved, Clears, Cleared, StorageErrors atomic.Int64
-	// Updates counts status updates that were published, UpdatesDropped those beyond a limit.
-	Updates, UpdatesDropped atomic.Int64
+	// Updates counts status updates that were published, UpdatesDropped those beyond a limit. Own
+	// counts changes of own states that were published.
+	Updates, UpdatesDropped, Own atomic.Int64
 	// Malformed counts acknowledgements without a chat or sequence, Strangers those by users who
 	// are not members, and Beyond those above the head.
 	Malformed, Strangers, Beyond atomic.Int64
@@ -74,16 +75,19 @@ func New(cfg Config) *Receipts {
 	return &Receipts{Config: cfg, writing: make(chan struct{}, 1), statuses: newStatuses()}
 }
 
-// Add buffers an acknowledgement from a stream, which AckLoop writes soon. A sequence of 0 leaves
-// that watermark as it is.
-func (r *Receipts) Add(user tidemark.UserID, chat tidemark.ChatID, acked, read tidemark.Sequence) {
+// Add buffers an acknowledgement from the stream of a user's session, which AckLoop writes soon. A
+// sequence of 0 leaves that watermark as it is.
+func (r *Receipts) Add(
+	by *session.Session, chat tidemark.ChatID, acked, read tidemark.Sequence,
+) {
 	r.Count.Acks.Add(1)
 	//rule:ack_fire_and_forget.ignore-empty-acknowledgement
 	if !tidemark.ValidID(chat) || (acked == 0 && read == 0) {
 		r.Count.Malformed.Add(1)
 		return
 	}
-	if !r.Acks.Add(storage.StateKey{User: user, Chat: chat}, acked, read) {
+	key := storage.StateKey{User: by.User(), Chat: chat}
+	if !r.Acks.Add(key, by.ID(), acked, read) {
 		r.Count.Dropped.Add(1)
 	}
 }
@@ -170,10 +174,11 @@ func (r *Receipts) write(ctx context.Context, items []ackbuffer.Item) {
 		return
 	}
 	advances := make([]storage.Advance, len(items))
+	readers := make([]tidemark.SessionID, len(items))
 	for i := range items {
-		advances[i] = items[i].Advance
+		advances[i], readers[i] = items[i].Advance, items[i].Reader
 	}
-	advanced, mayBePending, err := r.advance(ctx, advances)
+	advanced, mayBePending, err := r.advance(ctx, advances, readers)
 	if err != nil {
 		// Clients repeat lost acknowledgements (ADR-008 §3.3). Author runs have no client that
 		// repeats them.
@@ -239,7 +244,7 @@ func (r *Receipts) refold(ctx context.Context, refused []ackbuffer.Item) []ackbu
 func (r *Receipts) Advance(
 	ctx context.Context, advances []storage.Advance,
 ) ([]storage.Advanced, error) {
-	advanced, _, err := r.advance(ctx, advances)
+	advanced, _, err := r.advance(ctx, advances, make([]tidemark.SessionID, len(advances)))
 	if err != nil {
 		return nil, err
 	}
@@ -261,9 +266,9 @@ func clearOf(st tidemark.DeliveryState) storage.Clear {
 }
 
 // advance also reports, for each raise, whether a pending row may exist as far as the user's
-// sessions on this node know.
+// sessions on this node know. readers has the session that read, for each raise, or "".
 func (r *Receipts) advance(
-	ctx context.Context, advances []storage.Advance,
+	ctx context.Context, advances []storage.Advance, readers []tidemark.SessionID,
 ) (advanced []storage.Advanced, mayBePending []bool, err error) {
 	if len(advances) == 0 {
 		return nil, nil, nil
@@ -283,7 +288,7 @@ func (r *Receipts) advance(
 		mayBePending[i] = r.acknowledged(st)
 		if done.Moved {
 			r.Count.Moved.Add(1)
-			r.moved(st)
+			r.moved(&advances[i], done, readers[i])
 		} else {
 			r.Watermarks.Raise(st)
 		}

@@ -38,15 +38,29 @@ type statuses struct {
 	pauses  []pause
 }
 
-// statusKey names a member of a chat. With an empty user it names the aggregate of all members.
+// statusKey names what is published of a chat.
 type statusKey struct {
 	chat tidemark.ChatID
+	// user is a member, or empty for the aggregate of all members.
 	user tidemark.UserID
+	to   audience
 }
 
+// audience says who gets what is published.
+type audience uint8
+
+const (
+	toMembers audience = iota // the boundary of the user, or the aggregate
+	toUser                    // the user's own sessions, which read the own state
+)
+
 type status struct {
+	// boundary is what members get.
 	boundary tidemark.Boundary
-	state    statusState
+	// by is the only session that changed the own state since it was published, or empty. It knows
+	// the change.
+	by    tidemark.SessionID
+	state statusState
 }
 
 type statusState uint8
@@ -66,13 +80,43 @@ func newStatuses() statuses {
 	return statuses{flag: signal.New(), entries: make(map[statusKey]*status)}
 }
 
-// moved records that a user's watermarks rose. Two writes may be reported in the wrong order, so
-// the highest known boundary is published.
-func (r *Receipts) moved(st tidemark.DeliveryState) {
+// moved records that a raise by a session moved a user's watermarks. Two writes may be reported in
+// the wrong order, so the highest known boundary is published.
+func (r *Receipts) moved(a *storage.Advance, done storage.Advanced, by tidemark.SessionID) {
+	st := done.State
+	read, known := r.Watermarks.Read(storage.StateKey{User: st.UserID, Chat: st.ChatID})
 	r.statuses.mu.Lock()
 	defer r.statuses.mu.Unlock()
 	//rule:read_implies_delivered.push-exposed-boundary
-	r.raiseLocked(statusKey{st.ChatID, st.UserID}, r.Watermarks.Raise(st).Exposed())
+	boundary := r.Watermarks.Raise(st).Exposed()
+	r.raiseLocked(statusKey{chat: st.ChatID, user: st.UserID}, boundary, "")
+	if ownChanged(a, done, read, known) {
+		r.raiseLocked(statusKey{st.ChatID, st.UserID, toUser}, tidemark.Boundary{}, by)
+	}
+}
+
+// ownChanged reports whether a raise may have changed what is unread for its user. read is the
+// read watermark that is known from before, or 0. What a user sends was never unread for them.
+func ownChanged(
+	a *storage.Advance, done storage.Advanced, read tidemark.Sequence, known bool,
+) bool {
+	switch {
+	case done.Unmarked:
+		//rule:own_state_reaches_devices.mark-ended
+		return true
+	case a.Read == 0, done.State.Read > a.Read, known && done.State.Read <= read:
+		return false
+	default:
+		//rule:own_state_reaches_devices.read-of-others
+		return a.AckedFrom == 0 || a.AckedFrom > read+1
+	}
+}
+
+// OwnChanged makes StatusLoop notify the user's sessions that their own state in a chat changed.
+func (r *Receipts) OwnChanged(user tidemark.UserID, chat tidemark.ChatID) {
+	r.statuses.mu.Lock()
+	defer r.statuses.mu.Unlock()
+	r.raiseLocked(statusKey{chat, user, toUser}, tidemark.Boundary{}, "")
 }
 
 // Recompute makes StatusLoop read and publish the least boundary of a chat's members. If the chat
@@ -80,11 +124,12 @@ func (r *Receipts) moved(st tidemark.DeliveryState) {
 func (r *Receipts) Recompute(chat tidemark.ChatID) {
 	r.statuses.mu.Lock()
 	defer r.statuses.mu.Unlock()
-	r.raiseLocked(statusKey{chat: chat}, tidemark.Boundary{})
+	r.raiseLocked(statusKey{chat: chat}, tidemark.Boundary{}, "")
 }
 
-// raiseLocked records a boundary. The caller holds r.statuses.mu.
-func (r *Receipts) raiseLocked(key statusKey, b tidemark.Boundary) {
+// raiseLocked records a boundary, or a change of the own state by a session. The caller holds
+// r.statuses.mu.
+func (r *Receipts) raiseLocked(key statusKey, b tidemark.Boundary, by tidemark.SessionID) {
 	s := &r.statuses
 	e := s.entries[key]
 	if e == nil {
@@ -92,7 +137,7 @@ func (r *Receipts) raiseLocked(key statusKey, b tidemark.Boundary) {
 			r.Count.UpdatesDropped.Add(1)
 			return
 		}
-		e = &status{}
+		e = &status{by: by}
 		s.entries[key] = e
 		s.waiting = append(s.waiting, key)
 		s.flag.Set()
@@ -101,14 +146,47 @@ func (r *Receipts) raiseLocked(key statusKey, b tidemark.Boundary) {
 	e.boundary = e.boundary.Merge(b)
 	//rule:delivered_is_eventually_consistent.collect-statuses
 	if e.state == paused {
-		e.state = raised
+		e.state, e.by = raised, by
+	}
+	//rule:own_state_reaches_devices.two-sessions-know-half
+	if e.by != by {
+		e.by = ""
 	}
 }
 
-// due takes what has to be published now, by chat. next is when the next pause is over, or zero.
-func (s *statuses) due(
-	now time.Time, interval time.Duration,
-) (due map[tidemark.ChatID][]tidemark.StatusUpdate, next time.Time) {
+// news is what has to be published.
+type news struct {
+	// updates has the boundaries, by chat.
+	updates map[tidemark.ChatID][]tidemark.StatusUpdate
+	// own has the changed own states.
+	own []ownNews
+}
+
+// ownNews says that a user's own state in a chat changed, by one session or by others.
+type ownNews struct {
+	storage.StateKey
+	by tidemark.SessionID
+}
+
+func (n *news) none() bool { return len(n.updates) == 0 && len(n.own) == 0 }
+
+// add adds what a key names.
+func (n *news) add(key statusKey, e status) {
+	if key.to == toUser {
+		about := storage.StateKey{User: key.user, Chat: key.chat}
+		n.own = append(n.own, ownNews{about, e.by})
+		return
+	}
+	if n.updates == nil {
+		n.updates = make(map[tidemark.ChatID][]tidemark.StatusUpdate)
+	}
+	n.updates[key.chat] = append(n.updates[key.chat], tidemark.StatusUpdate{
+		ChatID: key.chat, UserID: key.user, Boundary: e.boundary,
+	})
+}
+
+// due takes what has to be published now. next is when the next pause is over, or zero.
+func (s *statuses) due(now time.Time, interval time.Duration) (due news, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
@@ -126,15 +204,10 @@ func (s *statuses) due(
 	if n > 0 {
 		s.pauses = append(s.pauses[:0], s.pauses[n:]...)
 	}
-	if len(s.waiting) > 0 {
-		due = make(map[tidemark.ChatID][]tidemark.StatusUpdate)
-	}
 	for _, key := range s.waiting {
 		e := s.entries[key]
 		e.state = paused
-		due[key.chat] = append(due[key.chat], tidemark.StatusUpdate{
-			ChatID: key.chat, UserID: key.user, Boundary: e.boundary,
-		})
+		due.add(key, *e)
 		s.pauses = append(s.pauses, pause{over: now.Add(interval), key: key})
 	}
 	s.waiting = s.waiting[:0]
@@ -153,7 +226,7 @@ func (r *Receipts) StatusLoop(ctx context.Context) {
 			//rule:tick_monotone.retry-untold-statuses
 			again.add(due, time.Now())
 		}
-		if later := again.due(time.Now()); len(later) > 0 && r.publish(ctx, later, true) {
+		if later := again.due(time.Now()); !later.none() && r.publish(ctx, later, true) {
 			again.clear()
 		}
 		if _, ok := r.statuses.flag.WaitUntil(ctx, again.next(next)); !ok {
@@ -162,14 +235,19 @@ func (r *Receipts) StatusLoop(ctx context.Context) {
 	}
 }
 
-// publish publishes boundaries, by chat. If the leases of members are unknown, certain is false.
-// Then it sent nothing if onlyCertain, else it told the sessions of this node.
-func (r *Receipts) publish(
-	ctx context.Context, due map[tidemark.ChatID][]tidemark.StatusUpdate, onlyCertain bool,
-) (certain bool) {
+// publish publishes boundaries and own states. If the leases of members are unknown, certain is
+// false. Then it sent nothing if onlyCertain, else it told the sessions of this node.
+func (r *Receipts) publish(ctx context.Context, due news, onlyCertain bool) (certain bool) {
 	var all []delivery.Announcement
-	for _, chat := range slices.Sorted(maps.Keys(due)) {
-		a, updates, err := r.announce(ctx, chat, due[chat])
+	for _, own := range due.own {
+		r.Count.Own.Add(1)
+		all = append(all, delivery.Announcement{
+			To: []tidemark.UserID{own.User}, Except: own.by,
+			Event: bus.Event{Own: &bus.Own{Chat: own.Chat}},
+		})
+	}
+	for _, chat := range slices.Sorted(maps.Keys(due.updates)) {
+		a, updates, err := r.announce(ctx, chat, due.updates[chat])
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("status updates were not published; clients get the state when they ask "+
 				"for it", "chat", chat, "error", err)
@@ -221,6 +299,15 @@ func (r *Receipts) announce(
 	}
 	event := bus.Event{Status: &bus.Status{Updates: updates, Version: roster.Version}}
 	return delivery.Announcement{To: roster.Users, Event: event}, len(updates), nil
+}
+
+// ReceiveOwn makes the sessions that hold the leases read and send their user's own state.
+func (r *Receipts) ReceiveOwn(to []registry.Lease, e *bus.Own) {
+	for _, s := range r.Sessions.Held(nil, to) {
+		if s != nil {
+			s.RefreshOwn(e.Chat)
+		}
+	}
 }
 
 // Receive passes updates to the sessions that hold the leases. It skips users who are known to have

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // TestStatuses_move_as_their_table_says follows the table above the type statuses.
@@ -14,15 +15,15 @@ func TestStatuses_move_as_their_table_says(t *testing.T) {
 	const none = statusState(99)
 	now := time.UnixMilli(1_000)
 	r := &Receipts{statuses: newStatuses()}
-	s, key := &r.statuses, statusKey{"c", "bob"}
+	s, key := &r.statuses, statusKey{chat: "c", user: "bob"}
 	raise := func(to tidemark.Sequence) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		r.raiseLocked(key, tidemark.Boundary{Acked: to})
+		r.raiseLocked(key, tidemark.Boundary{Acked: to}, "")
 	}
 	publish := func() (acked tidemark.Sequence) {
 		due, _ := s.due(now, interval)
-		for _, u := range due["c"] {
+		for _, u := range due.updates["c"] {
 			acked = u.Acked
 		}
 		return acked
@@ -65,10 +66,78 @@ func TestStatuses_move_as_their_table_says(t *testing.T) {
 func TestStatuses_beyond_the_bound_are_dropped_and_counted(t *testing.T) {
 	r := &Receipts{statuses: newStatuses()}
 	for i := range tidemark.Sequence(maxStatuses + 2) {
-		r.raiseLocked(statusKey{"c", tidemark.UserID(fmt.Sprint("u", i))}, tidemark.Boundary{})
+		key := statusKey{chat: "c", user: tidemark.UserID(fmt.Sprint("u", i))}
+		r.raiseLocked(key, tidemark.Boundary{}, "")
 	}
 	if n, dropped := len(r.statuses.entries), r.Count.UpdatesDropped.Load(); n != maxStatuses ||
 		dropped != 2 {
 		t.Errorf("%d are kept and %d dropped, want %d and 2", n, dropped, maxStatuses)
+	}
+}
+
+// TestOwnChanged_own_state_reaches_devices_when_something_was_read has the raises of a user who
+// read up to 5, as far as the node knows.
+func TestOwnChanged_own_state_reaches_devices_when_something_was_read(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		raise    tidemark.Raise
+		read     tidemark.Sequence // afterwards
+		unmarked bool
+		unknown  bool
+		want     bool
+	}{
+		{"a read", tidemark.Raise{Read: 7}, 7, false, false, true},
+		{"a read, and nothing is known", tidemark.Raise{Read: 7}, 7, false, true, true},
+		{"an acknowledgement", tidemark.Raise{Acked: 9}, 5, false, false, false},
+		{"one, and nothing is known", tidemark.Raise{Acked: 9}, 5, false, true, false},
+		{"an older read", tidemark.Raise{Acked: 9, Read: 4}, 5, false, false, false},
+		{"a read below another node's", tidemark.Raise{Acked: 9, Read: 7}, 8, false, false, false},
+		{"an own message", tidemark.Raise{Acked: 6, AckedFrom: 6, Read: 6}, 6, false, false, false},
+		{"two of them", tidemark.Raise{Acked: 7, AckedFrom: 6, Read: 7}, 7, false, false, false},
+		{"an own one that ends a mark", tidemark.Raise{Acked: 6, AckedFrom: 6, Read: 6}, 6, true,
+			false, true},
+		{"a reply", tidemark.Raise{Acked: 7, AckedFrom: 7, Read: 7}, 7, false, false, true},
+		{"a reply that joins one", tidemark.Raise{Acked: 7, Read: 7}, 7, false, false,
+			true},
+	} {
+		done := storage.Advanced{
+			State: tidemark.DeliveryState{Read: test.read}, Moved: true, Unmarked: test.unmarked,
+		}
+		a := &storage.Advance{Raise: test.raise}
+		if got := ownChanged(a, done, 5, !test.unknown); got != test.want {
+			t.Errorf("%s: got %v", test.name, got)
+		}
+	}
+}
+
+// TestStatuses_own_state_reaches_devices_that_do_not_know_it: the only session that changed an own
+// state is left out, until it was published.
+func TestStatuses_own_state_reaches_devices_that_do_not_know_it(t *testing.T) {
+	now := time.UnixMilli(1_000)
+	r := &Receipts{statuses: newStatuses()}
+	for _, test := range []struct {
+		name string
+		by   []tidemark.SessionID
+		want tidemark.SessionID
+	}{
+		{"one session", []tidemark.SessionID{"phone"}, "phone"},
+		{"one session twice, in the pause", []tidemark.SessionID{"phone", "phone"}, "phone"},
+		{"another one, in the pause", []tidemark.SessionID{"laptop"}, "laptop"},
+		{"two sessions", []tidemark.SessionID{"phone", "laptop"}, ""},
+		{"a session and a backend", []tidemark.SessionID{"phone", ""}, ""},
+		{"a backend and a session", []tidemark.SessionID{"", "phone"}, ""},
+	} {
+		for _, by := range test.by {
+			r.raiseLocked(statusKey{"c", "bob", toUser}, tidemark.Boundary{}, by)
+		}
+		r.raiseLocked(statusKey{chat: "c", user: "bob"}, tidemark.Boundary{Acked: 1}, "")
+		due, _ := r.statuses.due(now, time.Second)
+		if now = now.Add(time.Second); len(due.own) == 0 {
+			due, _ = r.statuses.due(now, time.Second)
+		}
+		if len(due.own) != 1 || due.own[0].by != test.want || len(due.updates["c"]) != 1 {
+			t.Errorf("%s: got %+v, want an own state without %q, and a boundary", test.name, due,
+				test.want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package receipts
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,51 +20,54 @@ const (
 	maxUncertain = 10_000
 )
 
-// uncertain has the updates that only sessions of this node got, because the registry did not
-// answer. They are published again for a while, since the next change of the same member may never
-// come. It belongs to the goroutine of StatusLoop.
+// uncertain has the updates and own states that only sessions of this node got, because the
+// registry did not answer. They are published again for a while, since the next change of the same
+// member may never come. It belongs to the goroutine of StatusLoop.
 type uncertain struct {
 	boundaries map[statusKey]tidemark.Boundary
 	try, until time.Time
 }
 
-func (u *uncertain) add(due map[tidemark.ChatID][]tidemark.StatusUpdate, now time.Time) {
+func (u *uncertain) add(due news, now time.Time) {
 	if u.boundaries == nil {
 		u.boundaries, u.try = make(map[statusKey]tidemark.Boundary), now.Add(uncertainPause)
 	}
 	u.until = now.Add(uncertainFor)
-	for chat, updates := range due {
-		for _, up := range updates {
-			key := statusKey{chat, up.UserID}
-			if b, there := u.boundaries[key]; there || len(u.boundaries) < maxUncertain {
-				u.boundaries[key] = b.Merge(up.Boundary)
-			}
+	keep := func(key statusKey, more tidemark.Boundary) {
+		if b, there := u.boundaries[key]; there || len(u.boundaries) < maxUncertain {
+			u.boundaries[key] = b.Merge(more)
 		}
+	}
+	for chat, updates := range due.updates {
+		for _, up := range updates {
+			keep(statusKey{chat: chat, user: up.UserID}, up.Boundary)
+		}
+	}
+	//rule:own_state_reaches_devices.retry-untold
+	for _, own := range due.own {
+		keep(statusKey{own.Chat, own.User, toUser}, tidemark.Boundary{})
 	}
 }
 
-// due returns the updates to publish again now, by chat. After uncertainFor it drops them.
-func (u *uncertain) due(now time.Time) map[tidemark.ChatID][]tidemark.StatusUpdate {
+// due returns what to publish again now. After uncertainFor it drops it.
+func (u *uncertain) due(now time.Time) (due news) {
 	if len(u.boundaries) == 0 || now.Before(u.try) {
-		return nil
+		return news{}
 	}
 	if now.After(u.until) {
 		u.clear()
-		return nil
+		return news{}
 	}
 	u.try = now.Add(uncertainPause)
-	due := make(map[tidemark.ChatID][]tidemark.StatusUpdate)
-	for key, b := range u.boundaries {
-		due[key.chat] = append(due[key.chat], tidemark.StatusUpdate{
-			ChatID: key.chat, UserID: key.user, Boundary: b,
-		})
-	}
 	// Sorted, so that a run of the simulation is repeatable.
-	for _, updates := range due {
-		slices.SortFunc(updates,
-			func(a, b tidemark.StatusUpdate) int { return cmp.Compare(a.UserID, b.UserID) })
+	for _, key := range slices.SortedFunc(maps.Keys(u.boundaries), compareKeys) {
+		due.add(key, status{boundary: u.boundaries[key]})
 	}
 	return due
+}
+
+func compareKeys(a, b statusKey) int {
+	return cmp.Or(cmp.Compare(a.chat, b.chat), cmp.Compare(a.user, b.user), cmp.Compare(a.to, b.to))
 }
 
 func (u *uncertain) clear() { u.boundaries = nil }

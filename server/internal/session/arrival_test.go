@@ -213,7 +213,7 @@ func TestArrival_R_CONTINUITY_when_a_reconciliation_counts(t *testing.T) {
 		},
 	} {
 		h := newHost()
-		older := h.New(leaseAt("a"), false)
+		older := h.New(leaseAt("a"), true)
 		older.LeaseAnswered(LeaseAnswer{Granted: true, Epoch: epoch})
 		older.reconcile.phase = idle // it is complete
 		if tt.frozen != nil {
@@ -233,6 +233,42 @@ func TestArrival_R_CONTINUITY_when_a_reconciliation_counts(t *testing.T) {
 		if _, landed := s.Land("a", snapshot); !landed || s.reconcile.complete() != tt.complete {
 			t.Errorf("%s: landed %v, complete %v, want %v",
 				tt.name, landed, s.reconcile.complete(), tt.complete)
+		}
+		// If the reconciliation does not count, statuses and own states may be missing too.
+		if listed := s.statuses.recent == forStatuses|forOwn; listed == tt.complete {
+			t.Errorf("%s: the recent chats are listed: %v", tt.name, listed)
+		}
+	}
+}
+
+// TestSession_own_state_reaches_devices_that_may_have_missed_it: after each interruption the
+// session lists its recent chats, if its client wants statuses.
+func TestSession_own_state_reaches_devices_that_may_have_missed_it(t *testing.T) {
+	epoch, other := registry.Epoch{Crashes: 1}, registry.Epoch{Crashes: 2}
+	for _, tt := range []struct {
+		name   string
+		happen func(s *Session)
+		want   recentUse
+	}{
+		{"nothing", func(*Session) {}, 0},
+		{"a look in the same epoch", func(s *Session) { s.Reconcile(epoch, true) }, 0},
+		{"another epoch", func(s *Session) { s.Reconcile(other, false) }, forStatuses | forOwn},
+		{"a lost lease", func(s *Session) {
+			s.LeaseLost()
+			s.LeaseAnswered(LeaseAnswer{Granted: true, Epoch: epoch})
+		}, forStatuses | forOwn},
+	} {
+		for _, wants := range []bool{true, false} {
+			s := newHost().New(leaseAt("a"), wants)
+			s.LeaseAnswered(LeaseAnswer{Granted: true, Epoch: epoch})
+			tt.happen(s)
+			want := tt.want
+			if !wants {
+				want = 0
+			}
+			if got := s.statuses.recent; got != want {
+				t.Errorf("%s, wants statuses %v: recent %d, want %d", tt.name, wants, got, want)
+			}
 		}
 	}
 }

@@ -51,11 +51,17 @@ type Heads interface {
 	Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error)
 }
 
+// Unreads counts unread messages.
+type Unreads interface {
+	Unread(ctx context.Context, keys []storage.StateKey) ([]storage.Unread, error)
+}
+
 // Host is what the sessions of one node share. All fields are set before the first session is
 // created, and do not change.
 type Host struct {
 	Storage Storage
 	Heads   Heads
+	Unreads Unreads
 	// Chats caches rosters and recent messages. Watermarks caches boundaries.
 	Chats      *chat.Cache
 	Watermarks *watermark.Cache
@@ -135,6 +141,42 @@ func (h *Host) Boundaries(
 		return nil, nil, err
 	}
 	return append(updates, h.Watermarks.Statuses(states)...), read, nil
+}
+
+// owns returns a user's own states in those of some chats of which they are a member.
+func (h *Host) owns(
+	ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID,
+) ([]tidemark.OwnState, error) {
+	keys := make([]storage.StateKey, len(ids))
+	for i, id := range ids {
+		keys[i] = storage.StateKey{User: user, Chat: id}
+	}
+	verdicts, err := h.Chats.Memberships(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	var members []storage.StateKey
+	for i, key := range keys {
+		//rule:nothing_outside_membership.own-state-of-members-only
+		if verdicts[i] == nil {
+			members = append(members, key)
+		}
+	}
+	states, err := h.Storage.States(ctx, members)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := h.Unreads.Unread(ctx, members)
+	if err != nil {
+		return nil, err
+	}
+	owns := make([]tidemark.OwnState, len(members))
+	for i, st := range states {
+		owns[i] = tidemark.OwnState{
+			DeliveryState: st, Unread: counts[i].Messages, Mentions: counts[i].Mentions,
+		}
+	}
+	return owns, nil
 }
 
 // acked returns lower bounds of a user's acknowledged watermarks. What is not in memory takes one

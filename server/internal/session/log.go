@@ -22,6 +22,7 @@ const (
 	runStatus                  // one status update of chat
 	runCaughtUp                // caught_up
 	runControl                 // one membership or reset event, kept in control
+	runOwn                     // one own state of chat
 )
 
 // run describes consecutive events that were sent, as far as needed to send them again.

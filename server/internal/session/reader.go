@@ -171,6 +171,7 @@ const (
 	stepRecent                    // the list of recently active chats
 	stepBaselines                 // the boundaries that the client may already know
 	stepStatuses                  // the statuses of chats
+	stepOwn                       // the own states of chats
 )
 
 // step is one read without the session's lock, with the state in which it was ordered.
@@ -223,12 +224,10 @@ func (s *Session) step(r *Reader, buf []tidemark.Event, given int) (step, []tide
 		keys := slices.Clone(s.statuses.unread[:min(n, recentChats)])
 		return step{kind: stepBaselines, keys: keys, left: s.statuses.left}, buf, nil
 	}
-	if s.catchUp.state == caughtUp && s.statuses.listRecent {
-		return step{kind: stepRecent}, buf, nil
-	}
-	if n := len(s.statuses.refresh); n > 0 && s.catchUp.state == caughtUp {
-		ids := s.statuses.takeRefresh(min(n, recentChats))
-		return step{kind: stepStatuses, ids: ids, left: s.statuses.left}, buf, nil
+	if s.catchUp.state == caughtUp {
+		if st := s.statuses.due(); st.kind != stepIdle {
+			return st, buf, nil
+		}
 	}
 	buf = s.sendStatuses(buf, given+pageEvents)
 	buf = s.log.sendTyping(buf)

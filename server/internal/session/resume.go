@@ -72,7 +72,7 @@ func (s *Session) attach(announce, resumed bool) *Reader {
 			Heartbeat: s.host.Heartbeat, Resume: s.host.Resume,
 		}
 		if s.statuses.snapshot && !resumed {
-			s.statuses.listRecent = true
+			s.statuses.recent |= forStatuses
 		}
 		s.catchUp.restart()
 	}
@@ -102,6 +102,9 @@ func (s *Session) sendAgain(r run) {
 	case runStatus:
 		//rule:resume_lossless.send-boundaries-again
 		s.statuses.refreshChat(r.chat)
+	case runOwn:
+		//rule:resume_lossless.send-own-states-again
+		s.statuses.refreshOwn(r.chat)
 	case runCaughtUp:
 		s.catchUp.restart()
 	case runControl:
@@ -165,7 +168,8 @@ func (s *Session) Seek(id string, to Positions) bool {
 		}
 	}
 	if to.Statuses {
-		s.statuses.listRecent = true
+		//rule:own_state_reaches_devices.after-sync
+		s.statuses.recent |= forStatuses | forOwn
 	}
 	//rule:resume_lossless.compare-after-sync
 	s.reconcile.queue(allChats)

@@ -24,6 +24,8 @@ func (s *Session) serve(
 		return buf, s.readBaselines(ctx, r, st)
 	case stepRecent:
 		return buf, s.listRecent(ctx, r)
+	case stepOwn:
+		return s.serveOwn(ctx, r, st, buf)
 	default:
 		return s.serveStatuses(ctx, r, st, buf)
 	}
@@ -92,7 +94,7 @@ func (s *Session) serveChats(
 	return buf, nil
 }
 
-// listRecent lists the chats that were active last, so that their statuses are sent.
+// listRecent lists the chats that were active last, so that their statuses or own states are sent.
 func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 	recent, _, err := s.host.Storage.ChatsOf(ctx, s.User(),
 		storage.ChatsPage{Limit: recentChats, Brief: true})
@@ -104,8 +106,15 @@ func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 	if err := s.ownedBy(r); err != nil {
 		return err
 	}
-	s.statuses.listRecent = false
+	uses := s.statuses.recent
+	s.statuses.recent = 0
 	for _, c := range recent {
+		if uses&forOwn != 0 {
+			s.statuses.refreshOwn(c.Chat.ID)
+		}
+		if uses&forStatuses == 0 {
+			continue
+		}
 		// This node may not know yet that a member was added.
 		//rule:tick_monotone.outdate-roster-for-snapshot
 		s.host.Chats.Chat(c.Chat.ID).Invalidate(c.Chat.MembersVersion)
@@ -137,6 +146,32 @@ func (s *Session) serveStatuses(
 		if u, waits := s.newest(u); !waits {
 			buf = s.sendStatus(buf, u, true)
 		}
+	}
+	return buf, nil
+}
+
+// serveOwn reads and sends the user's own states in chats of which they are a member. The counts
+// are read after the marks, so they are not older. If the user left a chat in the meantime, all are
+// read again.
+func (s *Session) serveOwn(
+	ctx context.Context, r *Reader, st step, buf []tidemark.Event,
+) ([]tidemark.Event, error) {
+	owns, err := s.host.owns(ctx, s.User(), st.ids)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		err = s.ownedBy(r)
+	}
+	//rule:nothing_outside_membership.drop-own-state-after-removal
+	if err != nil || s.statuses.left != st.left {
+		for _, id := range st.ids {
+			s.statuses.refreshOwn(id)
+		}
+		return buf, err
+	}
+	for _, own := range owns {
+		buf = append(buf, s.log.number(tidemark.EventOwnState, own.AppendJSON(nil),
+			run{kind: runOwn, chat: own.ChatID}))
 	}
 	return buf, nil
 }

@@ -195,6 +195,17 @@ func (s *Session) RefreshStatuses(chat tidemark.ChatID) {
 	}
 }
 
+// RefreshOwn makes the session read and send the user's own state in a chat, if the user is a
+// member at that time.
+func (s *Session) RefreshOwn(chat tidemark.ChatID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.residence.final() {
+		s.statuses.refreshOwn(chat)
+		s.attachment.flag.Set()
+	}
+}
+
 // LeaseLost records that the lease is being requested again, because it may be lost.
 func (s *Session) LeaseLost() {
 	s.mu.Lock()
@@ -214,6 +225,8 @@ func (s *Session) LeaseAnswered(a LeaseAnswer) (orphaned bool) {
 		return true
 	case s.residence.arrives(): // Land begins it
 	case !first:
+		//rule:own_state_reaches_devices.list-after-lost-lease
+		s.statuses.missed()
 		s.reconcile.begin(readKnown, a.Epoch, s.host.Now())
 	//rule:R_PROOF.rows-with-lease-and-proof-only
 	case a.Granted && a.Proven:
@@ -271,8 +284,9 @@ func (s *Session) Reconcile(epoch registry.Epoch, force bool) {
 		s.reconcile.epoch = epoch
 		return
 	case changed || force && s.reconcile.complete():
-		if changed && s.statuses.snapshot { // boundaries may be missing too
-			s.statuses.listRecent = true
+		if changed {
+			//rule:own_state_reaches_devices.list-after-epoch
+			s.statuses.missed()
 		}
 		//rule:R_EPOCH.look-for-missed-messages
 		s.reconcile.begin(readKnown, epoch, s.host.Now())

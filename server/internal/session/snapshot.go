@@ -31,14 +31,16 @@ type Snapshot struct {
 	Certain  time.Time
 	Complete bool
 	// Refresh has the chats whose statuses have still to be sent.
-	Refresh  []tidemark.ChatID `json:",omitempty"`
+	Refresh []tidemark.ChatID `json:",omitempty"`
+	// Own has the chats whose own state has still to be sent.
+	Own      []tidemark.ChatID `json:",omitempty"`
 	Controls []snapshotControl `json:",omitempty"`
 	// Aggregates is what was sent of large chats, which must not fall.
 	Aggregates map[tidemark.ChatID]tidemark.Boundary `json:",omitempty"`
 	// CaughtUp and AwaitingCursors give the state of catchUp; neither means catching.
 	CaughtUp, AwaitingCursors bool
-	// WantsStatuses and ListRecent are statuses.snapshot and statuses.listRecent.
-	WantsStatuses, ListRecent bool
+	// WantsStatuses is statuses.snapshot. ListRecent and ListOwn give the state of statuses.recent.
+	WantsStatuses, ListRecent, ListOwn bool
 }
 
 type snapshotRun struct {
@@ -153,7 +155,8 @@ func (s *Session) snapshot() (Snapshot, bool) {
 		Complete: s.lease == held && s.reconcile.complete(),
 		Refresh:  slices.Clone(s.statuses.refresh), Aggregates: s.statuses.aggregates,
 		CaughtUp: s.catchUp.state == caughtUp, AwaitingCursors: s.catchUp.state == awaitingCursors,
-		WantsStatuses: s.statuses.snapshot, ListRecent: s.statuses.listRecent,
+		WantsStatuses: s.statuses.snapshot, ListRecent: s.statuses.recent&forStatuses != 0,
+		ListOwn: s.statuses.recent&forOwn != 0, Own: slices.Clone(s.statuses.own),
 	}
 	for _, k := range s.statuses.order {
 		if !slices.Contains(m.Refresh, k.chat) {
@@ -203,7 +206,17 @@ func (s *Session) restore(m *Snapshot) (rows []tidemark.PendingDelivery) {
 		s.statuses.refreshChat(chat)
 	}
 	s.statuses.aggregates = m.Aggregates
-	s.statuses.snapshot, s.statuses.listRecent = m.WantsStatuses, m.ListRecent
+	for _, chat := range m.Own {
+		//rule:own_state_reaches_devices.take-unsent
+		s.statuses.refreshOwn(chat)
+	}
+	s.statuses.snapshot = m.WantsStatuses
+	if m.ListRecent {
+		s.statuses.recent |= forStatuses
+	}
+	if m.ListOwn {
+		s.statuses.recent |= forOwn
+	}
 	switch {
 	case m.AwaitingCursors:
 		s.catchUp.state = awaitingCursors
@@ -255,6 +268,8 @@ func (s *Session) restoreReconcile(m *Snapshot) {
 	s.reconcile = reconcile{epoch: m.Epoch, certain: m.Certain}
 	//rule:resume_lossless.trust-complete-look-of-same-epoch
 	if !same || !m.Complete || m.Epoch != epoch {
+		//rule:own_state_reaches_devices.list-after-interrupted-move
+		s.statuses.missed()
 		s.reconcile.begin(readKnown, epoch, s.host.Now())
 	}
 }

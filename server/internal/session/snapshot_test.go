@@ -32,6 +32,7 @@ func TestSnapshot_wire_form_is_fixed(t *testing.T) {
 			{Event: 6, Kind: runStatus, Chat: "a"},
 			{Event: 7, Kind: runCaughtUp},
 			{Event: 8, Kind: runControl, Control: change},
+			{Event: 9, Kind: runOwn, Chat: "a"},
 		},
 		Chats: []snapshotProgress{{
 			Chat: "a", Next: 8, Start: 3, Head: 9, Acked: 2, OpenEnded: true, FirstSeen: 11,
@@ -45,6 +46,7 @@ func TestSnapshot_wire_form_is_fixed(t *testing.T) {
 			"c": {Acked: 5, Read: 4},
 		},
 		CaughtUp: true, AwaitingCursors: true, WantsStatuses: true, ListRecent: true,
+		ListOwn: true, Own: []tidemark.ChatID{"d"},
 	}
 	for _, v := range []any{*snapshot, snapshot.Chats[0], *change} {
 		for i, value := 0, reflect.ValueOf(v); i < value.NumField(); i++ {

@@ -43,6 +43,14 @@ const (
 	ready
 )
 
+// recentUse says for what the recently active chats are listed. The uses can be added.
+type recentUse uint8
+
+const (
+	forStatuses recentUse = 1 << iota // the statuses of their members
+	forOwn                            // the own states
+)
+
 // statuses holds what a session has to send about the members' boundaries.
 type statuses struct {
 	// pending has the queued boundaries, and order the sequence in which they are sent. unread has
@@ -54,11 +62,13 @@ type statuses struct {
 	baselines map[tidemark.ChatID]*chat.Roster
 	// aggregates has what was sent of large chats.
 	aggregates map[tidemark.ChatID]tidemark.Boundary
-	// refresh has the chats whose statuses have to be read and sent.
-	refresh []tidemark.ChatID
-	// snapshot says that the client asked for the statuses of its recent chats. listRecent says
-	// that these chats have still to be listed.
-	snapshot, listRecent bool
+	// refresh has the chats whose statuses have to be read and sent, and own those whose own state
+	// has.
+	refresh, own []tidemark.ChatID
+	// snapshot says that the client asked for the statuses of its recent chats.
+	snapshot bool
+	// recent says for what the recent chats have still to be listed.
+	recent recentUse
 	// left counts the chats that the user left. Statuses that were read before that are not sent.
 	left uint32
 }
@@ -148,10 +158,41 @@ func (s *statuses) refreshChat(chat tidemark.ChatID) {
 	}
 }
 
-// takeRefresh removes and returns the first n chats of refresh.
-func (s *statuses) takeRefresh(n int) []tidemark.ChatID {
-	taken := slices.Clone(s.refresh[:n])
-	s.refresh = append(s.refresh[:0], s.refresh[n:]...)
+// missed makes the session list the recent chats, because events may not have reached it. Clients
+// that did not ask for statuses get none.
+func (s *statuses) missed() {
+	if s.snapshot {
+		//rule:own_state_reaches_devices.after-missed-events
+		s.recent |= forStatuses | forOwn
+	}
+}
+
+// due returns what has to be read of chats after the client has caught up.
+func (s *statuses) due() step {
+	switch {
+	case s.recent != 0:
+		return step{kind: stepRecent}
+	case len(s.refresh) > 0:
+		return step{kind: stepStatuses, ids: takeFirst(&s.refresh), left: s.left}
+	case len(s.own) > 0:
+		return step{kind: stepOwn, ids: takeFirst(&s.own), left: s.left}
+	}
+	return step{}
+}
+
+// refreshOwn makes the session read and send the own state in a chat.
+func (s *statuses) refreshOwn(chat tidemark.ChatID) {
+	//rule:bounded_use.bound-own-states
+	if len(s.own) < maxRefreshes && !slices.Contains(s.own, chat) {
+		s.own = append(s.own, chat)
+	}
+}
+
+// takeFirst removes and returns the first recentChats of some chats.
+func takeFirst(chats *[]tidemark.ChatID) []tidemark.ChatID {
+	n := min(len(*chats), recentChats)
+	taken := slices.Clone((*chats)[:n])
+	*chats = append((*chats)[:0], (*chats)[n:]...)
 	return taken
 }
 
@@ -188,7 +229,8 @@ func (s *statuses) leave(chat tidemark.ChatID) {
 	}
 	s.order = slices.DeleteFunc(s.order, about)
 	s.unread = slices.DeleteFunc(s.unread, about)
-	s.refresh = slices.DeleteFunc(s.refresh, func(id tidemark.ChatID) bool { return id == chat })
+	is := func(id tidemark.ChatID) bool { return id == chat }
+	s.refresh, s.own = slices.DeleteFunc(s.refresh, is), slices.DeleteFunc(s.own, is)
 	delete(s.aggregates, chat)
 	delete(s.baselines, chat)
 }

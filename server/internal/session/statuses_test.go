@@ -1,6 +1,7 @@
 package session
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/tidemark-im/tidemark"
@@ -95,5 +96,21 @@ func TestStatuses_bounded_use_what_does_not_fit_is_read_later(t *testing.T) {
 	}
 	if s.raise(statusKey{"d", "ann"}, tidemark.Boundary{Acked: 1}) || len(s.refresh) != 1 {
 		t.Errorf("one too many: refresh %v, want d", s.refresh)
+	}
+}
+
+func TestStatuses_bounded_use_of_own_states(t *testing.T) {
+	var s statuses
+	for i := range maxRefreshes + 2 {
+		s.refreshOwn(tidemark.ChatID(fmt.Sprint("c", i)))
+		s.refreshOwn("c0")
+	}
+	if len(s.own) != maxRefreshes {
+		t.Errorf("%d chats are kept, want %d, each once", len(s.own), maxRefreshes)
+	}
+	s.leave("c0")
+	if st := s.due(); st.kind != stepOwn || len(st.ids) != recentChats || st.ids[0] != "c1" ||
+		len(s.own) != maxRefreshes-1-recentChats {
+		t.Errorf("after leaving c0: got %+v and %d kept, want c1 and the next", st, len(s.own))
 	}
 }

@@ -36,6 +36,14 @@ func (c *Cache) Acked(key storage.StateKey) (tidemark.Sequence, bool) {
 	return b.Acked, ok
 }
 
+// Read returns the read watermark, or false if it is not cached.
+func (c *Cache) Read(key storage.StateKey) (tidemark.Sequence, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, ok := c.states[key]
+	return b.Read, ok
+}
+
 // Exposed returns the highest known boundary that other users may see, or 0.
 func (c *Cache) Exposed(user tidemark.UserID, chat tidemark.ChatID) tidemark.Boundary {
 	c.mu.Lock()

@@ -92,6 +92,10 @@ func events() []struct {
 		tidemark.Reset{Reason: tidemark.ResetUnknownSession}.AppendJSON(nil))
 	add("reset of a chat", 52, tidemark.EventReset,
 		tidemark.Reset{Reason: tidemark.ResetAhead, ChatID: "team"}.AppendJSON(nil))
+	add("own_state", 53, tidemark.EventOwnState, tidemark.OwnState{
+		DeliveryState: tidemark.DeliveryState{ChatID: "team", Acked: 9, Read: 7},
+		Unread:        3, Mentions: 1,
+	}.AppendJSON(nil))
 	add("typing", 0, tidemark.EventTyping,
 		tidemark.Typing{ChatID: "team", UserID: "bob"}.AppendJSON(nil))
 	replaced := tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session")

@@ -28,6 +28,9 @@ type State struct {
 	// ReadSent is the number of the user's messages that count as unread, up to Read. MarkSent is
 	// that up to UnreadFrom − 1, if UnreadFrom is set.
 	ReadSent, MarkSent int64
+	// MarkRead is Read when the user marked messages as unread. If Read has moved since, the mark
+	// has ended.
+	MarkRead tidemark.Sequence
 	// Sender has the numbers that were moved here from the counter.
 	Sender Sender
 }

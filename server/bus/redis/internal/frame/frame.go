@@ -33,6 +33,7 @@ const (
 	kindSeek         = 10
 	kindDone         = 11
 	kindEnd          = 12
+	kindOwn          = 13
 )
 
 // Flags of a notification.
@@ -61,6 +62,8 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 		return appendEvent(b, kindNotification, appendNotification(body, e.To, e.Notification))
 	case e.Status != nil:
 		return appendEvent(b, kindStatus, appendStatus(body, e.To, e.Status))
+	case e.Own != nil:
+		return appendEvent(b, kindOwn, appendLeases(appendText(body, e.Own.Chat), e.To))
 	case e.Membership != nil:
 		return appendEvent(b, kindMembership, appendMembership(body, e.To, e.Membership))
 	case e.Typing != nil:

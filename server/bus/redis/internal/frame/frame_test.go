@@ -102,6 +102,7 @@ func examples() map[string]bus.Event {
 				Version: 1 << 60,
 			},
 		},
+		"own":    {To: leases("bob"), Own: &bus.Own{Chat: "c"}},
 		"typing": {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
 		"request": {
 			Request: &bus.Request{ID: "q1", Session: "s", User: "bob", To: other, Hops: 3},
@@ -286,6 +287,9 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 		"no change": func(m map[string]bus.Event) {
 			m["membership"].Membership.Changes[0].Change = "invited"
 		},
+		"an own state in no chat": func(m map[string]bus.Event) {
+			m["own"].Own.Chat = ""
+		},
 		"typing in no chat": func(m map[string]bus.Event) {
 			m["typing"].Typing.ChatID = ""
 		},
@@ -437,7 +441,7 @@ func things(e *bus.Event) int {
 		return len(e.To) + len(e.Status.Updates)
 	case e.Membership != nil:
 		return len(e.To) + len(e.Membership.Changes)
-	case e.Typing != nil:
+	case e.Typing != nil, e.Own != nil:
 		return len(e.To)
 	}
 	return 0

@@ -57,6 +57,9 @@ func (c *Contents) add(kind byte, r reader) {
 		e.To, e.Notification = r.notification()
 	case kindStatus:
 		e.To, e.Status = r.status()
+	case kindOwn:
+		e.Own = &bus.Own{Chat: kept[tidemark.ChatID](&r)}
+		e.To = r.leases()
 	case kindMembership:
 		e.To, e.Membership = r.membership()
 	case kindTyping:
