@@ -53,6 +53,8 @@ type SessionStart struct {
 	Heartbeat time.Duration
 	// Resume is how long the session outlives its connection.
 	Resume time.Duration
+	// Incarnation is that of the data. All events of the session are of this incarnation.
+	Incarnation Incarnation
 }
 
 // StatusUpdate is the payload of EventStatus: the exposed boundary of one member.
@@ -101,14 +103,20 @@ const (
 	// ResetAhead: the client's cursor is above the chat's head.
 	// It must come from another chat or database.
 	ResetAhead ResetReason = "ahead"
+	// ResetRestored: the cursor is of an earlier incarnation, and above Reset.Through.
+	ResetRestored ResetReason = "restored"
 	// ResetOverflow: more happened than the session can remember.
 	ResetOverflow ResetReason = "overflow"
 )
 
-// Reset is the payload of EventReset. ChatID is set only if the reason is ResetAhead.
+// Reset is the payload of EventReset. ChatID is set only if the reason is ResetAhead or
+// ResetRestored.
 type Reset struct {
 	Reason ResetReason
 	ChatID ChatID
+	// Through is set if the reason is ResetRestored. The messages up to it are those that the
+	// client has; it drops all above.
+	Through Sequence
 }
 
 // TypingExpires is how long a typing notice counts (`expires_in_seconds`), unless it is repeated.

@@ -125,6 +125,8 @@ func (o SessionStart) AppendJSON(b []byte) []byte {
 	b = strconv.AppendInt(b, int64(o.Heartbeat/time.Second), 10)
 	b = append(b, `,"resume_seconds":`...)
 	b = strconv.AppendInt(b, int64(o.Resume/time.Second), 10)
+	b = append(b, `,"incarnation":`...)
+	b = AppendString(b, string(o.Incarnation))
 	return append(b, '}')
 }
 
@@ -134,6 +136,12 @@ func (r Reset) AppendJSON(b []byte) []byte {
 	b = AppendString(b, string(r.Reason))
 	b = append(b, `,"chat_id":`...)
 	b = appendNullable(b, string(r.ChatID))
+	b = append(b, `,"through":`...)
+	if r.Reason == ResetRestored {
+		b = strconv.AppendUint(b, uint64(r.Through), 10)
+	} else {
+		b = append(b, "null"...)
+	}
 	return append(b, '}')
 }
 

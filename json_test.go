@@ -225,17 +225,23 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 				EventID:   12,
 				Heartbeat: 20 * time.Second,
 				Resume:    time.Minute,
+
+				Incarnation: "i",
 			},
 			`{"session_id":"s","user_id":"u","resumed":true,"event_id":12,` +
-				`"heartbeat_seconds":20,"resume_seconds":60}`,
+				`"heartbeat_seconds":20,"resume_seconds":60,"incarnation":"i"}`,
 		},
 		"reset": {
 			tidemark.Reset{Reason: tidemark.ResetOverflow},
-			`{"reason":"overflow","chat_id":null}`,
+			`{"reason":"overflow","chat_id":null,"through":null}`,
 		},
 		"reset of a chat": {
 			tidemark.Reset{Reason: tidemark.ResetAhead, ChatID: "c"},
-			`{"reason":"ahead","chat_id":"c"}`,
+			`{"reason":"ahead","chat_id":"c","through":null}`,
+		},
+		"reset after a restore": {
+			tidemark.Reset{Reason: tidemark.ResetRestored, ChatID: "c"},
+			`{"reason":"restored","chat_id":"c","through":0}`,
 		},
 		"own state": {
 			tidemark.OwnState{

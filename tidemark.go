@@ -31,6 +31,9 @@ type (
 	NodeID string
 	// SessionID names one device's place in the stream. It has at most 22 characters and no dot.
 	SessionID string
+	// Incarnation names one life of the data of a server. A restored backup begins a new one, since
+	// it gives out again the sequences that it lacks. Only equality counts.
+	Incarnation string
 )
 
 // Sequence is a position in one chat: 1 is the first message, 0 means "nothing yet".

@@ -19,6 +19,7 @@ type Storage interface {
 	storage.Deliveries
 	storage.Unreads
 	storage.Pending
+	storage.Lives
 }
 
 // Config configures a Server. Storage, Registry, Nodes and Bus are required. Elsewhere a zero value

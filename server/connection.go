@@ -94,6 +94,10 @@ func (c *Connection) Detach() { c.reader.Detach() }
 // counted and dropped (ADR-008 §3.1, fire-and-forget).
 func (c *Connection) Ack(acks ...Ack) {
 	for _, a := range acks {
+		if c.server.present(a) != nil {
+			c.server.receipts.Count.Beyond.Add(1)
+			continue
+		}
 		c.server.receipts.Add(c.reader.Session(), a.Chat, a.Acked, a.Read)
 		//rule:ack_fire_and_forget.confirm-on-the-stream
 		if a.Acked > 0 {

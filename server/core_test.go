@@ -203,6 +203,7 @@ func line(t *testing.T, e tidemark.Event) string {
 		Reason    string `json:"reason"`
 		Resumed   bool   `json:"resumed"`
 		SessionID string `json:"session_id"`
+		Through   *uint64
 	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		t.Fatalf("payload of %s: %v: %s", e.Type, err, e.Payload)
@@ -225,6 +226,9 @@ func line(t *testing.T, e tidemark.Event) string {
 	case tidemark.EventMembership:
 		return fmt.Sprintf("membership %s %s %s", p.ChatID, p.UserID, p.Change)
 	case tidemark.EventReset:
+		if p.Through != nil {
+			return fmt.Sprintf("reset %s %s %d", p.Reason, p.ChatID, *p.Through)
+		}
 		return "reset " + p.Reason
 	case tidemark.EventTyping:
 		return fmt.Sprintf("typing %s %s", p.ChatID, p.UserID)

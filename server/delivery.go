@@ -15,6 +15,9 @@ type Ack struct {
 	Chat  tidemark.ChatID
 	Acked tidemark.Sequence
 	Read  tidemark.Sequence
+	// Incarnation is that of the data from which the client has the messages. Empty means the
+	// present one. Any other is an InvalidSequence.
+	Incarnation tidemark.Incarnation
 }
 
 // AckResult is the outcome of one Ack.
@@ -66,7 +69,7 @@ func (s *Server) Acknowledge(
 		var now, later []int
 		named := make(map[tidemark.ChatID]bool, len(round))
 		for _, i := range round {
-			switch err := checkAck(acks[i], verdicts[i]); {
+			switch err := s.checkAck(acks[i], verdicts[i]); {
 			case err != nil:
 				results[i].Err = err
 			case named[acks[i].Chat]:
@@ -109,7 +112,7 @@ func (s *Server) acknowledge(
 	return nil
 }
 
-func checkAck(ack Ack, member error) error {
+func (s *Server) checkAck(ack Ack, member error) error {
 	if err := tidemark.CheckID("chat_id", ack.Chat); err != nil {
 		return err
 	}
@@ -118,7 +121,21 @@ func checkAck(ack Ack, member error) error {
 			"name last_acked_sequence, last_read_sequence, or both")
 	}
 	//rule:nothing_outside_membership.stranger-may-not-acknowledge
-	return member
+	if member != nil {
+		return member
+	}
+	return s.present(ack)
+}
+
+// present returns InvalidSequence if an acknowledgement is of another incarnation than the data.
+// Its messages may be others than those that have their sequences now.
+func (s *Server) present(ack Ack) error {
+	//rule:restore_is_noticed.foreign-acknowledgement-is-refused
+	if ack.Incarnation != "" && ack.Incarnation != s.host.Incarnation {
+		return tidemark.BadParam(tidemark.InvalidSequence, "incarnation",
+			"is not the present one of the data; send your cursors by sync first")
+	}
+	return nil
 }
 
 // StatePage is a page of delivery states, ordered by chat id. NextCursor is empty on the last page.

@@ -81,8 +81,9 @@ func New(cfg Config) (*Server, error) {
 		Chats: s.chats, Watermarks: watermarks,
 		Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, MaxChats: cfg.SessionChats,
 		Now: s.now, Grace: session.NewDeadlines(cfg.Grace),
-		Expiry:   session.NewDeadlines(cfg.ResumeWindow),
-		Arrivals: session.NewDeadlines(sessions.TransferWithin),
+		Expiry:      session.NewDeadlines(cfg.ResumeWindow),
+		Arrivals:    session.NewDeadlines(sessions.TransferWithin),
+		Incarnation: cfg.Storage.Incarnation(),
 	}
 	s.leases = leases.New(leases.Config{
 		Registry: cfg.Registry, Nodes: cfg.Nodes, Bus: cfg.Bus, Node: s.node, Sessions: s.table,
@@ -230,6 +231,9 @@ func (s *Server) Degraded() error { return s.leases.Degraded() }
 
 // now returns the time of day in the precision of the contract.
 func (s *Server) now() time.Time { return s.cfg.Clock().UTC().Truncate(time.Millisecond) }
+
+// Incarnation returns that of the data.
+func (s *Server) Incarnation() tidemark.Incarnation { return s.host.Incarnation }
 
 // Heartbeat returns the longest silence that adapters may leave on a stream.
 func (s *Server) Heartbeat() time.Duration { return s.cfg.Heartbeat }

@@ -10,9 +10,12 @@ import (
 
 // Cursor is a device's position in a chat: the device has stored everything up to Acked. 0 means
 // that it has stored nothing yet.
+//
+// Incarnation is that of the data from which the device has it. Empty means the present one.
 type Cursor struct {
-	Chat  tidemark.ChatID
-	Acked tidemark.Sequence
+	Chat        tidemark.ChatID
+	Acked       tidemark.Sequence
+	Incarnation tidemark.Incarnation
 }
 
 // SyncRequest states a device's cursors and asks for the messages after them. A cursor also counts
@@ -36,12 +39,14 @@ type SyncChat struct {
 	Messages []tidemark.Message
 	Gaps     []tidemark.Gap
 	HasMore  bool
-	// Reset is tidemark.ResetAhead if the cursor is above the head, else empty.
-	Reset tidemark.ResetReason
+	// Reset is tidemark.ResetRestored if the cursor is of an earlier incarnation and above Through,
+	// and tidemark.ResetAhead if it is above the head. Else it is empty.
+	Reset   tidemark.ResetReason
+	Through tidemark.Sequence
 	// Err is NotFound, NotMember or Invalid.
 	Err error
 
-	// former says that the user is no member, and that the cursor is not above the head.
+	// former says that the user is no member, and that the cursor is a position in the chat.
 	former bool
 }
 
@@ -125,14 +130,23 @@ func (s *Server) takeCursors(
 	if err != nil {
 		return nil, err
 	}
+	shared, err := s.shared(ctx, cursors, heads)
+	if err != nil {
+		return nil, err
+	}
 	for i, cursor := range cursors {
 		//rule:nothing_leaks.head-for-members-only
 		if chats[i].Err = verdicts[i]; verdicts[i] != nil {
 			chats[i].former = tidemark.CodeOf(verdicts[i]) == tidemark.NotMember &&
-				cursor.Acked <= heads[i]
+				cursor.Acked == shared[i]
 			continue // without its head, which only members may know
 		}
 		chats[i].Head = heads[i]
+		//rule:restore_is_noticed.foreign-cursor-acknowledges-nothing
+		if cursor.Acked > shared[i] && s.earlier(cursor) {
+			chats[i].Reset, chats[i].Through = tidemark.ResetRestored, shared[i]
+			continue
+		}
 		//rule:watermark_bounded_by_counter.reset-cursor-above-head
 		if cursor.Acked > heads[i] {
 			chats[i].Reset = tidemark.ResetAhead
@@ -152,6 +166,39 @@ func (s *Server) takeCursors(
 		return nil, err
 	}
 	return chats, nil
+}
+
+// earlier reports whether the cursor is of another incarnation than the data.
+func (s *Server) earlier(c Cursor) bool {
+	return c.Incarnation != "" && c.Incarnation != s.host.Incarnation
+}
+
+// shared returns up to which sequence each cursor is a position in its chat, at most the head.
+func (s *Server) shared(
+	ctx context.Context, cursors []Cursor, heads []tidemark.Sequence,
+) ([]tidemark.Sequence, error) {
+	shared := make([]tidemark.Sequence, len(cursors))
+	var claims []storage.Claim
+	var at []int
+	for i, cursor := range cursors {
+		shared[i] = min(cursor.Acked, heads[i])
+		if s.earlier(cursor) {
+			at = append(at, i)
+			claims = append(claims, storage.Claim{
+				Chat:        cursor.Chat,
+				Incarnation: cursor.Incarnation,
+				Sequence:    shared[i],
+			})
+		}
+	}
+	if len(claims) == 0 {
+		return shared, nil
+	}
+	found, err := s.storage.Shared(ctx, claims)
+	for n, sequence := range found {
+		shared[at[n]] = sequence
+	}
+	return shared, err
 }
 
 // keysOf returns the keys of a user's states in chats.
@@ -188,7 +235,7 @@ func (s *Server) syncSession(
 			})
 		}
 		if chat.Reset != "" {
-			to.Refused = append(to.Refused, tidemark.Reset{Reason: chat.Reset, ChatID: chat.Chat})
+			to.Refused = append(to.Refused, chat.reset())
 		}
 	}
 	switch err := s.sessions.Seek(ctx, user, r.Session, to); {
@@ -198,6 +245,11 @@ func (s *Server) syncSession(
 		return response, err
 	}
 	return response, nil
+}
+
+// reset returns the reset of a refused cursor.
+func (c *SyncChat) reset() tidemark.Reset {
+	return tidemark.Reset{Reason: c.Reset, ChatID: c.Chat, Through: c.Through}
 }
 
 func errNoSession() error {

@@ -29,6 +29,9 @@ func linesOf(r server.SyncResponse) []string {
 		if c.Reset != "" {
 			l += " reset " + string(c.Reset)
 		}
+		if c.Reset == tidemark.ResetRestored {
+			l += fmt.Sprintf(" %d", c.Through)
+		}
 		if c.Err != nil {
 			l += " " + string(tidemark.CodeOf(c.Err))
 		}

@@ -55,6 +55,7 @@ type Store interface {
 	Deliveries
 	Unreads
 	Pending
+	Lives
 
 	// Check returns nil if the store can serve reads and durable writes now. Otherwise it returns
 	// Unavailable with the reason. Readiness probes call it. It takes at most as long as one small
@@ -272,6 +273,32 @@ type Pending interface {
 	// position of the next page, to be used as q.After.
 	Behind(ctx context.Context, user tidemark.UserID, q BehindQuery) (chats []Lag,
 		next tidemark.ChatID, more bool, err error)
+}
+
+// Lives tells the lives of the data apart. A copy of the data that is used in place of the data,
+// such as a restored backup, gives out again the sequences that it lacks. What clients have of
+// those is foreign to it. So the copy begins a new incarnation.
+//
+// A Store has one incarnation until Close. If the database becomes another one meanwhile, later
+// calls return Unavailable, and the next Open finds the new incarnation. Closing and opening the
+// same data again need not change the incarnation, but it may.
+type Lives interface {
+	// Incarnation returns the incarnation of the data.
+	Incarnation() tidemark.Incarnation
+
+	// Shared returns for each claim up to which sequence the messages of the claim's incarnation
+	// are also messages of this one, at most Claim.Sequence. For this incarnation, and for an empty
+	// one, that is Claim.Sequence itself, also above the head. For an incarnation that the data do
+	// not know it is 0. A chat may be named more than once.
+	Shared(ctx context.Context, claims []Claim) ([]tidemark.Sequence, error)
+}
+
+// Claim says that a client has stored the messages of a chat up to Sequence, from the server of an
+// incarnation.
+type Claim struct {
+	Chat        tidemark.ChatID
+	Incarnation tidemark.Incarnation
+	Sequence    tidemark.Sequence
 }
 
 // NewChat describes a chat to create.

@@ -31,12 +31,13 @@ func arrows() []arrow {
 	return []arrow{
 		{place: ""},
 		{place: "storage", own: []string{""}},
-		{place: "storage/memory", own: []string{"", "storage"}},
+		{place: "storage/memory", own: []string{"", "storage", "storage/internal/lives"}},
 		{
 			place:  "storage/metered",
 			own:    []string{"", "storage"},
 			others: []string{"github.com/prometheus/client_golang"},
 		},
+		{place: "storage/internal/lives", own: []string{"", "storage"}},
 		{place: "storage/internal/...", own: []string{""}},
 		{
 			place: "storage/sqlite",
@@ -80,6 +81,11 @@ func arrows() []arrow {
 			others: []string{"github.com/jackc/pgx/v5"},
 		},
 		{
+			place:  "storage/postgres/internal/place",
+			own:    []string{"", "storage/internal/lives"},
+			others: []string{"github.com/jackc/pgx/v5"},
+		},
+		{
 			place:  "storage/postgres/internal/schema",
 			own:    []string{"", "migrations"},
 			others: []string{"github.com/jackc/pgx/v5", "github.com/golang-migrate/migrate/v4"},
@@ -100,6 +106,7 @@ func arrows() []arrow {
 			place: "storage/dynamodb/internal/schema",
 			own: []string{
 				"", "internal/signal", "migrations", "storage/dynamodb/internal/endpoint",
+				"storage/internal/lives",
 			},
 			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 		},

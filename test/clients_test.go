@@ -107,6 +107,8 @@ type reader struct {
 type open struct {
 	Session string `json:"session_id"`
 	Resumed bool   `json:"resumed"`
+
+	Incarnation string `json:"incarnation"`
 }
 
 func newReader(t *testing.T, u user) *reader {

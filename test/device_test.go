@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +38,10 @@ type device struct {
 	stored map[string][]string
 	// from is the sequence before the first of them.
 	from map[string]int64
+	// lives has the incarnation from which the device has each chat, and life that of the session.
+	// What a session of another life sends of a chat is discarded until a sync was answered.
+	lives map[string]string
+	life  string
 	// pushed are the highest acknowledged boundaries of each chat and user that the stream sent.
 	pushed map[string]int64
 	caught bool
@@ -44,7 +49,9 @@ type device struct {
 	// resumed counts the opens that went on with the session.
 	resumed int
 	resets  map[string]int
-	faults  []string
+	// restored counts the chats that lost something foreign.
+	restored int
+	faults   []string
 }
 
 // transport is the transport of a device's stream.
@@ -62,6 +69,7 @@ func newDevice(u user, over transport) *device {
 		over:   over,
 		stored: map[string][]string{},
 		from:   map[string]int64{},
+		lives:  map[string]string{},
 		pushed: map[string]int64{},
 		resets: map[string]int{},
 	}
@@ -130,7 +138,7 @@ func (d *device) readFrames(ctx context.Context, session string, position int64)
 		}
 		if d.take(ctx, f.Type, f.ID, f.Payload) {
 			_ = wsjson.Write(ctx, conn, map[string]any{
-				"type": "ack", "payload": map[string]any{"chats": d.cursors()},
+				"type": "ack", "payload": map[string]any{"chats": d.acks()},
 			})
 		}
 	}
@@ -159,7 +167,7 @@ func (d *device) readEvents(ctx context.Context, session string, position int64)
 	var acknowledging sync.WaitGroup
 	acknowledging.Go(func() {
 		for range wanted {
-			_, _, _ = d.try(ctx, http.MethodPost, "/acks", map[string]any{"chats": d.cursors()})
+			_, _, _ = d.try(ctx, http.MethodPost, "/acks", map[string]any{"chats": d.acks()})
 		}
 	})
 	defer acknowledging.Wait()
@@ -226,15 +234,13 @@ func (d *device) readPolls(ctx context.Context, session string, position int64) 
 			stored = d.take(ctx, f.Type, f.ID, f.Payload) || stored
 		}
 		if stored {
-			_, _, _ = d.try(ctx, http.MethodPost, "/acks", map[string]any{"chats": d.cursors()})
+			_, _, _ = d.try(ctx, http.MethodPost, "/acks", map[string]any{"chats": d.acks()})
 		}
 		d.mu.Lock()
 		session, position = d.session, d.position
 		d.mu.Unlock()
 		if cursors := d.cursors(); anew && len(cursors) > 0 {
-			status, _, _ := d.try(ctx, http.MethodPost, "/sync",
-				map[string]any{"session_id": session, "chats": cursors})
-			if status != http.StatusOK {
+			if !d.sync(ctx, session) {
 				d.mu.Lock()
 				d.session, d.position = "", 0
 				d.mu.Unlock()
@@ -260,7 +266,7 @@ func (d *device) take(ctx context.Context, kind string, id int64, payload []byte
 			} else {
 				d.position = id
 			}
-			d.session = o.Session
+			d.session, d.life = o.Session, o.Incarnation
 		}
 	case "reset":
 		var r struct{ Reason string }
@@ -290,20 +296,74 @@ func (d *device) take(ctx context.Context, kind string, id int64, payload []byte
 	return stored
 }
 
-// sync sends the cursors to the session until the server takes or refuses them.
-func (d *device) sync(ctx context.Context, session string) {
+// sync sends the cursors to the session until the server takes or refuses them. A chat that is not
+// refused is of the session's incarnation from then on. One that was restored loses what is foreign
+// first, and its new cursor is sent. It returns false if the server has not answered 200.
+func (d *device) sync(ctx context.Context, session string) (done bool) {
 	for ctx.Err() == nil {
-		status, _, _ := d.try(ctx, http.MethodPost, "/sync", map[string]any{
-			"session_id": session, "chats": d.cursors(),
+		cursors := d.cursors()
+		status, body, _ := d.try(ctx, http.MethodPost, "/sync", map[string]any{
+			"session_id": session, "chats": cursors,
 		})
+		if status == http.StatusOK {
+			if !d.accepted(cursors, body) {
+				return true
+			}
+			continue
+		}
 		if status != 0 && status != http.StatusTooManyRequests && status < 500 {
-			return
+			return false
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+	return false
+}
+
+// accepted takes the answer to cursors, and reports whether something was dropped.
+func (d *device) accepted(cursors []cursor, body []byte) (dropped bool) {
+	var answer struct {
+		Chats []struct {
+			ChatID string `json:"chat_id"`
+			Reset  *struct {
+				Reason  string
+				Through int64
+			}
+		}
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	refused := map[string]bool{}
+	for _, c := range answer.Chats {
+		refused[c.ChatID] = true
+		if c.Reset == nil || c.Reset.Reason != "restored" {
+			continue
+		}
+		dropped = true
+		d.restored++
+		keep := max(c.Reset.Through-d.from[c.ChatID], 0)
+		if keep == 0 {
+			d.from[c.ChatID] = min(d.from[c.ChatID], c.Reset.Through)
+		}
+		d.stored[c.ChatID] = d.stored[c.ChatID][:keep]
+		for key, acked := range d.pushed {
+			if strings.HasPrefix(key, c.ChatID+"/") {
+				d.pushed[key] = min(acked, c.Reset.Through)
+			}
+		}
+		d.lives[c.ChatID] = d.life
+	}
+	for _, c := range cursors {
+		if !refused[c.ChatID] {
+			d.lives[c.ChatID] = d.life
+		}
+	}
+	return dropped
 }
 
 // storeLocked stores the next message of a chat. A message that it already has must be the same. A
@@ -311,7 +371,10 @@ func (d *device) sync(ctx context.Context, session string) {
 func (d *device) storeLocked(m message) bool {
 	messages, known := d.stored[m.ChatID]
 	if !known {
-		d.from[m.ChatID] = m.Sequence - 1
+		d.from[m.ChatID], d.lives[m.ChatID] = m.Sequence-1, d.life
+	}
+	if d.lives[m.ChatID] != d.life {
+		return false
 	}
 	switch i := m.Sequence - 1 - d.from[m.ChatID]; {
 	case i < 0 || i > int64(len(messages)):
@@ -331,6 +394,7 @@ func (d *device) storeLocked(m message) bool {
 type cursor struct {
 	ChatID string `json:"chat_id"`
 	Acked  int64  `json:"last_acked_sequence"`
+	Life   string `json:"incarnation,omitempty"`
 }
 
 // cursors returns what the device has stored.
@@ -339,9 +403,22 @@ func (d *device) cursors() []cursor {
 	defer d.mu.Unlock()
 	all := []cursor{}
 	for chat := range d.stored {
-		all = append(all, cursor{chat, d.from[chat] + int64(len(d.stored[chat]))})
+		all = append(all,
+			cursor{chat, d.from[chat] + int64(len(d.stored[chat])), d.lives[chat]})
 	}
 	return all
+}
+
+// acks returns the cursors of what the device has from the present incarnation.
+func (d *device) acks() []cursor {
+	d.mu.Lock()
+	life := d.life
+	d.mu.Unlock()
+	present := slices.DeleteFunc(d.cursors(), func(c cursor) bool { return c.Life != life })
+	for i := range present {
+		present[i].Life = "" // an acknowledgement has none
+	}
+	return present
 }
 
 // how describes how the device is connected.
@@ -407,4 +484,18 @@ func (u user) try(
 		return 0, nil, errors.Join(errors.New("the answer was cut off"), err)
 	}
 	return response.StatusCode, answer, nil
+}
+
+// chat returns the keys of what the device has stored of a chat.
+func (d *device) chat(id string) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.stored[id])
+}
+
+// losses returns how often a restore took something from a chat.
+func (d *device) losses() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.restored
 }

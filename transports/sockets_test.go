@@ -179,7 +179,7 @@ func TestOddInput_is_accepted(t *testing.T) {
 		{exchange{who: "ann", method: "POST", path: "/sync",
 			body: `{"chats":[{"chat_id":"team","last_acked_sequence":9007199254740991},` +
 				`{"chat_id":"nowhere","last_acked_sequence":1}]}`, status: 200},
-			`"reset":{"reason":"ahead","chat_id":"team"}`},
+			`"reset":{"reason":"ahead","chat_id":"team","through":null}`},
 	} {
 		tt.body = strings.Replace(tt.body, "%d", fmt.Sprint(i), 1)
 		res := tt.try(t, s)

@@ -30,6 +30,9 @@ const (
 	// stopFailedWithin is the time of a stop after the disk has failed.
 	// It is short, because nothing can be stored any more.
 	stopFailedWithin = time.Second
+	// stopReplacedWithin is the time of a stop after the database has become another one. Calls
+	// under way may wait for the database before, which does not answer.
+	stopReplacedWithin = 8 * time.Second
 )
 
 // streamAdapter is a transport that hijacks connections from net/http, and so must end them itself.

@@ -84,10 +84,12 @@ func alone() *peers {
 }
 
 // openPeers connects to the Redis of a URL. If url is "", it returns the peers of a node alone.
+// Only nodes on the same incarnation of the data are peers.
 // If Redis cannot be reached, the client keeps trying in the background.
 // It is an error if Redis refuses this node, or is too old, because neither changes by itself.
 func openPeers(
-	ctx context.Context, url string, node tidemark.NodeID, log *slog.Logger,
+	ctx context.Context, url string, node tidemark.NodeID, data tidemark.Incarnation,
+	log *slog.Logger,
 ) (*peers, error) {
 	if url == "" {
 		return alone(), nil
@@ -105,7 +107,7 @@ func openPeers(
 	default:
 		log.Info("connected to Redis", "redis", client.Address().String(), "node", string(node))
 	}
-	leases, events := redisregistry.New(client), redisbus.New(client)
+	leases, events := redisregistry.New(client, data), redisbus.New(client)
 	leases.Start()
 	events.Start()
 	return &peers{

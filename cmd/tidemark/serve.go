@@ -285,8 +285,26 @@ func (o *options) coreConfig(
 	}
 }
 
-// serve runs the whole server. It stops what it starts, in the opposite order.
-func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
+// errReplaced is the error of a server whose database has become another one.
+var errReplaced = errors.New("the database has become another one")
+
+// serve runs servers, one after the other, each as long as the database is the same one. A new one
+// keeps nothing of what the one before knew, and its clients send their cursors.
+func serve(ctx context.Context, o options, log *slog.Logger) error {
+	for {
+		err := o.serveOne(ctx, log)
+		//rule:restore_is_noticed.server-begins-anew
+		if !errors.Is(err, errReplaced) || ctx.Err() != nil {
+			return err
+		}
+		log.Warn("the server begins anew, because its database has become another one: a standby "+
+			"was promoted, or a backup restored", "error", err)
+	}
+}
+
+// serveOne runs one server. It stops what it starts, in the opposite order. It sets o.listen to the
+// address that it got.
+func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	store, err := o.open(ctx)
 	if err != nil {
 		return fmt.Errorf("open the store: %w", err)
@@ -295,7 +313,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	defer late.Stop()
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	others, err := openPeers(ctx, o.redis, o.node, log)
+	others, err := openPeers(ctx, o.redis, o.node, store.Incarnation(), log)
 	if err != nil {
 		return fmt.Errorf("connect to Redis: %w", err)
 	}
@@ -312,6 +330,7 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+	o.listen = listener.Addr().String()
 
 	if err := core.Start(ctx); err != nil {
 		return errors.Join(fmt.Errorf("start: %w", err), listener.Close())
@@ -343,6 +362,9 @@ func serve(ctx context.Context, o options, log *slog.Logger) (err error) {
 	select {
 	case <-ctx.Done():
 		log.Info("stopping")
+	case <-store.replaced:
+		end.delay, end.within, end.alone = 0, stopReplacedWithin, func() bool { return true }
+		err = errReplaced
 	case <-store.failed:
 		end.delay, end.within, end.alone = 0, stopFailedWithin, func() bool { return true }
 		err = tidemark.Errorf(tidemark.Unavailable, "the disk failed in a commit, "+

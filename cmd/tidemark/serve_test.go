@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -256,6 +257,60 @@ func TestServe_disk_failure_ends_the_process(t *testing.T) {
 		}
 	case <-time.After(drainWithin):
 		t.Error("serve goes on after the disk failed")
+	}
+}
+
+// TestServe_restore_is_noticed checks that the server begins anew, at the same address and with a
+// new store, when its database has become another one.
+func TestServe_restore_is_noticed(t *testing.T) {
+	replaced := make(chan struct{})
+	var opened atomic.Int32
+	var log logBuffer
+	ended := make(chan error, 1)
+	limits, err := limitFlags{}.withDefaults(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		open := func(context.Context) (openedStore, error) {
+			if opened.Add(1) == 1 {
+				return openedStore{Store: memory.New(), replaced: replaced}, nil
+			}
+			return openedStore{Store: memory.New()}, nil
+		}
+		ended <- serve(ctx,
+			options{listen: "127.0.0.1:0", open: open,
+				credentials: auth.Config{Dev: true}, limits: limits},
+			slog.New(slog.NewTextHandler(&log, nil)))
+	}()
+	addresses := func(n int) []string {
+		var found []string
+		poll(t, func() error {
+			if found = listening.FindAllString(log.String(), -1); len(found) < n {
+				return fmt.Errorf("%d addresses in the log, want %d: %s", len(found), n,
+					log.String())
+			}
+			return nil
+		})
+		return found
+	}
+	addresses(1)
+	close(replaced)
+	if found := addresses(2); found[0] != found[1] {
+		t.Errorf("the server listened at %q, and then at %q", found[0], found[1])
+	}
+	if n := opened.Load(); n != 2 {
+		t.Errorf("the store was opened %d times, want 2", n)
+	}
+	stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("serve ended with %v", err)
+		}
+	case <-time.After(drainWithin):
+		t.Error("serve goes on after its context has ended")
 	}
 }
 

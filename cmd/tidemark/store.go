@@ -97,6 +97,9 @@ type openedStore struct {
 	// What is stored is then unknown, so the process must end (delivery.md §2).
 	// Postgres and DynamoDB manage their disks themselves.
 	failed <-chan struct{}
+	// replaced, if not nil, is closed when the database has become another one, such as a promoted
+	// standby. What the server knows is then of other data, so it begins anew.
+	replaced <-chan struct{}
 	// committing, if not nil, returns how long the current commit has taken, 0 if there is none.
 	// It is nil for a store that a new process would not help.
 	committing func() time.Duration
@@ -120,7 +123,7 @@ func openStore(
 		if err != nil {
 			return openedStore{}, err
 		}
-		return openedStore{Store: meter.Store(s)}, nil
+		return openedStore{Store: meter.Store(s), replaced: s.Replaced()}, nil
 	case schemeDynamoDB:
 		if migrate {
 			if err := dynamodb.Migrate(ctx, u.url, dynamodb.Up); err != nil {

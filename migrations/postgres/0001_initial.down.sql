@@ -1,2 +1,2 @@
-DROP TABLE pending_deliveries, mentions, uncounted, delivery_state, messages, senders, members,
-    chats;
+DROP TABLE lives, pending_deliveries, mentions, uncounted, delivery_state, messages, senders,
+    members, chats;

@@ -58,6 +58,7 @@ CREATE TABLE messages (
     message_id        text   NOT NULL,
     content_type      text   NOT NULL,
     kind              text,             -- NULL for a message of a user
+    life              bigint,           -- lives.number when it was stored; NULL is 1
     mentions          text,             -- "alice bob", or "*" for all
     attachments       text,             -- a JSON array of objects, byte for byte as it was sent
     metadata          text,             -- a JSON object, byte for byte as it was sent
@@ -104,3 +105,10 @@ CREATE TABLE pending_deliveries (
     first_undelivered_seq bigint NOT NULL,  -- inclusive; 0 in a large chat
     PRIMARY KEY (user_id, chat_id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+-- The lives of the data, of which the last is the present one. A restored backup begins a new one.
+CREATE TABLE lives (
+    number   bigint PRIMARY KEY,
+    id       text   COLLATE "C" NOT NULL,
+    identity text   NOT NULL  -- what the database was when the life began
+);

@@ -52,6 +52,7 @@ CREATE TABLE messages (
     members_version   INTEGER NOT NULL,  -- the chat's, in the step that stored the message
     content_type      TEXT    NOT NULL,
     kind              TEXT,              -- NULL for a message of a user
+    life              INTEGER,           -- lives.number when it was stored; NULL is 1
     mentions          TEXT,              -- "alice bob", or "*" for all
     attachments       TEXT,
     metadata          TEXT,
@@ -98,3 +99,9 @@ CREATE TABLE pending_deliveries (
     first_undelivered_seq INTEGER NOT NULL,  -- inclusive; 0 in a large chat
     PRIMARY KEY (user_id, chat_id)
 ) STRICT, WITHOUT ROWID;
+
+-- The lives of the data, of which the last is the present one. A restored backup begins a new one.
+CREATE TABLE lives (
+    number INTEGER PRIMARY KEY,
+    id     TEXT NOT NULL UNIQUE
+) STRICT;

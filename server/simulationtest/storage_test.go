@@ -247,6 +247,17 @@ func (s gatedStore) Unread(
 		})
 }
 
+func (s gatedStore) Incarnation() tidemark.Incarnation { return s.n.simulation.raw.Incarnation() }
+
+func (s gatedStore) Shared(
+	ctx context.Context, claims []storage.Claim,
+) ([]tidemark.Sequence, error) {
+	return through(ctx, s.n, "Shared", fmt.Sprint(claims),
+		func(ctx context.Context) ([]tidemark.Sequence, error) {
+			return s.n.simulation.raw.Shared(ctx, claims)
+		})
+}
+
 func (s gatedStore) UnreadOf(
 	ctx context.Context, user tidemark.UserID,
 ) (storage.UnreadTotal, error) {

@@ -78,6 +78,7 @@ func dying(
 // Its id is free for every kind of chat.
 func TestCreateChat_id_of_a_chat_that_was_only_prepared(t *testing.T) {
 	url := newTables(t)
+	openTest(t, url) // It stores the first life of the data.
 	for _, tc := range []struct {
 		name    string
 		kind    tidemark.ChatType

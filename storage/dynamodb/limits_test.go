@@ -258,7 +258,7 @@ func TestLimits_largest_messages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	size := call.SizeOf(record.MessageItem(&all[0], tidemark.MaxSequence, 1<<40))
+	size := call.SizeOf(record.MessageItem(&all[0], tidemark.MaxSequence, 1<<40, 1<<40))
 	if size >= quotaItem/4 || 49*(size+1<<10) >= quotaTransaction {
 		t.Errorf("the largest message has %d bytes", size)
 	}
@@ -462,7 +462,7 @@ func TestLimits_chat_with_many_messages(t *testing.T) {
 
 	putAll(t, s, record.Messages, n-4, func(i int) call.Item {
 		d := drafts("c", "anna", 1, strings.Repeat("message ", 25))
-		return record.MessageItem(&d[0], tidemark.Sequence(i+5), 1)
+		return record.MessageItem(&d[0], tidemark.Sequence(i+5), 1, 1)
 	})
 	_, done, _, err := s.caller("test").Update(context.Background(), call.Update{
 		Table:     record.Counters,

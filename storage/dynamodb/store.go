@@ -25,6 +25,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/schema"
 	"github.com/tidemark-im/tidemark/storage/internal/health"
 	"github.com/tidemark-im/tidemark/storage/internal/inflight"
+	"github.com/tidemark-im/tidemark/storage/internal/lives"
 )
 
 // Config names the tables and the callbacks of the store.
@@ -48,6 +49,8 @@ type Store struct {
 	known   *record.Known
 	appends *appends.Appender
 	release func()
+	// lives are the lives of the data, of which the last is the present one. They do not change.
+	lives []lives.Life
 	// patience is callTime, except in tests that are not about time.
 	patience  time.Duration
 	health    health.Writes
@@ -103,6 +106,10 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	if err := status.fit(); err != nil {
 		return nil, err
 	}
+	if s.lives, err = tables.Lives(ctx); err != nil {
+		return nil, err
+	}
+	s.appends.Life = s.life().Number
 	return s, nil
 }
 

@@ -56,6 +56,25 @@ func TestStore_shared(t *testing.T) {
 	})
 }
 
+// restored opens a store on copies of the tables of another store.
+func restored(t *testing.T, s storage.Store) storage.Store {
+	t.Helper()
+	from, server := s.(durable).url, service.Shared(t)
+	to := server.Store(t)
+	if err := Migrate(t.Context(), to, Up); err != nil {
+		t.Fatal(err)
+	}
+	server.Copy(t, from, to)
+	return durable{openTest(t, to), to}
+}
+
+func TestStore_restored(t *testing.T) {
+	storagetest.RunRestored(t, func(t *testing.T) storage.Store {
+		url := newTables(t)
+		return durable{openTest(t, url), url}
+	}, restored)
+}
+
 // durable is a store with its URL.
 type durable struct {
 	*Store

@@ -15,6 +15,8 @@ type chat struct {
 	tidemark.Chat
 	// messages holds message n at index n − 1. It only grows.
 	messages []tidemark.Message
+	// lives holds the number of the life that stored message n at index n − 1.
+	lives []int64
 	// keys maps each idempotency key to the sequence of its message.
 	keys map[sendKey]tidemark.Sequence
 	// members holds all present and former members. A user who returns must be distinguished from a

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/internal/lives"
 )
 
 // Store implements storage.Store in memory. It is safe for concurrent use.
@@ -29,13 +30,17 @@ type Store struct {
 	states map[storage.StateKey]tidemark.DeliveryState
 	// pending holds the first undelivered sequence of each pending row.
 	pending map[tidemark.UserID]map[tidemark.ChatID]tidemark.Sequence
+	// lives are the lives of the data, of which the last is the present one.
+	lives []lives.Life
 }
 
 var _ storage.Store = (*Store)(nil)
 
 // New returns an empty store.
 func New() *Store {
+	first, _ := lives.Next(nil, "")
 	return &Store{
+		lives:    []lives.Life{first},
 		chats:    map[tidemark.ChatID]*chat{},
 		direct:   map[string]*chat{},
 		memberOf: map[tidemark.UserID]map[tidemark.ChatID]*chat{},

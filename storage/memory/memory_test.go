@@ -15,3 +15,8 @@ func TestStore(t *testing.T) {
 		return s
 	})
 }
+
+func TestStore_restored(t *testing.T) {
+	storagetest.RunRestored(t, func(*testing.T) storage.Store { return memory.New() },
+		func(_ *testing.T, s storage.Store) storage.Store { return s.(*memory.Store).Copy() })
+}

@@ -58,6 +58,8 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	c.Head++
 	message := draft.Message(c.Head, c.MembersVersion)
 	c.messages = append(c.messages, message)
+	//rule:restore_is_noticed.message-has-its-life
+	c.lives = append(c.lives, s.lives[len(s.lives)-1].Number)
 	//rule:send_idempotent.remember-key
 	c.keys[key] = message.Sequence
 	return storage.Appended{Message: message, Version: c.MembersVersion}, nil

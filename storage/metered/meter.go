@@ -167,6 +167,7 @@ const (
 	opClear
 	opPendingOf
 	opBehind
+	opShared
 	opCheck
 	operations
 )
@@ -176,7 +177,8 @@ func (op operation) String() string {
 	return [operations]string{
 		"create_chat", "chat", "rename_chat", "chats_of", "heads", "add_members", "remove_member",
 		"rosters", "append", "ranges", "advance", "states", "states_of", "states_in", "summary",
-		"unread", "unread_of", "mark_unread", "mark", "clear", "pending_of", "behind", "check",
+		"unread", "unread_of", "mark_unread", "mark", "clear", "pending_of", "behind",
+		"shared", "check",
 	}[op]
 }
 

@@ -170,6 +170,19 @@ func (s *Store) Summary(
 	return summary, err
 }
 
+// Incarnation implements storage.Lives. It is not measured.
+func (s *Store) Incarnation() tidemark.Incarnation { return s.store.Incarnation() }
+
+// Shared implements storage.Lives.
+func (s *Store) Shared(
+	ctx context.Context, claims []storage.Claim,
+) (shared []tidemark.Sequence, err error) {
+	began := time.Now()
+	shared, err = s.store.Shared(ctx, claims)
+	s.meter.done(ctx, opShared, began, err)
+	return shared, err
+}
+
 // Unread implements storage.Unreads.
 func (s *Store) Unread(
 	ctx context.Context, keys []storage.StateKey,

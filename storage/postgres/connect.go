@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/standby"
 )
@@ -71,7 +72,11 @@ func once(
 	ctx context.Context, pool *pgxpool.Pool, attempt int, do func(context.Context, *conn) error,
 ) error {
 	c, err := pool.Acquire(ctx)
-	if err != nil {
+	var said *tidemark.Error
+	switch {
+	case errors.As(err, &said): // The connection leads to another database, also the next one.
+		return said
+	case err != nil:
 		return &unreached{err}
 	}
 	defer c.Release()

@@ -85,10 +85,11 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 	FROM counted, chat, headed AS h
 ), stored AS (
 	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id,
-		message_id, content_type, attachments, metadata, kind, mentions, content)
+		message_id, content_type, attachments, metadata, kind, mentions, content, life)
 	SELECT chat.keys[($2::bigint[])[d.no]], placed.outcomes[d.no], ($5::bigint[])[d.no],
 		chat.versions[($2::bigint[])[d.no]], d.sender_id, d.client_message_id, d.message_id,
-		coalesce(d.content_type, $11), d.attachments, d.metadata, d.kind, d.mentions, d.content
+		coalesce(d.content_type, $11), d.attachments, d.metadata, d.kind, d.mentions, d.content,
+		$14::bigint
 	FROM chat, placed,
 		unnest($3::text[], $4::text[], $6::text[], $7::text[], $8::text[], $9::text[], $12::text[],
 			$13::text[], $10::text[])
@@ -161,6 +162,10 @@ func (s *Store) append(
 		repeated:  c.attempt > 0,
 		committed: s.committed,
 	}
+	//rule:restore_is_noticed.message-has-its-life-in-postgres
+	if life := s.life().Number; life > 1 {
+		a.life = &life
+	}
 	for round := 0; len(todo) > 0; round++ {
 		if round == maxRounds {
 			return nil, tidemark.Errorf(tidemark.Unavailable,
@@ -199,6 +204,8 @@ type appending struct {
 	// repeated reports that an earlier attempt may have stored the drafts.
 	repeated  bool
 	committed func(sends, acks int, took time.Duration)
+	// life is the number of the present life of the data, or nil for the first.
+	life *int64
 	// lockWaited reports that a statement has waited for a lock in vain. Further locks get less
 	// time.
 	lockWaited bool
@@ -448,7 +455,7 @@ func (a *appending) parameters(todo []int, v *verdicts) []any {
 	v.chat = chat
 	return []any{
 		chats, chat, senders, keys, created, ids, types, attachments, metadata, contents, common,
-		kinds, mentions,
+		kinds, mentions, a.life,
 	}
 }
 

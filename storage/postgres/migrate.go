@@ -116,7 +116,7 @@ func Status(ctx context.Context, url string) (Schema, error) {
 // look returns the schema of the database, and the name of a table that existed before the first
 // migration, "" if there is none.
 func look(ctx context.Context, t *dsn.DSN) (found Schema, table string, err error) {
-	pool, err := t.Pool(ctx, 1)
+	pool, err := t.Pool(ctx, 1, nil)
 	if err != nil {
 		return Schema{}, "", err
 	}

@@ -295,7 +295,7 @@ func TestAppend_key_that_came_meanwhile_is_a_duplicate(t *testing.T) {
 			r.lockChat()
 			r.do(`INSERT INTO messages
 				SELECT key, 1, 1, 1, 'anna', 'key', 'first', 'text/plain', NULL, NULL, NULL, NULL,
-					'hello'
+					NULL, 'hello'
 				FROM chats WHERE id = 'c'`)
 			r.do("UPDATE chats SET head = 1 WHERE id = 'c'")
 			drafts := []tidemark.Draft{message("c", "anna", "key", "hello")}
@@ -331,7 +331,7 @@ func TestAppend_head_that_moved_meanwhile_is_counted_on(t *testing.T) {
 	r.lockChat()
 	r.do(`INSERT INTO messages
 		SELECT key, 1, 1, 1, 'anna', 'theirs', 'first', 'text/plain', NULL, NULL, NULL, NULL,
-			'hello'
+			NULL, 'hello'
 		FROM chats WHERE id = 'c'`)
 	r.do("UPDATE chats SET head = 1 WHERE id = 'c'")
 	ours := sent(s, message("c", "anna", "ours", "hello"))

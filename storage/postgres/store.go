@@ -21,7 +21,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/internal/health"
 	"github.com/tidemark-im/tidemark/storage/internal/inflight"
+	"github.com/tidemark-im/tidemark/storage/internal/lives"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/dsn"
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/place"
 )
 
 // Config names the database and the options of the store. All fields but URL have defaults.
@@ -74,6 +76,10 @@ type Store struct {
 	pending *batch.Batcher[pendingQuery, pendingPage]
 	states  *batch.Batcher[storage.StateKey, tidemark.DeliveryState]
 
+	// lives are the lives of the data, of which the last is the present one. They do not change.
+	lives []lives.Life
+	place *place.Place
+
 	health  health.Writes
 	calls   inflight.Gate
 	release sync.Once
@@ -105,13 +111,19 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 func open(
 	ctx context.Context, to *dsn.DSN, committed func(sends, acks int, took time.Duration),
 ) (*Store, error) {
-	s := &Store{committed: committed}
+	s := &Store{committed: committed, place: place.New()}
 	var err error
-	if s.writers, err = to.Pool(ctx, to.Writers); err == nil {
-		s.readers, err = to.Pool(ctx, to.Readers)
+	if s.writers, err = to.Pool(ctx, to.Writers, s.place.Greet); err == nil {
+		s.readers, err = to.Pool(ctx, to.Readers, s.place.Greet)
 	}
 	if err == nil {
 		err = s.fit(ctx)
+	}
+	if err == nil {
+		err = s.change(ctx, func(ctx context.Context, c *conn) (err error) {
+			s.lives, err = s.place.Lives(ctx, c.Conn)
+			return err
+		})
 	}
 	if err != nil {
 		s.disconnect()
@@ -231,7 +243,7 @@ func through[I, R any](
 	if err := checkBatch(len(items)); err != nil || len(items) == 0 {
 		return nil, err
 	}
-	if err := s.calls.Enter(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.calls.Leave()
@@ -239,10 +251,19 @@ func through[I, R any](
 	return b.Do(ctx, items)
 }
 
+// enter begins a call. If it returns nil, the caller must call calls.Leave.
+func (s *Store) enter(ctx context.Context) error {
+	//rule:restore_is_noticed.no-call-in-another-database
+	if err := s.place.Whole(); err != nil {
+		return err
+	}
+	return s.calls.Enter(ctx)
+}
+
 // read runs do on a connection that reads, again if the connection breaks. Each statement sees
 // every commit that was confirmed before the statement began.
 func (s *Store) read(ctx context.Context, do func(context.Context, *conn) error) error {
-	if err := s.calls.Enter(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	defer s.calls.Leave()
@@ -282,7 +303,7 @@ const changeGrace = 50 * time.Millisecond
 // no longer waits for a connection. A do that has begun is interrupted after changeGrace, because
 // it may wait for a lock and hold others.
 func (s *Store) change(ctx context.Context, do func(context.Context, *conn) error) error {
-	if err := s.calls.Enter(ctx); err != nil {
+	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	defer s.calls.Leave()

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/tidemark-im/tidemark/storage"
@@ -94,3 +96,20 @@ func TestStore_durable_when_the_server_crashes(t *testing.T) {
 		t.Errorf("the server crashed %d times, want at least %d", crashes, least)
 	}
 }
+
+// restored opens a copy of a database. It closes the store on the first one, which a copy needs.
+func restored(t *testing.T, s storage.Store) storage.Store {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	from, err := url.Parse(s.(durable).url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := service.Shared(t)
+	to := server.Copy(t, strings.TrimPrefix(from.Path, "/"))
+	return durable{openTest(t, to), to}
+}
+
+func TestStore_restored(t *testing.T) { storagetest.RunRestored(t, openNew, restored) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/internal/lives"
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
@@ -487,6 +488,7 @@ func (w *workload) reads() []operation {
 			found, err := w.s.Unread(ctx, unread)
 			return int(found[0].Messages), 30, err
 		}),
+		w.shared(),
 		read("`UnreadOf`, 100 chats", func() (int, int, error) {
 			found, err := w.s.UnreadOf(ctx, "reader")
 			return int(found.Chats), 100, err
@@ -499,4 +501,20 @@ func (w *workload) reads() []operation {
 		}),
 		{"`Check`", nil, func(int) error { return w.s.Check(ctx) }},
 	}
+}
+
+// shared asks about an incarnation that the store gets to know for this. So it looks at messages.
+func (w *workload) shared() operation {
+	w.s.lives = append([]lives.Life{{Number: 9, ID: "other"}}, w.s.lives...)
+	return operation{"`Shared` of 50, of another incarnation", nil, func(int) error {
+		claims := make([]storage.Claim, 50)
+		for i := range claims {
+			claims[i] = storage.Claim{Chat: chatNo(101 + i), Incarnation: "other", Sequence: 40}
+		}
+		found, err := w.s.Shared(w.t.Context(), claims)
+		if err == nil && found[49] != 40 {
+			err = fmt.Errorf("up to %d is shared, want 40", found[49])
+		}
+		return err
+	}}
 }

@@ -15,3 +15,7 @@ func lock(string) (*os.File, error) {
 }
 
 func note(*os.File, os.FileInfo, os.FileInfo) error { return nil }
+
+func noteClosed(*os.File, os.FileInfo, string, tidemark.Incarnation) {}
+
+func closedAs(string, *os.File) tidemark.Incarnation { return "" }

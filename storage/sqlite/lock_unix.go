@@ -58,11 +58,57 @@ func soleName(path string) error {
 	return nil
 }
 
+// maxNote is the greatest length of the content of a lock file.
+const maxNote = 500
+
+// noteClosed adds to the lock file how the database was left: by which incarnation, and with which
+// times. closedAs reads it. If it cannot be written, the next Open begins a new incarnation.
+func noteClosed(held *os.File, main os.FileInfo, path string, of tidemark.Incarnation) {
+	now, err := os.Stat(path)
+	if err != nil || !os.SameFile(now, main) || hasLog(path) {
+		return
+	}
+	if as := leftAs(now); as != "" {
+		if info, err := held.Stat(); err == nil {
+			_, _ = held.WriteAt([]byte(string(of)+" "+as+"\n"), info.Size())
+		}
+	}
+}
+
+// closedAs returns the incarnation that left the database as it is now. It is empty if nothing
+// shows that no other program has put another content there: after a crash, for example, or if the
+// file was copied.
+func closedAs(path string, held *os.File) (of tidemark.Incarnation) {
+	var main, log, as string
+	noted, err := io.ReadAll(io.NewSectionReader(held, 0, maxNote))
+	if err != nil {
+		return ""
+	}
+	if n, _ := fmt.Sscan(string(noted), &main, &log, &of, &as); n < 4 {
+		return ""
+	}
+	info, err := os.Stat(path)
+	//rule:restore_is_noticed.file-is-as-it-was-left
+	if err != nil || hasLog(path) || leftAs(info) != as {
+		return ""
+	}
+	return of
+}
+
+// hasLog reports whether there is a log that the next opener copies into the database.
+func hasLog(path string) bool {
+	log, err := os.Stat(path + "-wal")
+	return err == nil && log.Size() > 0
+}
+
 // note writes into the lock file which files are open. ownLog of the next opener reads it.
 func note(held *os.File, main, log os.FileInfo) error {
 	err := held.Truncate(0)
 	if err == nil {
 		_, err = held.WriteAt([]byte(identity(main)+" "+identity(log)+"\n"), 0)
+	}
+	if err == nil {
+		err = held.Sync()
 	}
 	if err != nil {
 		return tidemark.Wrap(tidemark.Unavailable, err,
@@ -81,7 +127,7 @@ func identity(info os.FileInfo) string {
 // another file. SQLite would put the log's pages into it. Files that were copied together are fine.
 func ownLog(path string, held *os.File) error {
 	var main, log string
-	noted, err := io.ReadAll(io.NewSectionReader(held, 0, 100))
+	noted, err := io.ReadAll(io.NewSectionReader(held, 0, maxNote))
 	if err != nil {
 		return tidemark.Wrap(tidemark.Unavailable, err,
 			"the lock file "+held.Name()+" cannot be read")

@@ -134,8 +134,8 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 
 // insert stores the draft as the next message, unless its key is known.
 func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
-	q, err := w.c.prepared(`INSERT INTO messages (chat, ` + messageColumns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	q, err := w.c.prepared(`INSERT INTO messages (chat, ` + messageColumns + `, life)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (client_message_id, sender_id, chat) DO NOTHING`)
 	if err != nil {
 		return false, err
@@ -161,6 +161,10 @@ func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
 		q.string(12, string(d.Metadata))
 	}
 	q.string(13, d.Content)
+	//rule:restore_is_noticed.message-has-its-life-in-sqlite
+	if q.null(14); w.life > 1 {
+		q.integer(14, w.life)
+	}
 	if err := q.run(); err != nil {
 		return false, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/internal/inflight"
+	"github.com/tidemark-im/tidemark/storage/internal/lives"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
 )
 
@@ -50,10 +51,13 @@ const (
 // Store implements storage.Store with a SQLite file. Create it with Open.
 type Store struct {
 	lock    *os.File
+	path    string
 	writer  *writer
 	writes  *batch.Batcher[job, error]
 	readers chan *conn
 	pool    int // the number of readers
+	// lives are the lives of the data, of which the last is the present one. They do not change.
+	lives   []lives.Life
 	files   *health.Files
 	health  *health.Health
 	calls   inflight.Gate
@@ -87,7 +91,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		lock: held, pool: config.Readers, readers: make(chan *conn, config.Readers),
+		lock: held, path: path, pool: config.Readers, readers: make(chan *conn, config.Readers),
 		health: health.New(),
 	}
 	cfg := batch.Config{Name: "the database", Most: maxJobs, Answered: s.checkpoint}
@@ -101,6 +105,8 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 }
 
 func (s *Store) connect(path string, config Config) error {
+	// Opening the file may change it.
+	closed := closedAs(path, s.lock)
 	if err := ensure(path); err != nil {
 		return err
 	}
@@ -130,6 +136,12 @@ func (s *Store) connect(path string, config Config) error {
 	// The first read creates the log.
 	err = c.exec("SELECT 1 FROM chats LIMIT 1")
 	if err == nil {
+		err = s.live(closed)
+	}
+	if err == nil {
+		s.writer.life = s.lives[len(s.lives)-1].Number
+	}
+	if err == nil {
 		s.files, err = health.Watch(path)
 	}
 	if err == nil {
@@ -152,8 +164,14 @@ func configure(c *conn, cacheBytes int) error {
 	return nil
 }
 
-// disconnect closes what connect opened. No call is under way.
+// disconnect closes what connect opened, and releases the lock. No call is under way.
 func (s *Store) disconnect() {
+	s.closeAll()
+	s.lock.Close()
+}
+
+// closeAll closes all connections.
+func (s *Store) closeAll() {
 	for {
 		select {
 		case c := <-s.readers:
@@ -166,7 +184,6 @@ func (s *Store) disconnect() {
 	if s.writer != nil {
 		s.writer.c.close()
 	}
-	s.lock.Close()
 }
 
 // Close implements storage.Store. It also copies the write-ahead log into the database file.
@@ -174,7 +191,12 @@ func (s *Store) Close() error {
 	s.calls.Close()
 	s.release.Do(func() {
 		s.writes.Stop()
-		s.disconnect()
+		clean := s.health.Failure() == nil && s.files.Intact() == nil
+		s.closeAll()
+		if clean {
+			noteClosed(s.lock, s.files.Main, s.path, s.Incarnation())
+		}
+		s.lock.Close()
 	})
 	return nil
 }

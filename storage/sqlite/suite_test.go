@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/sqlite/backup"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 )
 
@@ -31,3 +32,15 @@ func reopen(t *testing.T, s storage.Store) storage.Store {
 func TestStore(t *testing.T) { storagetest.Run(t, openDurable) }
 
 func TestStore_durable(t *testing.T) { storagetest.RunDurable(t, openDurable, reopen) }
+
+// restored opens a copy of a database in another directory.
+func restored(t *testing.T, s storage.Store) storage.Store {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tidemark.db")
+	if _, err := backup.Write(s.(durable).path, path); err != nil {
+		t.Fatal(err)
+	}
+	return durable{openTest(t, path), path}
+}
+
+func TestStore_restored(t *testing.T) { storagetest.RunRestored(t, openDurable, restored) }

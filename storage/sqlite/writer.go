@@ -109,6 +109,8 @@ func (s *Store) attempt(batch []job, errs []error) error {
 // uses it.
 type writer struct {
 	c *conn
+	// life is the number of the present life of the data. It does not change.
+	life int64
 	// chats caches rows, with the changes of the running transaction. A rollback empties it.
 	chats map[tidemark.ChatID]*chat
 	// moved holds the chats whose new head is not written yet.

@@ -156,6 +156,13 @@ func (i *intercepted) Summary(
 	})
 }
 
+func (i *intercepted) Shared(
+	ctx context.Context, claims []storage.Claim,
+) ([]tidemark.Sequence, error) {
+	return results2(i, "Shared", len(claims),
+		func() ([]tidemark.Sequence, error) { return i.Store.Shared(ctx, claims) })
+}
+
 func (i *intercepted) Unread(
 	ctx context.Context, keys []storage.StateKey,
 ) ([]storage.Unread, error) {

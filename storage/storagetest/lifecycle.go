@@ -83,6 +83,8 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	_, errs["Clear"] = s.Clear(ctx, []storage.Clear{{User: alice, Chat: chat, Through: 1}})
 	_, _, errs["PendingOf"] = s.PendingOf(ctx, alice, "", 1)
 	_, _, _, errs["Behind"] = s.Behind(ctx, alice, storage.BehindQuery{Limit: 1})
+	_, errs["Shared"] = s.Shared(ctx,
+		[]storage.Claim{{Chat: chat, Incarnation: "none", Sequence: 1}})
 	errs["Check"] = s.Check(ctx)
 	return errs
 }

@@ -38,6 +38,13 @@ func RunShared(t *testing.T, open func(t *testing.T) (one, other storage.Store))
 		}
 		s.runAll(t)
 	})
+	t.Run("one incarnation", func(t *testing.T) {
+		one, other := open(t)
+		if one.Incarnation() != other.Incarnation() {
+			t.Errorf("the stores have the incarnations %s and %s", one.Incarnation(),
+				other.Incarnation())
+		}
+	})
 	t.Run("model", func(t *testing.T) { testModel(t, both(t), nil) })
 	t.Run("histories", func(t *testing.T) {
 		one, other := open(t)
@@ -157,6 +164,14 @@ func (t *turns) MarkUnread(
 	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from tidemark.Sequence,
 ) (tidemark.DeliveryState, error) {
 	return t.next().MarkUnread(ctx, user, chat, from)
+}
+
+func (t *turns) Incarnation() tidemark.Incarnation { return t.next().Incarnation() }
+
+func (t *turns) Shared(
+	ctx context.Context, claims []storage.Claim,
+) ([]tidemark.Sequence, error) {
+	return t.next().Shared(ctx, claims)
 }
 
 func (t *turns) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {

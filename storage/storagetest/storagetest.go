@@ -7,6 +7,7 @@
 //	func TestStore(t *testing.T)         { storagetest.Run(t, open) }
 //	func TestStore_durable(t *testing.T) { storagetest.RunDurable(t, open, reopen) }
 //	func TestStore_shared(t *testing.T)  { storagetest.RunShared(t, openTwo) }
+//	func TestStore_restored(t *testing.T) { storagetest.RunRestored(t, open, restore) }
 //
 // Every subtest is named after the rule that it checks. The subtests share a store and run in
 // parallel. Each uses ids of its own, so every rule is also tested beside other data.

@@ -192,6 +192,7 @@ func (e MemberBoundaryScope) Valid() bool {
 const (
 	Ahead           ResetReason = "ahead"
 	Overflow        ResetReason = "overflow"
+	Restored        ResetReason = "restored"
 	UnknownPosition ResetReason = "unknown_position"
 	UnknownSession  ResetReason = "unknown_session"
 )
@@ -202,6 +203,8 @@ func (e ResetReason) Valid() bool {
 	case Ahead:
 		return true
 	case Overflow:
+		return true
+	case Restored:
 		return true
 	case UnknownPosition:
 		return true
@@ -240,6 +243,10 @@ type AckResults struct {
 // Acks Example: {"chats":[{"chat_id":"team","last_acked_sequence":42},{"chat_id":"family","last_read_sequence":7}]}
 type Acks struct {
 	Chats []Ack `json:"chats"`
+
+	// Incarnation That of the session from which the client has the messages. If it is not the present
+	// one, every entry is refused as `INVALID_SEQUENCE`.
+	Incarnation *Incarnation `json:"incarnation,omitempty"`
 }
 
 // AddMembers Example: {"user_ids":["dave"]}
@@ -444,6 +451,10 @@ type History string
 
 // Id Not `.` and not `..`.
 type Id = string
+
+// Incarnation One life of the server's data. When a backup was restored, it is another one. Store it
+// with what you have of a chat, and send it with the cursor. Only equality counts.
+type Incarnation = Id
 
 // Member defines model for Member.
 type Member struct {
@@ -654,10 +665,14 @@ type RenameChat struct {
 	Name string `json:"name"`
 }
 
-// Reset The position is unknown. Send the cursors of the device by `sync`.
+// Reset The position is unknown. Send the cursors of the device by `sync`. After `ahead` and
+// `restored`, first drop what the device has of the chat above its head or above `through`.
 type Reset struct {
 	ChatId *Id         `json:"chat_id"`
 	Reason ResetReason `json:"reason"`
+
+	// Through Only after `restored`: what the device has up to here is the same on the server.
+	Through *Watermark `json:"through"`
 }
 
 // ResetReason defines model for Reset.Reason.
@@ -752,11 +767,15 @@ type SyncCursor struct {
 	// ChatId Not `.` and not `..`.
 	ChatId Id `json:"chat_id"`
 
+	// Incarnation That of the session from which the device has what it has of the chat. Without it
+	// the cursor counts as one of the present incarnation.
+	Incarnation *Incarnation `json:"incarnation,omitempty"`
+
 	// LastAckedSequence A position in one chat; 0 is "nothing yet".
 	LastAckedSequence Watermark `json:"last_acked_sequence"`
 }
 
-// SyncRequest Example: {"chats":[{"chat_id":"team","last_acked_sequence":42}],"limit":100}
+// SyncRequest Example: {"chats":[{"chat_id":"team","incarnation":"x7k2mbq4vnr3wd5t","last_acked_sequence":42}],"limit":100}
 type SyncRequest struct {
 	Chats *[]SyncCursor `json:"chats,omitempty"`
 

@@ -70,6 +70,8 @@ type Host struct {
 	MaxChats int
 	// Heartbeat and Resume are durations that `open` tells the client.
 	Heartbeat, Resume time.Duration
+	// Incarnation is that of the data.
+	Incarnation tidemark.Incarnation
 	// Grace has an entry for each chat that waits for an acknowledgement. Expiry has one for each
 	// connection that left, and Arrivals one for each arriving session.
 	Grace, Expiry, Arrivals *Deadlines

@@ -139,7 +139,7 @@ func TestProof_of_another_life_of_Redis_is_worth_nothing(t *testing.T) {
 		},
 		"emptied": func(t *testing.T, s *service.Server) { s.Do(t, "FLUSHALL") },
 		"keys of the nodes lost": func(t *testing.T, s *service.Server) {
-			s.Do(t, "DEL", "epoch:{tidemark}", "nodes:{tidemark}")
+			s.Do(t, "DEL", "epoch:{tidemark}:db", "nodes:{tidemark}:db")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestProof_that_was_consumed_does_not_come_back_with_a_stale_replica(t *test
 // replica returns the fields of bob's key on a replica.
 func (w *nodePair) replica(s *service.Server) string {
 	w.Helper()
-	fields, _ := s.Do(w, "HKEYS", "ws:bob").([]any)
+	fields, _ := s.Do(w, "HKEYS", "ws:db:bob").([]any)
 	var names []string
 	for _, field := range fields {
 		name, _ := field.(string)
@@ -196,8 +196,8 @@ func TestProof_that_was_consumed_does_not_come_back_with_a_stale_shard(t *testin
 	cluster := service.StartCluster(t)
 	w := newNodePair(t, cluster.URL())
 	e := w.visit()
-	shard := cluster.Shard(t, "ws:bob")
-	if shard == cluster.Shard(t, "epoch:{tidemark}") {
+	shard := cluster.Shard(t, "ws:db:bob")
+	if shard == cluster.Shard(t, "epoch:{tidemark}:db") {
 		t.Fatal("bob is on the shard of the nodes, which the test is not about: use another name")
 	}
 	shard.Detach(t)
@@ -280,7 +280,7 @@ func TestNodes_whose_keys_were_overwritten_come_back(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
 	for _, over := range [][]string{
-		{"SET", "epoch:{tidemark}", "x"}, {"RPUSH", "nodes:{tidemark}", "x"},
+		{"SET", "epoch:{tidemark}:db", "x"}, {"RPUSH", "nodes:{tidemark}:db", "x"},
 	} {
 		w := newNodePair(t, server.URL())
 		w.visit()
@@ -410,11 +410,11 @@ func TestLookup_on_a_cluster_without_a_shard(t *testing.T) {
 	t.Parallel()
 	cluster := service.StartCluster(t)
 	w := newNodePair(t, cluster.URL())
-	down := cluster.Shard(t, "ws:bob")
+	down := cluster.Shard(t, "ws:db:bob")
 	var other tidemark.UserID
 	for _, user := range []tidemark.UserID{"alice", "carol", "dave", "eve", "frank", "grace"} {
-		if cluster.Shard(t, "ws:"+string(user)) != down &&
-			cluster.Shard(t, "epoch:{tidemark}") != down {
+		if cluster.Shard(t, "ws:db:"+string(user)) != down &&
+			cluster.Shard(t, "epoch:{tidemark}:db") != down {
 			other = user
 		}
 	}
@@ -445,8 +445,8 @@ func TestRefresh_on_a_cluster_with_a_shard_that_hangs(t *testing.T) {
 	t.Parallel()
 	cluster := service.StartCluster(t)
 	w := newNodePair(t, cluster.URL())
-	down := cluster.Shard(t, "ws:bob")
-	if cluster.Shard(t, "epoch:{tidemark}") == down {
+	down := cluster.Shard(t, "ws:db:bob")
+	if cluster.Shard(t, "epoch:{tidemark}:db") == down {
 		t.Fatal("bob is on the shard of the nodes: use another name")
 	}
 	leases := make([]registry.Lease, 5_000)
@@ -499,7 +499,7 @@ func TestJoin_again_raises_whatever_Redis_remembers(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
 	w := newNodePair(t, server.URL())
-	server.Do(t, "HDEL", "nodes:{tidemark}", "a")
+	server.Do(t, "HDEL", "nodes:{tidemark}:db", "a")
 	before := w.epoch(w.b)
 	w.join(w.a, "a")
 	if now := w.epoch(w.b); now == before {

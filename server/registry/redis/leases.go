@@ -23,7 +23,7 @@ func claim(l *registry.Lease) string {
 	return string(l.Node) + separator + l.Boot + separator + string(l.Session)
 }
 
-func key(user tidemark.UserID) string { return userKey + string(user) }
+func (r *Registry) key(user tidemark.UserID) string { return r.users + string(user) }
 
 // check returns Invalid if an id of the lease contains the separator.
 func check(l *registry.Lease) error {
@@ -46,7 +46,7 @@ func (r *Registry) Open(ctx context.Context, q registry.LeaseRequest) (registry.
 		return registry.Opened{}, err
 	}
 	r.hold(q.TTL, lease) // before the call, because its outcome may be unknown
-	a, err := r.step(ctx, r.scripts.open, []string{key(lease.User)}, opening(&q, held.expires)...)
+	a, err := r.step(ctx, r.scripts.open, []string{r.key(lease.User)}, opening(&q, held.expires)...)
 	switch {
 	case err != nil:
 		return registry.Opened{}, err
@@ -82,7 +82,7 @@ func (r *Registry) Close(ctx context.Context, lease registry.Lease, proof *regis
 	if err != nil {
 		return err
 	}
-	a, err := r.step(ctx, r.scripts.close, []string{key(lease.User)},
+	a, err := r.step(ctx, r.scripts.close, []string{r.key(lease.User)},
 		closing(&lease, held.expires, writeProof(proof))...)
 	switch {
 	case err != nil:
@@ -183,7 +183,7 @@ func (r *Registry) lookupTrip(ctx context.Context, users []tidemark.UserID) ([]f
 	}
 	keys := make([]string, len(users))
 	for i, user := range users {
-		keys[i] = key(user)
+		keys[i] = r.key(user)
 	}
 	calls := make([]redis.Call, 0, (len(users)+size-1)/size)
 	for from := 0; from < len(users); from += size {

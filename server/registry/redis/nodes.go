@@ -24,8 +24,6 @@ const (
 // take about 3 ms of Redis' time, for which other calls wait.
 const refreshScripts = 5
 
-func nodeKeys() []string { return []string{epochKey, nodesKey} }
-
 // Epoch implements registry.Registry. On a cluster, only Refresh and Join notice that a server
 // without the nodes' keys was restarted or failed over. Proofs that such a server restored are void
 // already (openScript).
@@ -33,7 +31,7 @@ func (r *Registry) Epoch(ctx context.Context) (registry.Epoch, error) {
 	if !r.looked() {
 		r.look(ctx)
 	}
-	a, err := r.step(ctx, r.scripts.epoch, nodeKeys(), unused())
+	a, err := r.step(ctx, r.scripts.epoch, r.nodes, unused())
 	if err != nil {
 		return registry.Epoch{}, err
 	}
@@ -87,7 +85,7 @@ func (r *Registry) Join(ctx context.Context, node registry.Node, ttl time.Durati
 		again = 1
 	}
 	began := time.Now()
-	a, err := r.alone(ctx, r.scripts.join, nodeKeys(), unused(), string(node.ID), node.Boot,
+	a, err := r.alone(ctx, r.scripts.join, r.nodes, unused(), string(node.ID), node.Boot,
 		ttl.Milliseconds(), again)
 	if err != nil {
 		return err
@@ -122,7 +120,7 @@ func (r *Registry) Leave(ctx context.Context, node registry.Node) error {
 	if dropped > 0 {
 		raise = 1
 	}
-	_, err = r.alone(ctx, r.scripts.leave, nodeKeys(), unused(), string(node.ID), node.Boot, raise)
+	_, err = r.alone(ctx, r.scripts.leave, r.nodes, unused(), string(node.ID), node.Boot, raise)
 	if err != nil {
 		return err
 	}
@@ -152,7 +150,7 @@ func (r *Registry) drop(ctx context.Context, node registry.Node) (int, error) {
 			// This release does not depend on the node's own lease.
 			calls[i] = redis.Call{
 				Script: r.scripts.close,
-				Keys:   []string{key(chunk[i].User)},
+				Keys:   []string{r.key(chunk[i].User)},
 				Args:   closing(&chunk[i], forever, ""),
 			}
 		}
@@ -182,7 +180,7 @@ func (r *Registry) Refresh(
 		return registry.Refreshed{}, err
 	}
 	began := time.Now()
-	a, err := r.alone(ctx, r.scripts.heartbeat, nodeKeys(), unused(), string(node.ID), node.Boot,
+	a, err := r.alone(ctx, r.scripts.heartbeat, r.nodes, unused(), string(node.ID), node.Boot,
 		nodeTTL.Milliseconds())
 	switch {
 	case err != nil:
@@ -226,7 +224,7 @@ func (r *Registry) prolong(
 		for chunk := range slices.Chunk(part, size) {
 			keys, args := make([]string, len(chunk)), []any{ttl.Milliseconds()}
 			for i := range chunk {
-				keys[i] = key(chunk[i].User)
+				keys[i] = r.key(chunk[i].User)
 				args = append(args, field(&chunk[i]), claim(&chunk[i]))
 			}
 			calls = append(calls, redis.Call{Script: r.scripts.prolong, Keys: keys, Args: args})

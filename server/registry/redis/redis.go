@@ -42,6 +42,9 @@ const (
 // Registry implements registry.Registry and registry.Nodes. Call New, then Start, and Stop after
 // the last call. It is safe for concurrent use.
 type Registry struct {
+	// users is the beginning of the key of each user. nodes are the keys of the nodes.
+	users   string
+	nodes   []string
 	client  *redis.Client
 	scripts scripts
 	lookups *batch.Batcher[tidemark.UserID, found]
@@ -75,9 +78,16 @@ var (
 	_ registry.Nodes    = (*Registry)(nil)
 )
 
-// New returns a registry on a Redis. The caller closes client.
-func New(client *redis.Client) *Registry {
+// New returns a registry on a Redis. The caller closes client. The keys have the incarnation of the
+// data in their names. So what the nodes of another incarnation say, such as which users have all
+// that they miss in pending rows, does not count.
+func New(client *redis.Client, data tidemark.Incarnation) *Registry {
+	// A proof that restored data have all rows would be false.
+	//rule:restore_is_noticed.leases-and-proofs-are-of-one-life
+	users := userKey + string(data) + ":"
 	r := &Registry{
+		users:   users,
+		nodes:   []string{epochKey + ":" + string(data), nodesKey + ":" + string(data)},
 		client:  client,
 		scripts: newScripts(),
 		lives:   make(map[tidemark.NodeID]life),

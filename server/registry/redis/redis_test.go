@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/redis"
 	registryredis "github.com/tidemark-im/tidemark/server/registry/redis"
 	"github.com/tidemark-im/tidemark/server/registry/registrytest"
@@ -27,7 +28,7 @@ func openWith(t testing.TB, url string) (*registryredis.Registry, *redis.Client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := registryredis.New(client)
+	r := registryredis.New(client, "db")
 	r.Start()
 	t.Cleanup(func() {
 		r.Stop()
@@ -63,4 +64,34 @@ func TestRegistry_on_a_cluster(t *testing.T) {
 		}
 		return open(t, cluster.URL())
 	})
+}
+
+// A registry for another incarnation of the data knows no lease and no proof of this one.
+func TestRegistry_restore_is_noticed(t *testing.T) {
+	t.Parallel()
+	url := service.Database(t)
+	w := newNodePair(t, url)
+	w.open(w.a, lease(node("a"), "bob", "s1"))
+	client, err := redis.Open(redis.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := registryredis.New(client, "restored")
+	after.Start()
+	t.Cleanup(func() {
+		after.Stop()
+		if err := client.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	for name, want := range map[string]int{"before": 1, "after": 0} {
+		r := map[string]*registryredis.Registry{"before": w.a, "after": after}[name]
+		found, err := r.Lookup(t.Context(), []tidemark.UserID{"bob"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found[0]) != want {
+			t.Errorf("%s the restore there are the leases %+v, want %d", name, found[0], want)
+		}
+	}
 }

@@ -10,11 +10,12 @@ import (
 
 // The keys of a registry:
 //
-//	ws:<user>          hash   d:<device> → expires|node|boot|session
-//	                          proof → crashes|incarnation|replid
-//	epoch:{tidemark}   hash   crashes, incarnation
-//	nodes:{tidemark}   hash   <node> → expires|boot|state
+//	ws:<data>:<user>          hash   d:<device> → expires|node|boot|session
+//	                                 proof → crashes|incarnation|replid
+//	epoch:{tidemark}:<data>   hash   crashes, incarnation
+//	nodes:{tidemark}:<data>   hash   <node> → expires|boot|state
 //
+// data is the incarnation of the data in storage; the incarnation in the keys is that of Redis.
 // A node's state is 1 while it has its lease, and 0 when that has expired. Times are milliseconds
 // of the clock of the Redis that runs the script; the clocks of nodes are never used. Ids contain
 // no bar. replid names one life of a server's data: it changes with a restart and with a failover.

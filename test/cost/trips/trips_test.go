@@ -48,7 +48,7 @@ func start(t *testing.T, nodes int) *cluster {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leases, events := registryredis.New(client), busredis.New(client)
+		leases, events := registryredis.New(client, "data"), busredis.New(client)
 		leases.Start()
 		events.Start()
 		core, err := server.New(server.Config{

@@ -14,8 +14,14 @@ import (
 // clients are connected.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
+	return s.Copy(t, "template0")
+}
+
+// Copy is like Database, but makes a copy of a database, to which nobody is connected.
+func (s *Server) Copy(t testing.TB, template string) string {
+	t.Helper()
 	name := "t" + strings.ToLower(rand.Text()[:16])
-	s.Exec(t, "postgres", "CREATE DATABASE "+name+" TEMPLATE template0")
+	s.Exec(t, "postgres", "CREATE DATABASE "+name+" TEMPLATE "+template)
 	t.Cleanup(func() {
 		if s.PID() == 0 {
 			return // the database disappears with the directory

@@ -116,7 +116,8 @@ func FuzzAgreement_of_schema_and_decoder(f *testing.F) {
 			`{"type":"group","member_ids":["a b"],"history":"none","chat_id":""}`,
 			`{"name":null}`, `{"user_ids":[]}`,
 			`{"type":"read","request_id":null,"payload":{"chat_id":"a"}}`, `{"type":"typing"}`,
-			`{"type":"sync_request"}`,
+			`{"type":"sync_request"}`, `{"chats":[],"incarnation":"a b"}`,
+			`{"chats":[{"chat_id":"a","last_acked_sequence":1,"incarnation":null}]}`,
 		} {
 			f.Add(uint8(which), []byte(s))
 		}

@@ -206,6 +206,23 @@ func TestDecodeState_one_bad_field_refuses_all(t *testing.T) {
 	}
 }
 
+func TestDecodeAcks_incarnation_is_that_of_all(t *testing.T) {
+	for _, raw := range []string{
+		`{"chats":[{"chat_id":"a","last_acked_sequence":1}],"incarnation":"i"}`,
+		`{"incarnation":"i","chats":[{"chat_id":"a","last_acked_sequence":1}]}`,
+	} {
+		got, err := wire.DecodeAcks([]byte(raw))
+		want := []wire.AckItem{{Ack: server.Ack{Chat: "a", Acked: 1, Incarnation: "i"}}}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v, -want +got:\n%s", raw, err, diff)
+		}
+	}
+	_, err := wire.DecodeAcks([]byte(`{"chats":[],"incarnation":"a b"}`))
+	if tidemark.CodeOf(err) != tidemark.Invalid {
+		t.Errorf("an impossible incarnation: got %v", err)
+	}
+}
+
 func TestDecodeAcks_an_item_fails_alone(t *testing.T) {
 	items, err := wire.DecodeAcks([]byte(`{"chats":[{"chat_id":"a","last_acked_sequence":1},` +
 		`{"chat_id":"b","last_acked_sequence":0},` +
@@ -297,13 +314,13 @@ func TestDecode_errors_name_the_place(t *testing.T) {
 
 func TestDecodeSync_everything(t *testing.T) {
 	got, err := wire.DecodeSync([]byte(`{"chats":[{"chat_id":"a","last_acked_sequence":0},` +
-		`{"chat_id":"b","last_acked_sequence":5}],"session_id":"s","limit":5000,` +
-		`"status_updates":true}`))
+		`{"chat_id":"b","last_acked_sequence":5,"incarnation":"i"}],"session_id":"s",` +
+		`"limit":5000,"status_updates":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := server.SyncRequest{
-		Cursors:  []server.Cursor{{Chat: "a"}, {Chat: "b", Acked: 5}},
+		Cursors:  []server.Cursor{{Chat: "a"}, {Chat: "b", Acked: 5, Incarnation: "i"}},
 		Session:  "s",
 		Limit:    wire.MaxLimit,
 		Statuses: true,

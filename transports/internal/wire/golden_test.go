@@ -71,10 +71,12 @@ func events() []struct {
 		})
 	}
 	add("session", 1, tidemark.EventSession, tidemark.SessionStart{Session: "s3SSion_1",
-		User: "ann", Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
+		User: "ann", Heartbeat: 20 * time.Second, Resume: time.Minute,
+		Incarnation: "x7k2mbq4vnr3wd5t"}.AppendJSON(nil))
 	add("session, resumed", 43, tidemark.EventSession, tidemark.SessionStart{Session: "s3SSion_1",
 		User: "ann", Resumed: true, EventID: 42,
-		Heartbeat: 20 * time.Second, Resume: time.Minute}.AppendJSON(nil))
+		Heartbeat: 20 * time.Second, Resume: time.Minute,
+		Incarnation: "x7k2mbq4vnr3wd5t"}.AppendJSON(nil))
 	add("message", 44, tidemark.EventMessage, message.AppendJSON(nil))
 	add("message with attachments", 45, tidemark.EventMessage, withAttachments.AppendJSON(nil))
 	add("gap", 46, tidemark.EventGap, gap.AppendJSON(nil))
@@ -96,6 +98,8 @@ func events() []struct {
 		DeliveryState: tidemark.DeliveryState{ChatID: "team", Acked: 9, Read: 7},
 		Unread:        3, Mentions: 1,
 	}.AppendJSON(nil))
+	restored := tidemark.Reset{Reason: tidemark.ResetRestored, ChatID: "team", Through: 5}
+	add("reset after a restore", 54, tidemark.EventReset, restored.AppendJSON(nil))
 	add("typing", 0, tidemark.EventTyping,
 		tidemark.Typing{ChatID: "team", UserID: "bob"}.AppendJSON(nil))
 	replaced := tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session")
@@ -151,6 +155,7 @@ func syncResponse() server.SyncResponse {
 			{Chat: "team", Head: 8, Messages: []tidemark.Message{message, withAttachments},
 				Gaps: []tidemark.Gap{gap}, HasMore: true},
 			{Chat: "old", Head: 2, Reset: tidemark.ResetAhead},
+			{Chat: "restored", Head: 12, Reset: tidemark.ResetRestored, Through: 5},
 			{Chat: "other",
 				Err: tidemark.Errorf(tidemark.NotMember, "you are not a member of the chat")},
 		},
@@ -249,7 +254,8 @@ func TestClientFrames_golden(t *testing.T) {
 			`{"type":"read","payload":{"chat_id":"team","last_read_sequence":7}}`},
 		{"sync_request", "ClientFrame",
 			`{"type":"sync_request","request_id":"r3","payload":{"chats":[{"chat_id":"team",` +
-				`"last_acked_sequence":0}],"session_id":"s3SSion_1","limit":100,` +
+				`"last_acked_sequence":0,"incarnation":"x7k2mbq4vnr3wd5t"}],` +
+				`"session_id":"s3SSion_1","limit":100,` +
 				`"status_updates":true}}`},
 		{"typing", "ClientFrame", `{"type":"typing","payload":{"chat_id":"team"}}`},
 		{"ping", "ClientFrame", `{"type":"ping","request_id":"r4"}`},

@@ -96,8 +96,12 @@ func DecodeAcks(raw []byte) ([]AckItem, error) {
 
 func decodeAcks(v value, name string) ([]AckItem, error) {
 	var items []AckItem
+	var incarnation tidemark.Incarnation
 	present := false
 	err := eachField(v, name, func(key string, v value) error {
+		if key == "incarnation" {
+			return id(v, key, &incarnation)
+		}
 		if key != "chats" {
 			return nil
 		}
@@ -113,6 +117,9 @@ func decodeAcks(v value, name string) ([]AckItem, error) {
 	})
 	if err == nil && !present {
 		err = tidemark.BadParam(tidemark.Invalid, "chats", "is missing")
+	}
+	for i := range items {
+		items[i].Incarnation = incarnation
 	}
 	return items, err
 }
@@ -240,6 +247,8 @@ func decodeCursor(v value, i int) (server.Cursor, error) {
 		case "last_acked_sequence":
 			stated = true
 			err = v.sequence(key, 0, &c.Acked)
+		case "incarnation":
+			err = id(v, key, &c.Incarnation)
 		}
 		if err != nil {
 			return within(name, err)

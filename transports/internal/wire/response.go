@@ -262,7 +262,8 @@ func appendSyncChat(b []byte, c *server.SyncChat) []byte {
 	if c.Reset == "" {
 		b = append(b, "null"...)
 	} else {
-		b = tidemark.Reset{Reason: c.Reset, ChatID: c.Chat}.AppendJSON(b)
+		reset := tidemark.Reset{Reason: c.Reset, ChatID: c.Chat, Through: c.Through}
+		b = reset.AppendJSON(b)
 	}
 	b = append(b, `,"problem":`...)
 	b = appendProblem(b, c.Err)

@@ -23,7 +23,9 @@ type Appender struct {
 	// Patience bounds each transaction of a turn, and the wait for the turn. Change it only before
 	// the first call; New sets the default.
 	Patience time.Duration
-	batches  *batch.Keyed[tidemark.ChatID, *sending]
+	// Life is the number of the present life of the data. Change it only before the first call.
+	Life    int64
+	batches *batch.Keyed[tidemark.ChatID, *sending]
 
 	mu    sync.Mutex
 	chats map[tidemark.ChatID]*chat

@@ -46,6 +46,7 @@ func (a *Appender) appendBatch(id tidemark.ChatID, batch []*sending, rested bool
 		Access: a.access, committed: a.committed, chat: id, view: &own.view,
 		drafts: drafts, batch: batch, calls: calls, rested: rested,
 		results: make([]storage.Appended, len(drafts)), first: make([]firstMessage, len(drafts)),
+		life: a.Life,
 	}
 	err := work.all(own, a.Patience)
 	for _, one := range batch {
@@ -67,6 +68,7 @@ type appending struct {
 	committed func(sends, acks int, took time.Duration)
 	chat      tidemark.ChatID
 	view      *view
+	life      int64
 	drafts    []tidemark.Draft
 	// batch has the calls, and calls has the index of each draft's call.
 	batch   []*sending
@@ -414,7 +416,7 @@ func (a *appending) actions(todo []int, next *record.Counter) []types.TransactWr
 			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		}}, types.TransactWriteItem{Put: &types.Put{
 			TableName:           a.Table(record.Messages),
-			Item:                record.MessageItem(d, sequence, a.view.MembersVersion),
+			Item:                record.MessageItem(d, sequence, a.view.MembersVersion, a.life),
 			ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
 		}})
 	}

@@ -7,8 +7,11 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 )
 
-// MessageItem returns the item of a draft at its sequence in the chat.
-func MessageItem(d *tidemark.Draft, sequence tidemark.Sequence, version uint64) call.Item {
+// MessageItem returns the item of a draft at its sequence in the chat. life is the number of the
+// present life of the data.
+func MessageItem(
+	d *tidemark.Draft, sequence tidemark.Sequence, version uint64, life int64,
+) call.Item {
 	it := call.Item{
 		"chat_id": call.Text(d.ChatID), "sequence": call.Number(sequence),
 		"message_id": call.Text(d.MessageID), "sender_id": call.Text(d.SenderID),
@@ -29,7 +32,20 @@ func MessageItem(d *tidemark.Draft, sequence tidemark.Sequence, version uint64) 
 	if !d.Mentions.None() {
 		it["mentions"] = call.Text(d.Mentions.Text())
 	}
+	//rule:restore_is_noticed.message-has-its-life-in-dynamodb
+	if life > 1 {
+		it["life"] = call.Number(life)
+	}
 	return it
+}
+
+// LifeOf returns the number of the life of the data that stored the message in an item.
+func LifeOf(it call.Item) (int64, error) {
+	r := call.Reader{Item: it}
+	if !r.Has("life") {
+		return 1, nil
+	}
+	return int64(r.Number("life")), r.Err
 }
 
 // MessageOf returns the message in an item.

@@ -89,7 +89,7 @@ func TestMessage_comes_back_as_it_was_stored(t *testing.T) {
 		},
 	} {
 		want := draft.Message(tidemark.MaxSequence, 5)
-		got, err := MessageOf(MessageItem(&draft, tidemark.MaxSequence, 5))
+		got, err := MessageOf(MessageItem(&draft, tidemark.MaxSequence, 5, 1))
 		if err != nil {
 			t.Errorf("MessageOf: %v", err)
 			continue

@@ -168,14 +168,20 @@ func (t *DSN) configure() {
 	}
 }
 
-// Pool returns a pool of at most n connections. It connects when the first one is needed.
-func (t *DSN) Pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
+// Pool returns a pool of at most n connections. It connects when the first one is needed. greet, if
+// not nil, checks each new connection, and refuses it by an error.
+func (t *DSN) Pool(
+	ctx context.Context, n int, greet func(context.Context, *pgx.Conn) error,
+) (*pgxpool.Pool, error) {
 	config := t.Config.Copy()
 	config.MaxConns = int32(n)
 	//rule:confirmed_is_durable.wait-for-disk
-	config.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		encodeTexts(c)
-		return nil
+		if greet == nil {
+			return nil
+		}
+		return greet(ctx, c)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
