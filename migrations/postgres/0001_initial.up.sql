@@ -18,6 +18,10 @@ CREATE TABLE chats (
     floor           bigint  NOT NULL DEFAULT 1,  -- the first message that is kept
     uncounted       bigint  NOT NULL DEFAULT 0,  -- the messages that do not count as unread
     last_uncounted  bigint  NOT NULL DEFAULT 0,  -- the sequence of the last of them
+    sent_1          bigint  NOT NULL DEFAULT 0,  -- senders.sent of the member with seat 1
+    last_sent_1     bigint  NOT NULL DEFAULT 0,
+    sent_2          bigint  NOT NULL DEFAULT 0,  -- and of that with seat 2
+    last_sent_2     bigint  NOT NULL DEFAULT 0,
     member_count    integer NOT NULL,
     members_version bigint  NOT NULL DEFAULT 1,
     large           boolean NOT NULL,
@@ -32,14 +36,16 @@ CREATE TABLE members (
     current   boolean NOT NULL,
     role      text    NOT NULL,
     joined_at bigint  NOT NULL,
+    seat      bigint  NOT NULL DEFAULT 0,    -- 1 or 2 in a direct chat, else 0
     intervals text    NOT NULL,              -- "1-5,9-": the sequences that the user may see
     PRIMARY KEY (chat, user_id)
 );
 
 CREATE INDEX members_of_user ON members (user_id, chat_id) INCLUDE (chat) WHERE current;
 
--- How many messages that count as unread a member has sent. Every batch of messages updates the
--- rows of its senders in place.
+-- How many messages that count as unread a member of a group has sent. Every batch of messages
+-- updates the rows of its senders in place. The two members of a direct chat have seats instead:
+-- their numbers are in the row of the chat, which every batch updates anyway.
 CREATE TABLE senders (
     chat      bigint NOT NULL,
     user_id   text   COLLATE "C" NOT NULL,

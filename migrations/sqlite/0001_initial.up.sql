@@ -16,6 +16,10 @@ CREATE TABLE chats (
     floor           INTEGER NOT NULL DEFAULT 1,  -- the first message that is kept
     uncounted       INTEGER NOT NULL DEFAULT 0,  -- the messages that do not count as unread
     last_uncounted  INTEGER NOT NULL DEFAULT 0,  -- the sequence of the last of them
+    sent_1          INTEGER NOT NULL DEFAULT 0,  -- members.sent of the member with seat 1
+    last_sent_1     INTEGER NOT NULL DEFAULT 0,
+    sent_2          INTEGER NOT NULL DEFAULT 0,  -- and of that with seat 2
+    last_sent_2     INTEGER NOT NULL DEFAULT 0,
     member_count    INTEGER NOT NULL,
     members_version INTEGER NOT NULL DEFAULT 1,
     large           INTEGER NOT NULL,
@@ -25,6 +29,8 @@ CREATE TABLE chats (
 CREATE UNIQUE INDEX chats_by_pair ON chats (direct_key) WHERE direct_key IS NOT NULL;
 
 -- The members. The row of a former member stays, because it says what they may see and have sent.
+-- The two members of a direct chat have the seats 1 and 2. Their numbers are in the row of the
+-- chat, which every message updates anyway. Others have no seat.
 CREATE TABLE members (
     chat      INTEGER NOT NULL,
     user_id   TEXT    NOT NULL,
@@ -33,6 +39,7 @@ CREATE TABLE members (
     role      TEXT    NOT NULL,
     joined_at INTEGER NOT NULL,
     intervals TEXT    NOT NULL,  -- "1-5,9-": the sequences that the user may see
+    seat      INTEGER NOT NULL DEFAULT 0,  -- 0: sent and last_sent are in this row
     sent      INTEGER NOT NULL DEFAULT 0,  -- the messages of the user that count as unread
     last_sent INTEGER NOT NULL DEFAULT 0,  -- the sequence of the last of them
     PRIMARY KEY (chat, user_id)

@@ -69,9 +69,10 @@ const insertChat = `WITH chat AS (
 	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9, $12) ON CONFLICT DO NOTHING
 		RETURNING key
 ), joined AS (
-	INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
-	SELECT c.key, u.id, $1, true, CASE WHEN u.id = $8 THEN $10 ELSE $11 END, $6, '1-'
-		FROM chat AS c, unnest($7::text[]) AS u (id)
+	INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, seat, intervals)
+	SELECT c.key, u.id, $1, true, CASE WHEN u.id = $8 THEN $10 ELSE $11 END, $6,
+			CASE WHEN $5::text IS NULL THEN 0 ELSE u.no END, '1-'
+		FROM chat AS c, unnest($7::text[]) WITH ORDINALITY AS u (id, no)
 ), standing AS (
 	INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq) SELECT u.id, $1, 0
 		FROM chat AS c, unnest($7::text[]) AS u (id) WHERE $9
@@ -215,14 +216,15 @@ func texts[T ~string](ids []T) []string {
 const conversationsByActivity = `SELECT ` + chatColumns + `,
 	c.activity_at, ` + stateColumns + `, ` + accountColumns + `
 	FROM (
-		SELECT c.*, m.intervals AS visible
+		SELECT c.*, m.intervals AS visible, m.seat
 		FROM members AS m
 		CROSS JOIN LATERAL (SELECT * FROM chats WHERE key = m.chat LIMIT 1) AS c
 		WHERE m.user_id = $1 AND m.current
 			AND (c.activity_at < $2 OR (c.activity_at = $2 AND c.id > $3))
 		ORDER BY c.activity_at DESC, c.id LIMIT $4
 	) AS c
-	CROSS JOIN LATERAL (SELECT $1 AS user_id, c.visible AS intervals) AS m` + accountRows + `
+	CROSS JOIN LATERAL (SELECT $1 AS user_id, c.seat, c.visible AS intervals) AS m
+` + accountRows + `
 	ORDER BY c.activity_at DESC, c.id`
 
 // ChatsOf implements storage.Chats. One statement reads the chats, one their last messages, and at

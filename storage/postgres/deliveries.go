@@ -42,10 +42,8 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 		greatest(r.to_acked, r.to_read) <= r.head
 			AND (a.acked, d.read) <> (r.acked, r.read) AS moves,
 		CASE WHEN d.read = r.read THEN r.sent_before
-			WHEN coalesce((SELECT last_sent FROM senders
-				WHERE chat = r.key AND user_id = r.user_id LIMIT 1), 0) <= d.read
-				THEN coalesce((SELECT sent FROM senders
-					WHERE chat = r.key AND user_id = r.user_id LIMIT 1), 0)
+			WHEN coalesce(` + lastSentBy + `, 0) <= d.read
+				THEN coalesce(` + sentBy + `, 0)
 			ELSE r.sent_before + (
 				SELECT count(*) FILTER (WHERE m.sender_id = r.user_id AND m.kind IS NULL)
 				FROM (SELECT sender_id, kind FROM messages

@@ -33,55 +33,76 @@ const (
 //   - It locks chats in the order of their keys, as every statement does that locks several.
 //   - It counts drafts from the last of their chat. So the sequences follow from the head that the
 //     UPDATE returns.
-//   - The rows of senders change only under the lock of their chat, so their order is free.
+//   - The numbers of members with a seat are in the row of the chat. The rows of other senders
+//     change only under the lock of their chat, so their order is free.
 //   - It has no join. A look-up is a sub-select by the whole key, and facts about a chat are in
 //     arrays. So the planner has no choice, whatever its statistics are, and one plan always
 //     serves. Joins became scans of whole tables.
 //
 //rule:nothing_outside_membership.append-statement
 const appendDrafts = `WITH chat AS MATERIALIZED (
-	SELECT array_agg(coalesce(c.key, 0) ORDER BY n.no) AS keys,
-		array_agg(coalesce(c.members_version, 0) ORDER BY n.no) AS versions
-	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
-	LEFT JOIN LATERAL (SELECT key, members_version FROM chats WHERE id = n.id LIMIT 1) AS c ON true
+	SELECT array_agg(key) AS keys, array_agg(version) AS versions
+	FROM (SELECT coalesce(c.key, 0) AS key, coalesce(c.members_version, 0) AS version
+		FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
+		LEFT JOIN LATERAL (SELECT key, members_version FROM chats
+			WHERE id = n.id LIMIT 1) AS c ON true
+		ORDER BY n.no) AS n
 ), judged AS MATERIALIZED (
 	SELECT d.no, ($2::bigint[])[d.no] AS chat_no,
 		(SELECT m.sequence FROM messages AS m
 			WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id
 				AND m.chat = chat.keys[($2::bigint[])[d.no]] LIMIT 1) AS known,
-		coalesce((SELECT m.current FROM members AS m
-			WHERE m.chat = chat.keys[($2::bigint[])[d.no]] AND m.user_id = d.sender_id LIMIT 1),
-			false) AS member
-	FROM chat, unnest($3::text[], $4::text[])
-		WITH ORDINALITY AS d (sender_id, client_message_id, no)
+		(SELECT CASE WHEN m.current THEN m.seat END FROM members AS m
+			WHERE m.chat = chat.keys[($2::bigint[])[d.no]] AND m.user_id = d.sender_id
+			LIMIT 1) AS seat, d.sender_id, d.kind IS NULL AS counts
+	FROM chat, unnest($3::text[], $4::text[], $12::text[])
+		WITH ORDINALITY AS d (sender_id, client_message_id, kind, no)
 ), counted AS MATERIALIZED (
-	SELECT j.*, count(*) FILTER (WHERE known IS NULL AND member)
+	SELECT j.*, count(*) FILTER (WHERE known IS NULL AND seat IS NOT NULL)
 		OVER (PARTITION BY chat_no ORDER BY no DESC ROWS UNBOUNDED PRECEDING) AS nth
 		FROM judged AS j
 ), wanted AS MATERIALIZED (
-	SELECT array_agg(key ORDER BY key) AS keys, array_agg(version ORDER BY key) AS versions,
-		array_agg(count ORDER BY key) AS counts, array_agg(time ORDER BY key) AS times
-	FROM (SELECT chat.keys[chat_no] AS key, chat.versions[chat_no] AS version, count,
-		($5::bigint[])[last] AS time
-		FROM chat, (SELECT chat_no, count(*) AS count, max(no) AS last FROM judged
-			WHERE known IS NULL AND member GROUP BY chat_no) AS j) AS n
+	SELECT array_agg(key) AS keys, array_agg(version) AS versions, array_agg(count) AS counts,
+		array_agg(time) AS times, array_agg(sent_1) AS sent_1, array_agg(sent_2) AS sent_2,
+		array_agg(count + 1 - nth_1) AS at_1, array_agg(count + 1 - nth_2) AS at_2
+	FROM (SELECT chat.keys[chat_no] AS key, chat.versions[chat_no] AS version,
+		($5::bigint[])[last] AS time, j.*
+		FROM chat, (SELECT chat_no, count(*) AS count, max(no) AS last,
+				count(*) FILTER (WHERE seat = 1 AND counts) AS sent_1,
+				count(*) FILTER (WHERE seat = 2 AND counts) AS sent_2,
+				min(nth) FILTER (WHERE seat = 1 AND counts) AS nth_1,
+				min(nth) FILTER (WHERE seat = 2 AND counts) AS nth_2
+			FROM counted WHERE known IS NULL AND seat IS NOT NULL GROUP BY chat_no) AS j
+		ORDER BY key) AS n
 ), moved AS (
 	UPDATE chats AS c SET
 		head = c.head + (SELECT counts FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
-		activity_at = (SELECT times FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))]
+		activity_at = (SELECT times FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
+		sent_1 = c.sent_1
+			+ (SELECT sent_1 FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
+		last_sent_1 = coalesce(c.head
+			+ (SELECT at_1 FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
+			c.last_sent_1),
+		sent_2 = c.sent_2
+			+ (SELECT sent_2 FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
+		last_sent_2 = coalesce(c.head
+			+ (SELECT at_2 FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
+			c.last_sent_2)
 	WHERE c.key = ANY ((SELECT keys FROM wanted)::bigint[])
 		AND c.members_version =
 			(SELECT versions FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))]
 	RETURNING c.key, c.head
 ), headed AS MATERIALIZED (
-	SELECT array_agg(key ORDER BY key) AS keys, array_agg(head ORDER BY key) AS heads FROM moved
+	SELECT array_agg(key) AS keys, array_agg(head) AS heads
+	FROM (SELECT key, head FROM moved ORDER BY key) AS m
 ), placed AS MATERIALIZED (
 	SELECT array_agg(coalesce(CASE
 			WHEN known IS NOT NULL THEN -known
-			WHEN member AND h.keys[width_bucket(chat.keys[chat_no], h.keys)] = chat.keys[chat_no]
+			WHEN seat IS NOT NULL
+				AND h.keys[width_bucket(chat.keys[chat_no], h.keys)] = chat.keys[chat_no]
 				THEN h.heads[width_bucket(chat.keys[chat_no], h.keys)] + 1 - nth
 		END, 0) ORDER BY no) AS outcomes,
-		array_agg(no) FILTER (WHERE known IS NULL AND NOT member) AS strangers
+		array_agg(no) FILTER (WHERE known IS NULL AND seat IS NULL) AS strangers
 	FROM counted, chat, headed AS h
 ), stored AS (
 	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id,
@@ -100,10 +121,10 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 	INSERT INTO senders AS s (chat, user_id, sent, last_sent)
 	SELECT chat.keys[n.chat_no], n.sender_id, n.count, placed.outcomes[n.last]
 	FROM chat, placed, (
-		SELECT ($2::bigint[])[d.no] AS chat_no, d.sender_id, count(*) AS count, max(d.no) AS last
-		FROM placed, unnest($3::text[], $12::text[]) WITH ORDINALITY AS d (sender_id, kind, no)
-		WHERE placed.outcomes[d.no] > 0 AND d.kind IS NULL
-		GROUP BY chat_no, d.sender_id) AS n
+		SELECT c.chat_no, c.sender_id, count(*) AS count, max(c.no) AS last
+		FROM placed, counted AS c
+		WHERE c.seat = 0 AND c.counts AND placed.outcomes[c.no] > 0
+		GROUP BY c.chat_no, c.sender_id) AS n
 	ON CONFLICT (chat, user_id) DO UPDATE
 		SET sent = s.sent + excluded.sent, last_sent = excluded.last_sent
 )

@@ -14,7 +14,7 @@ import (
 const (
 	// accountColumns are the columns that accountRow.columns scans.
 	accountColumns = `c.key, c.head, c.uncounted, c.last_uncounted, coalesce(m.intervals, ''),
-	coalesce(f.sent, 0),
+	CASE m.seat WHEN 1 THEN c.sent_1 WHEN 2 THEN c.sent_2 ELSE coalesce(f.sent, 0) END,
 	CASE WHEN coalesce(d.unread_from, 0) = 0 THEN coalesce(d.last_read_sequence, 0)
 		ELSE d.unread_from - 1 END,
 	coalesce(d.sent_before, 0)`
@@ -23,7 +23,24 @@ const (
 	LEFT JOIN LATERAL (SELECT * FROM delivery_state
 		WHERE chat = c.key AND user_id = m.user_id LIMIT 1) AS d ON true
 	LEFT JOIN LATERAL (SELECT sent FROM senders
-		WHERE chat = c.key AND user_id = m.user_id LIMIT 1) AS f ON true`
+		WHERE m.seat = 0 AND chat = c.key AND user_id = m.user_id LIMIT 1) AS f ON true`
+)
+
+const (
+	// sentBy and lastSentBy are the numbers of user r.user_id in chat r.key, or NULL if they have
+	// sent nothing.
+	sentBy = `(SELECT CASE m.seat
+			WHEN 0 THEN (SELECT sent FROM senders
+				WHERE chat = m.chat AND user_id = m.user_id LIMIT 1)
+			WHEN 1 THEN (SELECT sent_1 FROM chats WHERE key = m.chat LIMIT 1)
+			ELSE (SELECT sent_2 FROM chats WHERE key = m.chat LIMIT 1)
+		END FROM members AS m WHERE m.chat = r.key AND m.user_id = r.user_id LIMIT 1)`
+	lastSentBy = `(SELECT CASE m.seat
+			WHEN 0 THEN (SELECT last_sent FROM senders
+				WHERE chat = m.chat AND user_id = m.user_id LIMIT 1)
+			WHEN 1 THEN (SELECT last_sent_1 FROM chats WHERE key = m.chat LIMIT 1)
+			ELSE (SELECT last_sent_2 FROM chats WHERE key = m.chat LIMIT 1)
+		END FROM members AS m WHERE m.chat = r.key AND m.user_id = r.user_id LIMIT 1)`
 )
 
 // An accountRow is what is stored about a user in a chat.
@@ -225,23 +242,22 @@ func (s *Store) UnreadOf(
 	return total, nil
 }
 
-const (
-	headOfChat  = `SELECT key, head FROM chats WHERE id = $1`
-	lockedState = `SELECT ` + stateColumns + `, d.sent_before FROM delivery_state AS d
-		WHERE d.chat = $1 AND d.user_id = $2 FOR UPDATE`
-	// sentUpTo returns how many messages of a user that count as unread are not after $5. It counts
-	// those between $4, up to which there are $3, and $5, if the user has sent some after $5.
-	sentUpTo = `SELECT CASE
-		WHEN coalesce((SELECT last_sent FROM senders
-			WHERE chat = $1 AND user_id = $2 LIMIT 1), 0) <= $5::bigint
-			THEN coalesce((SELECT sent FROM senders
-				WHERE chat = $1 AND user_id = $2 LIMIT 1), 0)
+// sentUpTo returns how many messages of a user that count as unread are not after $5. It counts
+// those between $4, up to which there are $3, and $5, if the user has sent some after $5.
+const sentUpTo = `SELECT CASE WHEN coalesce(` + lastSentBy + `, 0) <= $5::bigint
+		THEN coalesce(` + sentBy + `, 0)
 		ELSE $3::bigint + CASE WHEN $4::bigint < $5::bigint THEN 1 ELSE -1 END * (
 			SELECT count(*) FILTER (WHERE m.sender_id = $2 AND m.kind IS NULL)
 			FROM (SELECT sender_id, kind FROM messages WHERE chat = $1
 				AND sequence BETWEEN least($4, $5) + 1 AND greatest($4, $5)
 				ORDER BY sequence) AS m)
-		END`
+		END
+	FROM (SELECT $1::bigint AS key, $2::text AS user_id) AS r`
+
+const (
+	headOfChat  = `SELECT key, head FROM chats WHERE id = $1`
+	lockedState = `SELECT ` + stateColumns + `, d.sent_before FROM delivery_state AS d
+		WHERE d.chat = $1 AND d.user_id = $2 FOR UPDATE`
 	markUnread = `UPDATE delivery_state SET unread_from = $3, sent_before = $4
 		WHERE chat = $1 AND user_id = $2`
 )

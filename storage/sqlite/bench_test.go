@@ -41,19 +41,27 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // benchStore returns a store with a number of chats of n members each.
 func benchStore(b *testing.B, chats, n int) (*Store, []storage.NewChat) {
+	b.Helper()
+	return benchStoreOf(b, tidemark.Group, chats, n)
+}
+
+func benchStoreOf(b *testing.B, kind tidemark.ChatType, chats, n int) (*Store, []storage.NewChat) {
+	b.Helper()
 	s := openTest(b, filepath.Join(b.TempDir(), "bench.db"))
 	list := make([]storage.NewChat, chats)
 	for i := range list {
 		list[i] = storage.NewChat{
 			ID:        tidemark.ChatID(newID()),
-			Type:      tidemark.Group,
+			Type:      kind,
 			History:   tidemark.HistoryFull,
 			CreatedAt: time.Now(),
 		}
 		for range n {
 			list[i].Members = append(list[i].Members, tidemark.UserID(newID()))
 		}
-		list[i].Creator = list[i].Members[0]
+		if kind == tidemark.Group {
+			list[i].Creator = list[i].Members[0]
+		}
 		if _, _, err := s.CreateChat(b.Context(), list[i]); err != nil {
 			b.Fatal(err)
 		}
@@ -83,30 +91,35 @@ func spread(b *testing.B, producers int, op func(i int) error) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	content := strings.Repeat("message ", 25)
-	for _, chats := range []int{50, 1} {
-		for _, producers := range []int{64, 400, 1} {
-			b.Run(fmt.Sprintf("chats=%d/producers=%d", chats, producers), func(b *testing.B) {
-				s, list := benchStore(b, chats, 2)
-				measure(b, s, func() {
-					spread(b, producers, func(i int) error {
-						chat := &list[i%chats]
-						_, err := storage.AppendOne(b.Context(), s, tidemark.Draft{
-							Kind:            tidemark.KindMessage,
-							ChatID:          chat.ID,
-							SenderID:        chat.Members[i/chats%2],
-							ClientMessageID: newID(),
-							Content:         content,
-							ContentType:     tidemark.DefaultContentType,
-							MessageID:       tidemark.MessageID(newID()),
-							CreatedAt:       time.Now(),
-						})
-						return err
-					})
-				})
-			})
+	for _, kind := range []tidemark.ChatType{tidemark.Direct, tidemark.Group} {
+		for _, chats := range []int{50, 1} {
+			for _, producers := range []int{64, 400, 1} {
+				name := fmt.Sprintf("%s/chats=%d/producers=%d", kind, chats, producers)
+				b.Run(name, func(b *testing.B) { benchAppend(b, kind, chats, producers) })
+			}
 		}
 	}
+}
+
+func benchAppend(b *testing.B, kind tidemark.ChatType, chats, producers int) {
+	content := strings.Repeat("message ", 25)
+	s, list := benchStoreOf(b, kind, chats, 2)
+	measure(b, s, func() {
+		spread(b, producers, func(i int) error {
+			chat := &list[i%chats]
+			_, err := storage.AppendOne(b.Context(), s, tidemark.Draft{
+				Kind:            tidemark.KindMessage,
+				ChatID:          chat.ID,
+				SenderID:        chat.Members[i/chats%2],
+				ClientMessageID: newID(),
+				Content:         content,
+				ContentType:     tidemark.DefaultContentType,
+				MessageID:       tidemark.MessageID(newID()),
+				CreatedAt:       time.Now(),
+			})
+			return err
+		})
+	})
 }
 
 // fill appends n messages to each chat.

@@ -26,7 +26,9 @@ type chat struct {
 	// uncounted and lastUncounted are the columns of these names.
 	uncounted     int64
 	lastUncounted tidemark.Sequence
-	// moved reports that head, activity, uncounted, and sent are not in the database yet.
+	// seats has the numbers of the members with the seats 1 and 2.
+	seats [2]tally
+	// moved reports that head, activity, uncounted, seats, and sent are not in the database yet.
 	moved bool
 	// senders holds some of the current members. Other users may be members, too. sent has those
 	// whose numbers are not in the database yet.
@@ -34,12 +36,18 @@ type chat struct {
 	sent    []*sender
 }
 
-// sender has the numbers of a member's messages that count as unread.
-type sender struct {
-	user tidemark.UserID
+// tally has the numbers of a member's messages that count as unread.
+type tally struct {
 	sent int64
 	last tidemark.Sequence
-	// moved reports that the numbers are not in the database yet.
+}
+
+// sender has the numbers of a member. If they have a seat, the numbers are those of the seat.
+type sender struct {
+	user tidemark.UserID
+	*tally
+	seated bool
+	// moved reports that the numbers are not in the database yet. It is false with a seat.
 	moved bool
 }
 
@@ -49,7 +57,8 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 		return c, nil
 	}
 	s, err := w.c.prepared(`SELECT key, type, history, head, activity_at, member_count,
-			members_version, large, uncounted, last_uncounted
+			members_version, large, uncounted, last_uncounted, sent_1, last_sent_1, sent_2,
+			last_sent_2
 		FROM chats WHERE id = ?`)
 	if err != nil {
 		return nil, err
@@ -64,6 +73,10 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 		c.members, c.version = int(row.integerAt(5)), uint64(row.integerAt(6))
 		c.large = row.integerAt(7) != 0
 		c.uncounted, c.lastUncounted = row.integerAt(8), tidemark.Sequence(row.integerAt(9))
+		for i := range c.seats {
+			c.seats[i].sent = row.integerAt(10 + 2*i)
+			c.seats[i].last = tidemark.Sequence(row.integerAt(11 + 2*i))
+		}
 	})
 	if err != nil || !found {
 		return nil, err
@@ -97,7 +110,7 @@ func (w *writer) count(c *chat, from *sender, d *tidemark.Draft) error {
 	if d.Kind.Counts() {
 		//rule:unread_exact.count-own-in-sqlite
 		from.sent, from.last = from.sent+1, c.head
-		if !from.moved {
+		if !from.moved && !from.seated {
 			from.moved = true
 			c.sent = append(c.sent, from)
 		}
@@ -139,13 +152,14 @@ func (w *writer) mention(c *chat, d *tidemark.Draft) error {
 }
 
 // flush writes the heads that moved, with the numbers of the senders: one statement per chat and
-// commit, and one per sender.
+// commit, and one per sender without a seat.
 func (w *writer) flush() error {
 	if len(w.moved) == 0 {
 		return nil
 	}
 	s, err := w.c.prepared(`UPDATE chats
-		SET head = ?, activity_at = ?, uncounted = ?, last_uncounted = ? WHERE key = ?`)
+		SET head = ?, activity_at = ?, uncounted = ?, last_uncounted = ?, sent_1 = ?,
+			last_sent_1 = ?, sent_2 = ?, last_sent_2 = ? WHERE key = ?`)
 	if err != nil {
 		return err
 	}
@@ -154,7 +168,12 @@ func (w *writer) flush() error {
 		s.integer(2, c.activity)
 		s.integer(3, c.uncounted)
 		s.integer(4, int64(c.lastUncounted))
-		s.integer(5, c.key)
+		//rule:unread_exact.write-seats-in-sqlite
+		s.integer(5, c.seats[0].sent)
+		s.integer(6, int64(c.seats[0].last))
+		s.integer(7, c.seats[1].sent)
+		s.integer(8, int64(c.seats[1].last))
+		s.integer(9, c.key)
 		if err := s.run(); err != nil {
 			return err
 		}
@@ -221,17 +240,21 @@ func (w *writer) former(
 	if from := c.senders[user]; from != nil {
 		return from, true, nil
 	}
-	s, err := w.c.prepared(`SELECT current, sent, last_sent FROM members
+	s, err := w.c.prepared(`SELECT current, seat, sent, last_sent FROM members
 		WHERE chat = ? AND user_id = ?`)
 	if err != nil {
 		return nil, false, err
 	}
 	s.integer(1, c.key)
 	s.string(2, string(user))
-	from = &sender{user: user}
+	from = &sender{user: user, tally: &tally{}}
 	_, err = s.one(func(row *stmt) {
 		current = row.integerAt(0) != 0
-		from.sent, from.last = row.integerAt(1), tidemark.Sequence(row.integerAt(2))
+		if seat := row.integerAt(1); seat != 0 {
+			from.seated, from.tally = true, &c.seats[seat-1]
+			return
+		}
+		from.sent, from.last = row.integerAt(2), tidemark.Sequence(row.integerAt(3))
 	})
 	return from, current, err
 }

@@ -93,7 +93,7 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 	if err != nil {
 		return tidemark.Chat{}, false, err
 	}
-	for _, user := range new.Members {
+	for i, user := range new.Members {
 		m := tidemark.Member{
 			UserID:    user,
 			Role:      tidemark.Ordinary,
@@ -103,7 +103,11 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 		if user == new.Creator {
 			m.Role = tidemark.Owner
 		}
-		if err := w.putMember(row, m); err != nil {
+		seat := 0
+		if chat.Type == tidemark.Direct {
+			seat = i + 1
+		}
+		if err := w.putMember(row, m, seat); err != nil {
 			return tidemark.Chat{}, false, err
 		}
 	}

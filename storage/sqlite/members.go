@@ -9,11 +9,11 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// putMember stores a member of a chat, or replaces the row of a former one.
-func (w *writer) putMember(c *chat, m tidemark.Member) error {
+// putMember stores a member of a chat, or replaces the row of a former one, who keeps their seat.
+func (w *writer) putMember(c *chat, m tidemark.Member, seat int) error {
 	q, err := w.c.prepared(`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at,
-			intervals)
-		VALUES (?, ?, ?, ?, ?, ?, ?)
+			intervals, seat)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (chat, user_id) DO UPDATE SET current = excluded.current, role = excluded.role,
 			joined_at = excluded.joined_at, intervals = excluded.intervals`)
 	if err != nil {
@@ -26,6 +26,7 @@ func (w *writer) putMember(c *chat, m tidemark.Member) error {
 	q.string(5, string(m.Role))
 	q.integer(6, m.JoinedAt.UnixMilli())
 	q.string(7, m.Intervals.Text())
+	q.integer(8, int64(seat))
 	return q.run()
 }
 
@@ -167,7 +168,7 @@ func (w *writer) admit(
 		state, err := w.state(c, user)
 		return state.DeliveryState, err
 	}
-	if err := w.putMember(c, joining[i]); err != nil {
+	if err := w.putMember(c, joining[i], 0); err != nil {
 		return tidemark.DeliveryState{}, err
 	}
 	return w.join(c, user, first[i], now)
@@ -230,7 +231,7 @@ func (s *Store) RemoveMember(
 			return err
 		}
 		m.Intervals = m.Intervals.Left(c.head)
-		if err := w.putMember(c, m); err != nil {
+		if err := w.putMember(c, m, 0); err != nil {
 			return err
 		}
 		if err := w.unmark(c, user); err != nil {

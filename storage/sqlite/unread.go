@@ -10,7 +10,8 @@ import (
 )
 
 // accountColumns are the columns that accounts.add reads.
-const accountColumns = `c.key, c.head, c.uncounted, c.last_uncounted, m.intervals, m.sent,
+const accountColumns = `c.key, c.head, c.uncounted, c.last_uncounted, m.intervals,
+	CASE m.seat WHEN 1 THEN c.sent_1 WHEN 2 THEN c.sent_2 ELSE m.sent END,
 	coalesce(iif(d.unread_from = 0, d.last_read_sequence, d.unread_from - 1), 0),
 	coalesce(d.sent_before, 0)`
 

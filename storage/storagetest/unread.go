@@ -10,22 +10,13 @@ import (
 var unreadRules = []rule{
 	{"Unread_own_messages_never_count", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
-		c := f.group("c", alice, bob)
-		// Each reads to the middle of the other's run, in the middle of their own runs, and to the
-		// end of one.
-		for range 3 {
-			f.send(c, alice, 4)
-			f.send(c, bob, 3)
-		}
-		for _, test := range []struct {
-			read       tidemark.Sequence
-			alice, bob int64
-		}{{0, 9, 12}, {2, 9, 10}, {4, 9, 8}, {5, 8, 8}, {7, 6, 8}, {8, 6, 7}, {21, 0, 0}} {
-			f.raise(alice, c, tidemark.Raise{Read: test.read}, at(3))
-			f.raise(bob, c, tidemark.Raise{Read: test.read}, at(3))
-			f.eventually("alice", func() any { return f.unread(alice, c).Messages }, test.alice)
-			f.eventually("bob", func() any { return f.unread(bob, c).Messages }, test.bob)
-		}
+		f.ownNeverCount(f.group("c", alice, bob), alice, bob)
+	}},
+	{"Unread_own_messages_never_count_in_a_direct_chat", func(f *fixture) {
+		alice, bob, carol := f.user("alice"), f.user("bob"), f.user("carol")
+		f.ownNeverCount(f.direct("c", alice, bob), alice, bob)
+		f.ownNeverCount(f.direct("d", carol, alice), carol, alice)
+		f.equal("unread of a stranger", f.unread(carol, f.chat("c")), storage.Unread{})
 	}},
 	{"Unread_every_way_to_the_same_mark_counts_the_same", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
@@ -145,39 +136,16 @@ var unreadRules = []rule{
 	}},
 	{"unread_exact_after_concurrent_sends_and_reads", func(f *fixture) {
 		users := f.many(20)
-		c := f.group("c", users...)
-		f.ok(concurrently(len(users), func(i int) error {
-			random := rand.New(rand.NewPCG(3, uint64(i))) //nolint:gosec // As above.
-			head := tidemark.Sequence(0)
-			for range 12 {
-				draft := f.someDraft(c, users[i], random)
-				if err := retry(func() error {
-					sent, err := storage.AppendOne(f.ctx, f.store, draft)
-					head = max(head, sent.Message.Sequence)
-					return err
-				}); err != nil {
-					return err
-				}
-				raise := storage.Advance{User: users[i], Chat: c, Now: at(1), Raise: tidemark.Raise{
-					Read: 1 + tidemark.Sequence(random.Uint64N(uint64(head))),
-				}}
-				err := retry(func() error {
-					_, err := f.store.Advance(f.ctx, []storage.Advance{raise})
-					return err
-				})
-				if err == nil && random.IntN(4) == 0 {
-					err = retry(func() error {
-						_, err := f.store.MarkUnread(f.ctx, users[i], c, raise.Read/2)
-						return err
-					})
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		}))
-		f.checkUnread(c, users)
+		f.sendAndRead(f.group("c", users...), users, users)
+	}},
+	{"unread_exact_after_concurrent_sends_and_reads_in_a_direct_chat", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		var devices []tidemark.UserID
+		for range 8 {
+			devices = append(devices, alice, bob)
+		}
+		users := devices[:2]
+		f.sendAndRead(f.direct("c", alice, bob), users, devices)
 	}},
 	{"UnreadOf_sums_over_the_chats", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
@@ -243,6 +211,64 @@ var unreadRules = []rule{
 		_, err = f.store.MarkUnread(f.ctx, bob, f.chat("none"), 1)
 		f.code(err, tidemark.NotFound)
 	}},
+}
+
+// ownNeverCount lets two members send in turns and read to many places.
+func (f *fixture) ownNeverCount(c tidemark.ChatID, alice, bob tidemark.UserID) {
+	f.Helper()
+	// Each reads to the middle of the other's run, in the middle of their own runs, and to the end
+	// of one.
+	for range 3 {
+		f.send(c, alice, 4)
+		f.send(c, bob, 3)
+	}
+	for _, test := range []struct {
+		read       tidemark.Sequence
+		alice, bob int64
+	}{{0, 9, 12}, {2, 9, 10}, {4, 9, 8}, {5, 8, 8}, {7, 6, 8}, {8, 6, 7}, {21, 0, 0}} {
+		f.raise(alice, c, tidemark.Raise{Read: test.read}, at(3))
+		f.raise(bob, c, tidemark.Raise{Read: test.read}, at(3))
+		f.eventually("alice", func() any { return f.unread(alice, c).Messages }, test.alice)
+		f.eventually("bob", func() any { return f.unread(bob, c).Messages }, test.bob)
+	}
+}
+
+// sendAndRead lets the devices of users send, read, and mark as unread at once. Then it compares
+// the counts of the users with the messages.
+func (f *fixture) sendAndRead(c tidemark.ChatID, users, devices []tidemark.UserID) {
+	f.Helper()
+	f.ok(concurrently(len(devices), func(i int) error {
+		random := rand.New(rand.NewPCG(3, uint64(i))) //nolint:gosec // As above.
+		head := tidemark.Sequence(0)
+		for range 12 {
+			draft := f.someDraft(c, devices[i], random)
+			if err := retry(func() error {
+				sent, err := storage.AppendOne(f.ctx, f.store, draft)
+				head = max(head, sent.Message.Sequence)
+				return err
+			}); err != nil {
+				return err
+			}
+			raise := storage.Advance{User: devices[i], Chat: c, Now: at(1), Raise: tidemark.Raise{
+				Read: 1 + tidemark.Sequence(random.Uint64N(uint64(head))),
+			}}
+			err := retry(func() error {
+				_, err := f.store.Advance(f.ctx, []storage.Advance{raise})
+				return err
+			})
+			if err == nil && random.IntN(4) == 0 {
+				err = retry(func() error {
+					_, err := f.store.MarkUnread(f.ctx, devices[i], c, raise.Read/2)
+					return err
+				})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	f.checkUnread(c, users)
 }
 
 // someDraft returns a draft of any kind that may name all.

@@ -48,26 +48,29 @@ func TestAppend_costs_a_fraction_of_a_naive_writer(t *testing.T) {
 	seconds, rounds := number(t, "TIDEMARK_COST_SECONDS", 1), number(t, "TIDEMARK_COST_ROUNDS", 2)
 	for _, test := range []struct {
 		name  string
+		kind  tidemark.ChatType
 		chats int
 		// The store must need less CPU by the factor cpu, and send more messages a second by the
 		// factor rate. Documented factors are larger: other programs on the machine take the rest.
 		cpu, rate float64
-	}{{"1000 chats", 1_000, 4, 1}, {"one hot chat", 1, 10, 2}} {
+	}{
+		{"1000 chats", tidemark.Direct, 1_000, 4, 1}, {"one hot chat", tidemark.Direct, 1, 10, 2},
+		{"1000 groups", tidemark.Group, 1_000, 4, 1}, {"one hot group", tidemark.Group, 1, 10, 2},
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			server := service.Shared(t)
 			url := server.Database(t)
 			s := openStore(t, url)
-			chats := openedChats(t, s, test.chats)
+			chats := openedChats(t, s, test.kind, test.chats)
 			naive := openNaive(t, url)
 			var cpu, rate []float64
 			for range rounds {
 				theirs := measure(t, server.PID(), seconds,
 					func(i int) error {
-						return naive.send(t.Context(), chats[i%len(chats)],
-							"anna")
+						return naive.send(t.Context(), chats[i%len(chats)], sender(chats, i))
 					})
 				ours := measure(t, server.PID(), seconds, func(i int) error {
-					d := draftFor(chats[i%len(chats)], "anna")
+					d := draftFor(chats[i%len(chats)], sender(chats, i))
 					_, err := storage.AppendOne(t.Context(), s, d)
 					return err
 				})
@@ -89,7 +92,7 @@ func TestAppend_costs_a_fraction_of_a_naive_writer(t *testing.T) {
 func TestAdvance_costs_little(t *testing.T) {
 	server := service.Shared(t)
 	s := openStore(t, server.Database(t))
-	chats := openedChats(t, s, 1_000)
+	chats := openedChats(t, s, tidemark.Group, 1_000)
 	const head = 20
 	for range head {
 		drafts := make([]tidemark.Draft, len(chats))
@@ -172,8 +175,21 @@ func draftFor(chat tidemark.ChatID, sender tidemark.UserID) tidemark.Draft {
 	}
 }
 
-// openedChats creates chats of anna and ben.
-func openedChats(t *testing.T, s *postgres.Store, n int) []tidemark.ChatID {
+// sender returns the user who sends draft i: the members of a chat take turns.
+func sender(chats []tidemark.ChatID, i int) tidemark.UserID {
+	if i/len(chats)%2 == 0 {
+		return "anna"
+	}
+	return partner(chats[i%len(chats)])
+}
+
+// partner returns the other member of a chat.
+func partner(chat tidemark.ChatID) tidemark.UserID { return "of-" + tidemark.UserID(chat) }
+
+// openedChats creates chats of anna and another user each.
+func openedChats(
+	t *testing.T, s *postgres.Store, kind tidemark.ChatType, n int,
+) []tidemark.ChatID {
 	t.Helper()
 	chats := make([]tidemark.ChatID, n)
 	var group sync.WaitGroup
@@ -181,15 +197,17 @@ func openedChats(t *testing.T, s *postgres.Store, n int) []tidemark.ChatID {
 		group.Go(func() {
 			for i := worker; i < n; i += 16 {
 				chats[i] = tidemark.ChatID(newID())
-				_, _, err := s.CreateChat(t.Context(), storage.NewChat{
+				new := storage.NewChat{
 					ID:        chats[i],
-					Type:      tidemark.Group,
+					Type:      kind,
 					History:   tidemark.HistoryFull,
 					CreatedAt: time.Now(),
-					Creator:   "anna",
-					Members:   []tidemark.UserID{"anna", "ben"},
-				})
-				if err != nil {
+					Members:   []tidemark.UserID{"anna", partner(chats[i])},
+				}
+				if kind == tidemark.Group {
+					new.Creator = "anna"
+				}
+				if _, _, err := s.CreateChat(t.Context(), new); err != nil {
 					t.Error(err)
 					return
 				}

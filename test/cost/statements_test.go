@@ -21,7 +21,7 @@ func TestStatements_for_each_write(t *testing.T) {
 	server.Exec(t, "postgres", "CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
 	url := server.Database(t)
 	s := openStore(t, url)
-	opened := openedChats(t, s, chats)
+	opened := openedChats(t, s, tidemark.Group, chats)
 	meter, err := pgx.Connect(t.Context(), server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
