@@ -22,7 +22,7 @@ import (
 
 // upgradeFrom is the commit that the nodes are upgraded from, unless TIDEMARK_UPGRADE_FROM names
 // another.
-const upgradeFrom = "57d6eb8d59185b866abbe3e79b5803cf7c297e0a"
+const upgradeFrom = "ca93f98e0cfe8eaa39cbce21536cf00f69d007e5"
 
 // TestRolling_upgrade_loses_nothing replaces three nodes, one at a time, by another program, under
 // load and behind the proxy. Clients of every transport lose nothing, and most of their sessions go
