@@ -1,6 +1,7 @@
 package tidemark
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -43,9 +44,13 @@ const (
 
 // Chat is a chat as it is stored.
 type Chat struct {
-	ID        ChatID
-	Type      ChatType
-	Name      string
+	ID   ChatID
+	Type ChatType
+	Name string
+	// Metadata is a JSON object of the application, or nil. It is kept byte for byte.
+	Metadata json.RawMessage
+	// Version grows by one with every change of Name or Metadata. It starts at 1.
+	Version   uint64
 	History   HistoryMode
 	CreatedAt time.Time
 	// Creation identifies the request that created the chat: who sent it, and what it asked for. A
@@ -103,6 +108,12 @@ func CheckChatName(name string) error {
 			len(name), MaxChatName)
 	}
 	return checkText("name", name)
+}
+
+// CheckMetadata returns nil if raw can be the metadata of a chat, else an Invalid or TooLarge
+// error. nil is good.
+func CheckMetadata(raw json.RawMessage) error {
+	return checkJSON("metadata", raw, '{', MaxMetadata)
 }
 
 // DirectKey returns the key of the direct chat of two users, the same for (a, b) and (b, a).

@@ -19,6 +19,8 @@ const (
 	EventOwnState EventType = "own_state"
 	// EventMembership carries a MembershipChange.
 	EventMembership EventType = "membership"
+	// EventChatUpdated carries a ChatUpdate.
+	EventChatUpdated EventType = "chat_updated"
 	// EventCaughtUp says that everything that was pending at open has been sent. Its payload is {}.
 	EventCaughtUp EventType = "caught_up"
 	// EventReset says that the server does not know the client's position. It carries a Reset.
@@ -88,6 +90,13 @@ type MembershipChange struct {
 	UserID UserID
 	Change Change
 	// Version is the version of the chat's membership after the change.
+	Version uint64
+}
+
+// ChatUpdate is the payload of EventChatUpdated: the name or the metadata of a chat changed.
+type ChatUpdate struct {
+	ChatID ChatID
+	// Version is Chat.Version after the change.
 	Version uint64
 }
 

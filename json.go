@@ -1,6 +1,7 @@
 package tidemark
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"time"
@@ -111,6 +112,15 @@ func (c MembershipChange) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
+// AppendJSON appends the change of a chat.
+func (u ChatUpdate) AppendJSON(b []byte) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = AppendString(b, string(u.ChatID))
+	b = append(b, `,"version":`...)
+	b = strconv.AppendUint(b, u.Version, 10)
+	return append(b, '}')
+}
+
 // AppendJSON appends the payload of the first event of a connection.
 func (o SessionStart) AppendJSON(b []byte) []byte {
 	b = append(b, `{"session_id":`...)
@@ -187,6 +197,9 @@ func (p Problem) AppendJSON(b []byte) []byte {
 	b = appendNullable(b, p.Param)
 	return append(b, '}')
 }
+
+// AppendObject appends a JSON object as one line, or null if raw is nil.
+func AppendObject(b []byte, raw json.RawMessage) []byte { return appendCompact(b, raw, "null") }
 
 // AppendTime appends t as a JSON string, in UTC with milliseconds. The zero time becomes null.
 func AppendTime(b []byte, t time.Time) []byte {

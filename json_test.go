@@ -243,6 +243,9 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			tidemark.Reset{Reason: tidemark.ResetRestored, ChatID: "c"},
 			`{"reason":"restored","chat_id":"c","through":0}`,
 		},
+		"chat updated": {
+			tidemark.ChatUpdate{ChatID: "c", Version: 7}, `{"chat_id":"c","version":7}`,
+		},
 		"own state": {
 			tidemark.OwnState{
 				DeliveryState: tidemark.DeliveryState{UserID: "u", ChatID: "c", Acked: 9, Read: 7},

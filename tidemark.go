@@ -56,7 +56,7 @@ const (
 	MaxAttachmentBytes = 8_192
 	// MaxMentions is the greatest number of users that a message may name.
 	MaxMentions = 20
-	// MaxMetadata is the greatest size of the metadata of a message, in bytes of JSON.
+	// MaxMetadata is the greatest size of the metadata of a message or chat, in bytes of JSON.
 	MaxMetadata = 4_096
 	// MaxDepth is how deep objects and arrays may nest in attachments and metadata.
 	// Common JSON libraries read that.

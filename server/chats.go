@@ -1,10 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/server/internal/pagetoken"
+	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -33,6 +36,8 @@ type CreateChatRequest struct {
 	ClientChatID string
 	Type         tidemark.ChatType
 	Name         string
+	// Metadata is a JSON object, or nil. An empty one counts as nil.
+	Metadata json.RawMessage
 	// History is the chat's history mode. If it is empty, tidemark.HistoryFull is used.
 	History tidemark.HistoryMode
 	// MemberIDs are the other members. The caller is added to them.
@@ -133,7 +138,7 @@ func (s *Server) repeated(
 // newChat completes and checks a request.
 func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.NewChat, error) {
 	n := storage.NewChat{
-		ID: r.ChatID, Type: r.Type, Name: r.Name, History: r.History,
+		ID: r.ChatID, Type: r.Type, Name: r.Name, Metadata: r.Metadata, History: r.History,
 		CreatedAt: s.now(), Creator: creator,
 	}
 	if r.ClientChatID != "" {
@@ -150,6 +155,9 @@ func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.
 	case r.ChatID == "":
 		//rule:post_retry_safe.id-of-key
 		n.ID = digestID(string(creator), r.ClientChatID)
+	}
+	if emptyObject(n.Metadata) {
+		n.Metadata = nil
 	}
 	if n.History == "" {
 		n.History = tidemark.HistoryFull
@@ -170,7 +178,10 @@ func digestID(texts ...string) tidemark.ChatID {
 
 // creationOf returns the value of tidemark.Chat.Creation: a digest of the request.
 func creationOf(n storage.NewChat) string {
-	texts := []string{string(n.Creator), string(n.Type), string(n.History), n.Name}
+	//rule:post_retry_safe.metadata-belong-to-request
+	texts := []string{
+		string(n.Creator), string(n.Type), string(n.History), n.Name, string(n.Metadata),
+	}
 	for _, member := range n.Members {
 		texts = append(texts, string(member))
 	}
@@ -311,27 +322,90 @@ func (s *Server) view(
 	return view, nil
 }
 
-// RenameChat names a group. Owners and backends may do so.
+// ChatChange says what to change of a chat. What is nil stays as it is. Metadata takes the place of
+// the whole object; an empty object removes it.
+type ChatChange = storage.ChatChange
+
+// UpdateChat changes the name or the metadata of a group. Owners and backends may do so. The
+// members' sessions are notified, also of a change that changes nothing: an earlier attempt may
+// have changed it and got no answer.
 //
-// Errors: those of CheckChatName, NotFound, NotMember, Denied, Unavailable.
-func (s *Server) RenameChat(
-	ctx context.Context, c Caller, chat tidemark.ChatID, name string,
+// Errors: those of CheckChatName and CheckMetadata, NotFound, NotMember, Denied, Unavailable.
+func (s *Server) UpdateChat(
+	ctx context.Context, c Caller, id tidemark.ChatID, change ChatChange,
 ) (ChatView, error) {
-	if err := tidemark.CheckChatName(name); err != nil {
+	change, err := checkChange(change)
+	if err != nil {
 		return ChatView{}, err
 	}
 	if err := s.calls.begin(); err != nil {
 		return ChatView{}, err
 	}
 	defer s.calls.end()
-	m, err := s.mayManage(ctx, c, chat)
+	m, err := s.mayManage(ctx, c, id)
 	if err != nil {
 		return ChatView{}, err
 	}
-	if _, err := s.storage.RenameChat(ctx, chat, name); err != nil {
+	ctx, cancel := delivery.Detach(ctx)
+	defer cancel()
+	chat, err := s.storage.UpdateChat(ctx, id, change)
+	if err != nil {
 		return ChatView{}, err
 	}
-	return s.view(ctx, c.User, m, chat)
+	s.announceUpdate(ctx, chat)
+	return s.view(ctx, c.User, m, id)
+}
+
+// checkChange returns a change as storage takes it.
+func checkChange(change ChatChange) (ChatChange, error) {
+	if change.Name != nil {
+		if err := tidemark.CheckChatName(*change.Name); err != nil {
+			return change, err
+		}
+	}
+	if err := tidemark.CheckMetadata(change.Metadata); err != nil {
+		return change, err
+	}
+	if emptyObject(change.Metadata) {
+		change.Metadata = json.RawMessage{}
+	}
+	return change, nil
+}
+
+// emptyObject reports whether raw is a JSON object without fields. nil is none.
+func emptyObject(raw json.RawMessage) bool {
+	raw = bytes.TrimSpace(raw)
+	return len(raw) >= 2 && len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0
+}
+
+// announceUpdate notifies the sessions of a chat's members that the chat changed. It is a hint: who
+// misses it sees the version in their list of chats.
+func (s *Server) announceUpdate(ctx context.Context, chat tidemark.Chat) {
+	roster, err := s.chats.Roster(ctx, chat.ID, 0)
+	if err != nil {
+		s.log.Warn("a change of a chat is not announced, because its members cannot be read",
+			"chat", chat.ID, "error", err)
+		return
+	}
+	event := bus.Event{Update: &bus.Update{
+		ChatUpdate:     tidemark.ChatUpdate{ChatID: chat.ID, Version: chat.Version},
+		MembersVersion: roster.Version,
+	}}
+	s.delivery.Publish(ctx, []delivery.Announcement{{To: roster.Users, Event: event}}, false)
+}
+
+// receiveUpdate passes the change of a chat to sessions. It skips users who are known to have left.
+func (s *Server) receiveUpdate(to []registry.Lease, e *bus.Update) {
+	chat := s.chats.Chat(e.ChatID)
+	for _, sess := range s.table.Held(nil, to) {
+		if sess == nil {
+			continue
+		}
+		//rule:nothing_outside_membership.updates-for-members-only
+		if member, _ := chat.MayKnow(sess.User(), e.MembersVersion); member {
+			sess.ChatUpdated(e.ChatUpdate)
+		}
+	}
 }
 
 // mayManage returns the caller's membership if they may change the chat. The membership is empty if

@@ -196,6 +196,7 @@ func line(t *testing.T, e tidemark.Event) string {
 		Read      uint64 `json:"last_read_sequence"`
 		AllAcked  uint64 `json:"all_acked_sequence"`
 		AllRead   uint64 `json:"all_read_sequence"`
+		Version   uint64 `json:"version"`
 		Mark      uint64 `json:"unread_from_sequence"`
 		Unread    int64  `json:"unread_count"`
 		Mentions  int64  `json:"mention_count"`
@@ -220,6 +221,8 @@ func line(t *testing.T, e tidemark.Event) string {
 			return fmt.Sprintf("status %s all %d %d", p.ChatID, p.AllAcked, p.AllRead)
 		}
 		return fmt.Sprintf("status %s %s %d %d", p.ChatID, p.UserID, p.Acked, p.Read)
+	case tidemark.EventChatUpdated:
+		return fmt.Sprintf("updated %s %d", p.ChatID, p.Version)
 	case tidemark.EventOwnState:
 		return fmt.Sprintf("own %s %d %d from %d: %d %d",
 			p.ChatID, p.Acked, p.Read, p.Mark, p.Unread, p.Mentions)

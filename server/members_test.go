@@ -457,13 +457,15 @@ func TestMembership_chat_shows_no_last_message_from_before(t *testing.T) {
 	})
 }
 
-func TestRename_of_a_direct_chat_is_denied(t *testing.T) {
+func TestUpdateChat_of_a_direct_chat_is_denied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a := w.node("a")
 		direct := a.chat("ab", "alice", "bob")
-		_, err := a.RenameChat(a.ctx, server.Caller{User: "alice"}, direct, "ours")
-		wantCode(t, "RenameChat", err, tidemark.Denied)
+		name := "ours"
+		_, err := a.UpdateChat(a.ctx, server.Caller{User: "alice"}, direct,
+			server.ChatChange{Name: &name})
+		wantCode(t, "UpdateChat", err, tidemark.Denied)
 	})
 }
 

@@ -172,6 +172,8 @@ func (s *Server) receive(e bus.Event) {
 		s.receipts.ReceiveOwn(e.To, e.Own)
 	case e.Membership != nil:
 		s.receiveMembership(e.To, e.Membership)
+	case e.Update != nil:
+		s.receiveUpdate(e.To, e.Update)
 	case e.Typing != nil:
 		s.receiveTyping(e.To, *e.Typing)
 	default:

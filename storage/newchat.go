@@ -1,6 +1,11 @@
 package storage
 
-import "github.com/tidemark-im/tidemark"
+import (
+	"bytes"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+)
 
 // Check returns Invalid if the chat cannot be created. It checks the id, the name, the type, the
 // history and the number of members. It does not check the ids of the members, nor that they are
@@ -10,6 +15,9 @@ func (n *NewChat) Check() error {
 		return err
 	}
 	if err := tidemark.CheckChatName(n.Name); err != nil {
+		return err
+	}
+	if err := tidemark.CheckMetadata(n.Metadata); err != nil {
 		return err
 	}
 	switch {
@@ -26,4 +34,39 @@ func (n *NewChat) Check() error {
 			len(n.Members), tidemark.MaxMembersPerCall)
 	}
 	return nil
+}
+
+// Chat returns the chat that CreateChat stores. created is CreatedAt in the precision of the store.
+func (n *NewChat) Chat(created time.Time) tidemark.Chat {
+	return tidemark.Chat{
+		ID:             n.ID,
+		Type:           n.Type,
+		Name:           n.Name,
+		Metadata:       n.Metadata,
+		Version:        1,
+		History:        n.History,
+		CreatedAt:      created,
+		Creation:       n.Creation,
+		MemberCount:    len(n.Members),
+		MembersVersion: 1,
+		Large:          len(n.Members) > tidemark.PendingFanoutLimit,
+	}
+}
+
+// Apply returns the chat after the change. It reports whether anything changed.
+func (c *ChatChange) Apply(chat tidemark.Chat) (after tidemark.Chat, changed bool) {
+	if c.Name != nil && *c.Name != chat.Name {
+		chat.Name, changed = *c.Name, true
+	}
+	if c.Metadata != nil && !bytes.Equal(c.Metadata, chat.Metadata) {
+		chat.Metadata, changed = c.Metadata, true
+		if len(c.Metadata) == 0 {
+			chat.Metadata = nil
+		}
+	}
+	//rule:post_retry_safe.equal-change-is-none
+	if changed {
+		chat.Version++
+	}
+	return chat, changed
 }

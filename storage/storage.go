@@ -38,6 +38,7 @@ package storage
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -86,8 +87,10 @@ type Chats interface {
 	// Chat returns a chat. NotFound: no such chat.
 	Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error)
 
-	// RenameChat sets the name of a chat, and returns the chat. NotFound: no such chat.
-	RenameChat(ctx context.Context, chat tidemark.ChatID, name string) (tidemark.Chat, error)
+	// UpdateChat changes a chat in one step, and returns it: the stored chat becomes
+	// ChatChange.Apply of it. An equal change that is repeated changes nothing more. NotFound: no
+	// such chat.
+	UpdateChat(ctx context.Context, chat tidemark.ChatID, change ChatChange) (tidemark.Chat, error)
 
 	// ChatsOf returns a page of the chats in which the user is a member now. The chat with the
 	// latest activity comes first, and equal times ascend by chat id. The activity is the time of
@@ -303,9 +306,11 @@ type Claim struct {
 
 // NewChat describes a chat to create.
 type NewChat struct {
-	ID        tidemark.ChatID
-	Type      tidemark.ChatType
-	Name      string
+	ID   tidemark.ChatID
+	Type tidemark.ChatType
+	Name string
+	// Metadata is tidemark.Chat.Metadata.
+	Metadata  json.RawMessage
 	History   tidemark.HistoryMode
 	CreatedAt time.Time
 	// Creation is stored with the chat (tidemark.Chat).
@@ -313,6 +318,13 @@ type NewChat struct {
 	// Creator becomes the owner. They are one of Members.
 	Creator tidemark.UserID
 	Members []tidemark.UserID
+}
+
+// ChatChange says what to change of a chat. What is nil stays as it is.
+type ChatChange struct {
+	Name *string
+	// Metadata takes the place of the whole object. If it is empty and not nil, none remains.
+	Metadata json.RawMessage
 }
 
 // ChatsPage selects a page of a user's chats. The zero position is the first page.

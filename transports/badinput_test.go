@@ -27,6 +27,16 @@ const (
 
 func quoted(s string) string { return `"` + s + `"` }
 
+// badMetadata returns what metadata cannot be.
+func badMetadata() []bad {
+	return []bad{{`[]`, invalid}, {`1`, invalid}, {`"x"`, invalid}, {`true`, invalid},
+		{`{"a":"\u0000"}`, invalid}, {`{"a":["\ud800"]}`, invalid},
+		{`{"\udfff":1}`, invalid}, {`{"a":1e999}`, invalid}, {`{"a":[-1e400]}`, invalid},
+		{`{"a":` + strings.Repeat("[", 32) + strings.Repeat("]", 32) + `}`, invalid},
+		{strings.Repeat(`{"a":`, 33) + `1` + strings.Repeat(`}`, 33), invalid},
+		{`{"a":"` + strings.Repeat("x", tidemark.MaxMetadata) + `"}`, tooLarge}}
+}
+
 // These values are wrong for every field of a kind. If one field takes such a value all the same,
 // its row in fields says so.
 func badTexts() []bad {
@@ -109,7 +119,7 @@ func fields() []field {
 		{"createChat", "history",
 			`{"type":"group","client_chat_id":"k","member_ids":[],"history":%s}`,
 			append(badTexts(), bad{`""`, invalid}, bad{`"none"`, invalid})},
-		{"renameChat", "name", `{"name":%s}`,
+		{"updateChat", "name", `{"name":%s}`,
 			append(badTexts(), bad{`null`, invalid},
 				bad{quoted(strings.Repeat("n", 257)), tooLarge})},
 		{"addMembers", "user_ids", `{"user_ids":%s}`,
@@ -143,13 +153,10 @@ func fields() []field {
 		{"sendMessage", "attachments[0]: size", send("attachments"),
 			[]bad{{`[{"size":-1}]`, invalid}, {`[{"size":"1"}]`, invalid},
 				{`[{"size":1.5}]`, invalid}, {`[{"size":9007199254740992}]`, invalid}}},
-		{"sendMessage", "metadata", send("metadata"),
-			[]bad{{`[]`, invalid}, {`1`, invalid}, {`"x"`, invalid}, {`true`, invalid},
-				{`{"a":"\u0000"}`, invalid}, {`{"a":["\ud800"]}`, invalid},
-				{`{"\udfff":1}`, invalid}, {`{"a":1e999}`, invalid}, {`{"a":[-1e400]}`, invalid},
-				{`{"a":` + strings.Repeat("[", 32) + strings.Repeat("]", 32) + `}`, invalid},
-				{strings.Repeat(`{"a":`, 33) + `1` + strings.Repeat(`}`, 33), invalid},
-				{`{"a":"` + strings.Repeat("x", tidemark.MaxMetadata) + `"}`, tooLarge}}},
+		{"sendMessage", "metadata", send("metadata"), badMetadata()},
+		{"createChat", "metadata",
+			`{"type":"group","client_chat_id":"k","member_ids":[],"metadata":%s}`, badMetadata()},
+		{"updateChat", "metadata", `{"name":"x","metadata":%s}`, badMetadata()},
 		{"sendMessage", "kind", send("kind"),
 			append(badTexts(), bad{`""`, invalid}, bad{`"edit"`, invalid},
 				bad{`"Message"`, invalid})},

@@ -52,8 +52,8 @@ func good() map[string]exchange {
 		"createChat": {who: "ann", method: "POST", path: "/chats",
 			body: `{"type":"group","member_ids":["bob"],"client_chat_id":"k1"}`, status: 201},
 		"getChat": {who: "ann", method: "GET", path: "/chats/team", status: 200},
-		"renameChat": {who: "ann", method: "PATCH", path: "/chats/team",
-			body: `{"name":"Crew"}`, status: 200},
+		"updateChat": {who: "ann", method: "PATCH", path: "/chats/team",
+			body: `{"name":"Crew","metadata":{"color":"teal"}}`, status: 200},
 		"listMembers": {who: "ann", method: "GET", path: "/chats/team/members",
 			status: 200},
 		"addMembers": {who: "ann", method: "POST", path: "/chats/team/members",
@@ -411,11 +411,12 @@ func seeEvents(t *testing.T, contract *apitest.Contract) {
 			tidemark.EventCaughtUp)
 		good()["updateDeliveryState"].try(t, s)
 		good()["addMembers"].try(t, s)
+		good()["updateChat"].try(t, s)
 		markUnread := good()["markUnread"]
 		markUnread.who = "bob"
 		markUnread.try(t, s)
 		readUntil(t, bob, &at, tidemark.EventStatus, tidemark.EventMembership,
-			tidemark.EventOwnState)
+			tidemark.EventOwnState, tidemark.EventChatUpdated)
 		typing := make(chan error, 1)
 		go func() { typing <- read(t.Context(), bob, &at, tidemark.EventTyping) }()
 		// An ephemeral event reaches only connected sessions, so repeat it until it arrives. It is

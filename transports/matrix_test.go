@@ -33,10 +33,10 @@ getChat             group    200     200     403N    403N     200        403N
 getChat             direct   200     200     403N    403N     200        403N
 getChat             large    200     200     403N    403N     200        403N
 getChat             unknown  404F    404F    404F    404F     404F       404F
-renameChat          group    200     403D    403N    403N     200        200
-renameChat          direct   403D    403D    403N    403N     403D       403D
-renameChat          large    200     403D    403N    403N     200        200
-renameChat          unknown  404F    404F    404F    404F     404F       404F
+updateChat          group    200     403D    403N    403N     200        200
+updateChat          direct   403D    403D    403N    403N     403D       403D
+updateChat          large    200     403D    403N    403N     200        200
+updateChat          unknown  404F    404F    404F    404F     404F       404F
 listMembers         group    200     200     403N    403N     200        403N
 listMembers         direct   200     200     403N    403N     200        403N
 listMembers         large    200     200     403N    403N     200        403N
@@ -150,7 +150,7 @@ type call struct{ method, path, body string }
 func chatCalls() map[string]call {
 	return map[string]call{
 		"getChat":           {"GET", "/chats/CHAT", ""},
-		"renameChat":        {"PATCH", "/chats/CHAT", `{"name":"other"}`},
+		"updateChat":        {"PATCH", "/chats/CHAT", `{"name":"other"}`},
 		"listMembers":       {"GET", "/chats/CHAT/members", ""},
 		"addMembers":        {"POST", "/chats/CHAT/members", `{"user_ids":["added"]}`},
 		"removeMember":      {"DELETE", "/chats/CHAT/members/OTHER", ""},

@@ -16,7 +16,7 @@ import (
 // key does what its scope allows, and gets 403 for all else.
 func TestScopes_caller_does_only_what_they_may_with_a_key(t *testing.T) {
 	needs := map[string]auth.Scope{
-		"createChat": auth.ScopeChats, "renameChat": auth.ScopeChats,
+		"createChat": auth.ScopeChats, "updateChat": auth.ScopeChats,
 		"addMembers": auth.ScopeChats, "removeMember": auth.ScopeChats,
 		"sendMessage": auth.ScopeSend, "sendTyping": auth.ScopeSend,
 		"createToken": auth.ScopeTokens,

@@ -25,8 +25,16 @@ CREATE TABLE chats (
     member_count    integer NOT NULL,
     members_version bigint  NOT NULL DEFAULT 1,
     large           boolean NOT NULL,
-    creation        text    NOT NULL             -- identifies the request that created the chat
+    creation        text    NOT NULL,            -- identifies the request that created the chat
+    version         bigint  NOT NULL DEFAULT 1   -- grows when the name or the metadata change
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+
+-- The metadata of the chats that have some. They are not in the row of the chat, which every
+-- message changes.
+CREATE TABLE chat_metadata (
+    chat     bigint PRIMARY KEY,
+    metadata text   NOT NULL
+);
 
 -- The members. The row of a former member stays, because it says what they may see.
 CREATE TABLE members (

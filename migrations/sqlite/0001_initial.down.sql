@@ -5,4 +5,5 @@ DROP TABLE uncounted;
 DROP TABLE delivery_state;
 DROP TABLE messages;
 DROP TABLE members;
+DROP TABLE chat_metadata;
 DROP TABLE chats;

@@ -23,10 +23,18 @@ CREATE TABLE chats (
     member_count    INTEGER NOT NULL,
     members_version INTEGER NOT NULL DEFAULT 1,
     large           INTEGER NOT NULL,
-    creation        TEXT    NOT NULL             -- identifies the request that created the chat
+    creation        TEXT    NOT NULL,            -- identifies the request that created the chat
+    version         INTEGER NOT NULL DEFAULT 1   -- grows when the name or the metadata change
 ) STRICT;
 
 CREATE UNIQUE INDEX chats_by_pair ON chats (direct_key) WHERE direct_key IS NOT NULL;
+
+-- The metadata of the chats that have some. They are not in the row of the chat, which every
+-- message changes.
+CREATE TABLE chat_metadata (
+    chat     INTEGER PRIMARY KEY,
+    metadata TEXT    NOT NULL
+) STRICT;
 
 -- The members. The row of a former member stays, because it says what they may see and have sent.
 -- The two members of a direct chat have the seats 1 and 2. Their numbers are in the row of the

@@ -25,6 +25,7 @@ type Event struct {
 	Status       *Status
 	Own          *Own
 	Membership   *Membership
+	Update       *Update
 	// Typing says that a user is typing. It may be dropped under load.
 	Typing   *tidemark.Typing
 	Request  *Request
@@ -62,6 +63,13 @@ type Membership struct {
 	Changes []tidemark.MembershipChange
 	// Version is the membership version after the change.
 	Version uint64
+}
+
+// Update says that the name or the metadata of a chat changed.
+type Update struct {
+	tidemark.ChatUpdate
+	// MembersVersion is the membership version from which the receivers were taken.
+	MembersVersion uint64
 }
 
 // MaxHops is how often a Request is passed on at most.

@@ -78,12 +78,12 @@ func (s gatedStore) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Ch
 		})
 }
 
-func (s gatedStore) RenameChat(
-	ctx context.Context, chat tidemark.ChatID, name string,
+func (s gatedStore) UpdateChat(
+	ctx context.Context, chat tidemark.ChatID, change storage.ChatChange,
 ) (tidemark.Chat, error) {
-	return through(ctx, s.n, "RenameChat",
+	return through(ctx, s.n, "UpdateChat",
 		string(chat), func(ctx context.Context) (tidemark.Chat, error) {
-			return s.n.simulation.raw.RenameChat(ctx, chat, name)
+			return s.n.simulation.raw.UpdateChat(ctx, chat, change)
 		})
 }
 

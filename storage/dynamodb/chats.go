@@ -31,10 +31,13 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 	if new.Type == tidemark.Direct {
 		existing, err := c.direct(ctx, new)
 		if err != nil || existing != nil {
-			return chatOrNone(existing), false, err
+			return c.chatOrNone(ctx, existing, err)
 		}
 	}
 	made := firstCounter(new, rand.Text())
+	if err := c.describe(ctx, &made); err != nil {
+		return tidemark.Chat{}, false, err
+	}
 	if 2+2*len(new.Members) > call.MostActions {
 		return c.createMany(ctx, new, made)
 	}
@@ -69,7 +72,7 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 		if new.Type == tidemark.Direct && call.Failed(refused[1]) {
 			existing, err := c.direct(ctx, new)
 			if err != nil || existing != nil {
-				return chatOrNone(existing), false, err
+				return c.chatOrNone(ctx, existing, err)
 			}
 		}
 		if err := call.Pause(ctx, again); err != nil {
@@ -81,17 +84,7 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 // firstCounter returns the counter of a new chat. The token identifies the call that creates it.
 func firstCounter(new storage.NewChat, token string) record.Counter {
 	return record.Counter{
-		Chat: tidemark.Chat{
-			ID:             new.ID,
-			Type:           new.Type,
-			Name:           new.Name,
-			History:        new.History,
-			CreatedAt:      call.Stored(new.CreatedAt),
-			Creation:       new.Creation,
-			MemberCount:    len(new.Members),
-			MembersVersion: 1,
-			Large:          len(new.Members) > tidemark.PendingFanoutLimit,
-		},
+		Chat:     new.Chat(call.Stored(new.CreatedAt)),
 		Activity: call.Stored(new.CreatedAt), CreatedBy: token,
 	}
 }
@@ -146,11 +139,17 @@ func (c caller) creation(made *record.Counter, condition string) types.TransactW
 	}}
 }
 
-func chatOrNone(c *record.Counter) tidemark.Chat {
-	if c == nil {
-		return tidemark.Chat{}
+// chatOrNone returns a chat that existed before CreateChat, if there is one.
+func (c caller) chatOrNone(
+	ctx context.Context, existing *record.Counter, err error,
+) (tidemark.Chat, bool, error) {
+	if err != nil || existing == nil {
+		return tidemark.Chat{}, false, err
 	}
-	return c.Chat
+	if existing, err = c.whole(ctx, existing); err != nil {
+		return tidemark.Chat{}, false, err
+	}
+	return existing.Chat, false, nil
 }
 
 func roleIn(new storage.NewChat, user tidemark.UserID) tidemark.Role {
@@ -191,34 +190,7 @@ func (s *Store) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, 
 	if err != nil {
 		return tidemark.Chat{}, call.Public(err)
 	}
-	return found.Chat, nil
-}
-
-// RenameChat implements storage.Chats.
-func (s *Store) RenameChat(
-	ctx context.Context, chat tidemark.ChatID, name string,
-) (tidemark.Chat, error) {
-	c, ctx, leave, err := s.enter(ctx, "rename_chat", 0)
-	if err != nil {
-		return tidemark.Chat{}, err
-	}
-	defer leave()
-	it, done, _, err := c.Update(ctx, call.Update{
-		Table:     record.Counters,
-		Key:       record.ChatKey(chat),
-		Change:    "SET #n = :n",
-		Condition: "attribute_exists(head)",
-		Values:    call.Item{":n": call.Text(name)},
-		Names:     map[string]string{"#n": "name"},
-	})
-	if err == nil && !done {
-		err = record.NoChat(chat)
-	}
-	if err != nil {
-		return tidemark.Chat{}, call.Public(err)
-	}
-	found, err := c.Learn(chat, it)
-	if err != nil {
+	if found, err = c.whole(ctx, found); err != nil {
 		return tidemark.Chat{}, call.Public(err)
 	}
 	return found.Chat, nil
@@ -294,6 +266,9 @@ func (s *Store) ChatsOf(
 	more := len(found) > p.Limit
 	found = found[:min(len(found), p.Limit)]
 	if !p.Brief {
+		err = c.describeAll(ctx, found, accounts)
+	}
+	if err == nil && !p.Brief {
 		err = c.fill(ctx, user, found, accounts)
 	}
 	return found, more, call.Public(err)

@@ -380,10 +380,17 @@ func (w *workload) writes() []operation {
 			},
 			bound{},
 		},
-		{"`RenameChat`", nil, func(r int) error {
-			_, err := w.s.RenameChat(w.t.Context(), chatNo(6), name("name", r))
+		{"`UpdateChat`, of a name", nil, func(r int) error {
+			name := name("name", r)
+			_, err := w.s.UpdateChat(w.t.Context(), chatNo(6), storage.ChatChange{Name: &name})
 			return err
-		}, bound{writes: 1}},
+		}, bound{reads: 1, writes: 1}},
+		{"`UpdateChat`, of metadata", nil, func(r int) error {
+			_, err := w.s.UpdateChat(w.t.Context(), chatNo(8), storage.ChatChange{
+				Metadata: []byte(`{"a":"` + name("name", r) + `"}`),
+			})
+			return err
+		}, bound{reads: 2, writes: 6}},
 		{
 			"`AddMembers` of 1",
 			group("add", full, 10),

@@ -42,17 +42,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 			"there is a chat %s already", new.ID)
 	}
 	c := &chat{
-		Chat: tidemark.Chat{
-			ID:             new.ID,
-			Type:           new.Type,
-			Name:           new.Name,
-			History:        new.History,
-			CreatedAt:      stored(new.CreatedAt),
-			Creation:       new.Creation,
-			MemberCount:    len(new.Members),
-			MembersVersion: 1,
-			Large:          len(new.Members) > tidemark.PendingFanoutLimit,
-		},
+		Chat:    new.Chat(stored(new.CreatedAt)),
 		keys:    map[sendKey]tidemark.Sequence{},
 		members: map[tidemark.UserID]tidemark.Member{},
 	}
@@ -94,9 +84,9 @@ func (s *Store) Chat(ctx context.Context, id tidemark.ChatID) (tidemark.Chat, er
 	return c.Chat, nil
 }
 
-// RenameChat implements storage.Chats.
-func (s *Store) RenameChat(
-	ctx context.Context, id tidemark.ChatID, name string,
+// UpdateChat implements storage.Chats.
+func (s *Store) UpdateChat(
+	ctx context.Context, id tidemark.ChatID, change storage.ChatChange,
 ) (tidemark.Chat, error) {
 	if err := s.enter(ctx); err != nil {
 		return tidemark.Chat{}, err
@@ -106,7 +96,7 @@ func (s *Store) RenameChat(
 	if err != nil {
 		return tidemark.Chat{}, err
 	}
-	c.Name = name
+	c.Chat, _ = change.Apply(c.Chat)
 	return c.Chat, nil
 }
 

@@ -147,7 +147,7 @@ type operation int
 const (
 	opCreateChat operation = iota
 	opChat
-	opRenameChat
+	opUpdateChat
 	opChatsOf
 	opHeads
 	opAddMembers

@@ -39,13 +39,13 @@ func (s *Store) Chat(ctx context.Context, id tidemark.ChatID) (chat tidemark.Cha
 	return chat, err
 }
 
-// RenameChat implements storage.Chats.
-func (s *Store) RenameChat(
-	ctx context.Context, id tidemark.ChatID, name string,
+// UpdateChat implements storage.Chats.
+func (s *Store) UpdateChat(
+	ctx context.Context, id tidemark.ChatID, change storage.ChatChange,
 ) (chat tidemark.Chat, err error) {
 	began := time.Now()
-	chat, err = s.store.RenameChat(ctx, id, name)
-	s.meter.done(ctx, opRenameChat, began, err)
+	chat, err = s.store.UpdateChat(ctx, id, change)
+	s.meter.done(ctx, opUpdateChat, began, err)
 	return chat, err
 }
 

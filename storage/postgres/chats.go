@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -14,7 +15,8 @@ import (
 
 // chatColumns are the columns that chatRow.columns scans, in the same order.
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
-	c.members_version, c.large, c.creation`
+	c.members_version, c.large, c.creation, c.version,
+	(SELECT metadata FROM chat_metadata WHERE chat = c.key LIMIT 1)`
 
 // A chatRow is a row of chats.
 type chatRow struct {
@@ -23,13 +25,15 @@ type chatRow struct {
 	members                  int
 	large                    bool
 	creation                 string
+	changes                  int64
+	metadata                 []byte
 }
 
 // columns returns the destinations of chatColumns.
 func (r *chatRow) columns() []any {
 	return []any{
 		&r.id, &r.kind, &r.name, &r.history, &r.createdAt, &r.head, &r.members, &r.version,
-		&r.large, &r.creation,
+		&r.large, &r.creation, &r.changes, &r.metadata,
 	}
 }
 
@@ -45,6 +49,8 @@ func (r *chatRow) chat() tidemark.Chat {
 		MembersVersion: uint64(r.version),
 		Large:          r.large,
 		Creation:       r.creation,
+		Version:        uint64(r.changes),
+		Metadata:       r.metadata,
 	}
 }
 
@@ -68,6 +74,9 @@ const insertChat = `WITH chat AS (
 		large, creation)
 	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9, $12) ON CONFLICT DO NOTHING
 		RETURNING key
+), described AS (
+	INSERT INTO chat_metadata (chat, metadata) SELECT key, $13::text FROM chat
+		WHERE $13::text IS NOT NULL
 ), joined AS (
 	INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, seat, intervals)
 	SELECT c.key, u.id, $1, true, CASE WHEN u.id = $8 THEN $10 ELSE $11 END, $6,
@@ -97,17 +106,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		members[i] = string(user)
 	}
 	slices.Sort(members)
-	chat := tidemark.Chat{
-		ID:             new.ID,
-		Type:           new.Type,
-		Name:           new.Name,
-		History:        new.History,
-		CreatedAt:      timeOf(new.CreatedAt.UnixMilli()),
-		Creation:       new.Creation,
-		MemberCount:    len(new.Members),
-		MembersVersion: 1,
-		Large:          len(new.Members) > tidemark.PendingFanoutLimit,
-	}
+	chat := new.Chat(timeOf(new.CreatedAt.UnixMilli()))
 	created := false
 	err := s.change(ctx, func(ctx context.Context, c *conn) error {
 		if pair != nil {
@@ -121,7 +120,8 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		var key int64
 		err := c.QueryRow(ctx, insertChat, string(chat.ID), string(chat.Type), string(chat.History),
 			chat.Name, pair, chat.CreatedAt.UnixMilli(), members, string(new.Creator), chat.Large,
-			string(tidemark.Owner), string(tidemark.Ordinary), chat.Creation).Scan(&key)
+			string(tidemark.Owner), string(tidemark.Ordinary), chat.Creation,
+			textOrNull(chat.Metadata)).Scan(&key)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			created = err == nil
 			return err
@@ -161,20 +161,57 @@ func (s *Store) Chat(ctx context.Context, id tidemark.ChatID) (chat tidemark.Cha
 	return chat, nil
 }
 
-const renameChat = `UPDATE chats AS c SET name = $2 WHERE c.id = $1 RETURNING ` + chatColumns
+// textOrNull returns JSON as the parameter of a text column. nil is NULL.
+func textOrNull(raw json.RawMessage) *string {
+	if raw == nil {
+		return nil
+	}
+	text := string(raw)
+	return &text
+}
 
-// RenameChat implements storage.Chats.
-func (s *Store) RenameChat(
-	ctx context.Context, id tidemark.ChatID, name string,
+const (
+	keyOfChat  = `SELECT key FROM chats WHERE id = $1 FOR UPDATE`
+	updateChat = `WITH dropped AS (
+		DELETE FROM chat_metadata WHERE chat = $1 AND $4::text IS NULL
+	), described AS (
+		INSERT INTO chat_metadata (chat, metadata) SELECT $1, $4::text WHERE $4::text IS NOT NULL
+		ON CONFLICT (chat) DO UPDATE SET metadata = excluded.metadata
+	)
+	UPDATE chats SET name = $2, version = $3 WHERE key = $1`
+)
+
+// UpdateChat implements storage.Chats.
+func (s *Store) UpdateChat(
+	ctx context.Context, id tidemark.ChatID, change storage.ChatChange,
 ) (tidemark.Chat, error) {
-	var row chatRow
+	var chat tidemark.Chat
 	err := s.change(ctx, func(ctx context.Context, c *conn) error {
-		return missing(c.QueryRow(ctx, renameChat, string(id), name).Scan(row.columns()...), id)
+		return c.transaction(ctx, func(tx pgx.Tx) error {
+			var key int64
+			// The lock comes first: what a later statement reads is then the latest.
+			err := tx.QueryRow(ctx, keyOfChat, string(id)).Scan(&key)
+			if err != nil {
+				return missing(err, id)
+			}
+			var row chatRow
+			err = tx.QueryRow(ctx, chatByID, string(id)).Scan(row.columns()...)
+			if err != nil {
+				return err
+			}
+			var changed bool
+			if chat, changed = change.Apply(row.chat()); !changed {
+				return nil
+			}
+			_, err = tx.Exec(ctx, updateChat, key, chat.Name, int64(chat.Version),
+				textOrNull(chat.Metadata))
+			return err
+		})
 	})
 	if err != nil {
 		return tidemark.Chat{}, err
 	}
-	return row.chat(), nil
+	return chat, nil
 }
 
 const headsOf = `SELECT n.no, c.head FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 	"github.com/tidemark-im/tidemark/test/wait"
 )
@@ -45,7 +46,8 @@ func TestOpen_restore_is_noticed_by_a_running_store(t *testing.T) {
 		t.Fatal("it was not noticed")
 	}
 	// The connections that write are still those of before.
-	_, err := first.RenameChat(t.Context(), "c", "name")
+	name := "name"
+	_, err := first.UpdateChat(t.Context(), "c", storage.ChatChange{Name: &name})
 	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Errorf("a call after that returns %v, want Unavailable", err)
 	}

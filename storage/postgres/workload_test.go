@@ -30,9 +30,9 @@ const crowds = `INSERT INTO chats (id, type, history, name, created_at, activity
 
 // fixture creates the chats from $from to $to, with ten members and a hundred messages each. Writer
 // is also a member of the first hundred chats. Reader is a member of the second hundred, and has
-// received all of every second one. Half of all members have watermarks. Two messages of each chat
-// do not count as unread, and some name users. The tables are not analyzed. activity_at is the
-// number of the chat, 0 for a crowd.
+// received all of every second one. Each chat has metadata. Half of all members have watermarks.
+// Two messages of each chat do not count as unread, and some name users. The tables are not
+// analyzed. activity_at is the number of the chat, 0 for a crowd.
 func fixture() []string {
 	const chats = `(SELECT *, activity_at AS no FROM chats
 		WHERE activity_at BETWEEN $from AND $to) AS c`
@@ -42,6 +42,8 @@ func fixture() []string {
 			SELECT 'chat' || lpad(i::text, 6, '0'), 'group', 'full', 'a chat', 1, i, $n, 2, $n,
 				$m + (i <= 200)::int, false, '' FROM generate_series(greatest($from, 1), $to) AS i
 				ORDER BY i`,
+		`INSERT INTO chat_metadata (chat, metadata)
+			SELECT c.key, '{"color":"teal"}' FROM ` + chats,
 		`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
 			SELECT c.key, u.id, c.id, true, 'member', 1, '1-' FROM ` + chats + `, LATERAL (
 				SELECT 'user' || (c.no + 97 * j) % 10007 AS id FROM generate_series(0, $m - 1) AS j
@@ -378,8 +380,10 @@ func (w *workload) writes() []operation {
 		},
 		{"`CreateChat`, a direct chat", nil, pair},
 		{"`CreateChat`, a direct chat that exists", nil, pair},
-		{"`RenameChat`", nil, func(r int) error {
-			_, err := w.s.RenameChat(w.t.Context(), chatNo(4), name("name", r))
+		{"`UpdateChat`", nil, func(r int) error {
+			name := name("name", r)
+			change := storage.ChatChange{Name: &name, Metadata: []byte(`{"a":"` + name + `"}`)}
+			_, err := w.s.UpdateChat(w.t.Context(), chatNo(4), change)
 			return err
 		}},
 		{

@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"math"
 	"time"
 
@@ -11,13 +13,14 @@ import (
 
 // chatColumns are the columns that scanChat reads.
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
-	c.members_version, c.large, c.creation`
+	c.members_version, c.large, c.creation, c.version,
+	(SELECT metadata FROM chat_metadata WHERE chat = c.key)`
 
 // chatWidth is the number of chatColumns.
-const chatWidth = 10
+const chatWidth = 12
 
 func scanChat(row *stmt) tidemark.Chat {
-	return tidemark.Chat{
+	chat := tidemark.Chat{
 		ID:             tidemark.ChatID(row.stringAt(0)),
 		Type:           tidemark.ChatType(row.stringAt(1)),
 		Name:           row.stringAt(2),
@@ -28,7 +31,12 @@ func scanChat(row *stmt) tidemark.Chat {
 		MembersVersion: uint64(row.integerAt(7)),
 		Large:          row.integerAt(8) != 0,
 		Creation:       row.stringAt(9),
+		Version:        uint64(row.integerAt(10)),
 	}
+	if !row.nullAt(11) {
+		chat.Metadata = row.bytesAt(11)
+	}
+	return chat
 }
 
 // timeOf converts a column to a time.
@@ -75,21 +83,14 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 		return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict,
 			"there is a chat %s already", new.ID)
 	}
-	chat := tidemark.Chat{
-		ID:             new.ID,
-		Type:           new.Type,
-		Name:           new.Name,
-		History:        new.History,
-		CreatedAt:      timeOf(new.CreatedAt.UnixMilli()),
-		Creation:       new.Creation,
-		MemberCount:    len(new.Members),
-		MembersVersion: 1,
-		Large:          len(new.Members) > tidemark.PendingFanoutLimit,
-	}
+	chat := new.Chat(timeOf(new.CreatedAt.UnixMilli()))
 	if err := w.insertChat(chat, pair); err != nil {
 		return tidemark.Chat{}, false, err
 	}
 	row, err := w.chat(new.ID)
+	if err == nil && chat.Metadata != nil {
+		err = w.putMetadata(row, chat.Metadata)
+	}
 	if err != nil {
 		return tidemark.Chat{}, false, err
 	}
@@ -173,9 +174,9 @@ func (s *Store) Chat(ctx context.Context, id tidemark.ChatID) (tidemark.Chat, er
 	return chat, err
 }
 
-// RenameChat implements storage.Chats.
-func (s *Store) RenameChat(
-	ctx context.Context, id tidemark.ChatID, name string,
+// UpdateChat implements storage.Chats.
+func (s *Store) UpdateChat(
+	ctx context.Context, id tidemark.ChatID, change storage.ChatChange,
 ) (tidemark.Chat, error) {
 	var chat tidemark.Chat
 	err := s.change(ctx, func(w *writer) error {
@@ -189,22 +190,50 @@ func (s *Store) RenameChat(
 		if err := w.flush(); err != nil {
 			return err
 		}
-		q, err := w.c.prepared(`UPDATE chats SET name = ? WHERE key = ?`)
+		before, _, err := oneChat(w.c, chatByID, string(id))
 		if err != nil {
 			return err
 		}
-		q.string(1, name)
-		q.integer(2, row.key)
-		if err := q.run(); err != nil {
+		var changed bool
+		if chat, changed = change.Apply(before); !changed {
+			return nil
+		}
+		if !bytes.Equal(chat.Metadata, before.Metadata) {
+			if err := w.putMetadata(row, chat.Metadata); err != nil {
+				return err
+			}
+		}
+		q, err := w.c.prepared(`UPDATE chats SET name = ?, version = ? WHERE key = ?`)
+		if err != nil {
 			return err
 		}
-		chat, _, err = oneChat(w.c, chatByID, string(id))
-		return err
+		q.string(1, chat.Name)
+		q.integer(2, int64(chat.Version))
+		q.integer(3, row.key)
+		return q.run()
 	})
 	if err != nil {
 		return tidemark.Chat{}, err
 	}
 	return chat, nil
+}
+
+// putMetadata stores the metadata of a chat. nil removes them.
+func (w *writer) putMetadata(c *chat, metadata json.RawMessage) error {
+	text := `DELETE FROM chat_metadata WHERE chat = ?`
+	if metadata != nil {
+		text = `INSERT INTO chat_metadata (chat, metadata) VALUES (?, ?)
+			ON CONFLICT (chat) DO UPDATE SET metadata = excluded.metadata`
+	}
+	q, err := w.c.prepared(text)
+	if err != nil {
+		return err
+	}
+	q.integer(1, c.key)
+	if metadata != nil {
+		q.string(2, string(metadata))
+	}
+	return q.run()
 }
 
 // Heads implements storage.Chats.

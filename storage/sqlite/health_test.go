@@ -69,7 +69,8 @@ func TestCommit_full_disk_is_Unavailable_and_recovers(t *testing.T) {
 func TestCommit_full_disk_makes_room_in_the_log(t *testing.T) {
 	s, path, fs := openFaulty(t)
 	rename := func(n int) error { // writes a page that is in the file already
-		_, err := s.RenameChat(t.Context(), "c", fmt.Sprint(n))
+		name := fmt.Sprint(n)
+		_, err := s.UpdateChat(t.Context(), "c", storage.ChatChange{Name: &name})
 		return err
 	}
 	for n := range 20 {

@@ -158,7 +158,9 @@ func everyMethod(t *testing.T, s *Store) {
 	ok(err)
 	_, err = s.RemoveMember(ctx, chat, "carla", now)
 	ok(err)
-	_, err = s.RenameChat(ctx, chat, "all of us")
+	_, err = s.UpdateChat(ctx, chat, storage.ChatChange{
+		Metadata: []byte(`{"a":1}`),
+	})
 	ok(err)
 	for _, n := range []tidemark.Sequence{0, 1, 1} {
 		_, err = s.Advance(ctx, []storage.Advance{

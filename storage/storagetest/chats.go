@@ -1,6 +1,10 @@
 package storagetest
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -26,6 +30,7 @@ var chatRules = []rule{
 			ID:             new.ID,
 			Type:           tidemark.Group,
 			Name:           new.Name,
+			Version:        1,
 			History:        new.History,
 			CreatedAt:      at(3),
 			MemberCount:    2,
@@ -105,10 +110,10 @@ var chatRules = []rule{
 			f.equal(test.name+": large in the roster", f.roster(c).Large, test.large)
 		}
 	}},
-	{"Chat_and_RenameChat_of_an_unknown_chat_are_NotFound", func(f *fixture) {
+	{"Chat_and_UpdateChat_of_an_unknown_chat_are_NotFound", func(f *fixture) {
 		_, err := f.store.Chat(f.ctx, f.chat("none"))
 		f.code(err, tidemark.NotFound)
-		_, err = f.store.RenameChat(f.ctx, f.chat("none"), "x")
+		_, err = f.store.UpdateChat(f.ctx, f.chat("none"), renamed("x"))
 		f.code(err, tidemark.NotFound)
 	}},
 	{"Chat_ids_differ_in_case_and_punctuation", func(f *fixture) {
@@ -123,17 +128,85 @@ var chatRules = []rule{
 		f.ok(err)
 		f.equal("heads", heads, []tidemark.Sequence{0, 1, 0})
 	}},
-	{"RenameChat_sets_the_name_only", func(f *fixture) {
+	{"UpdateChat_changes_what_is_named_and_counts_the_changes", func(f *fixture) {
 		c := f.group("c", f.users("alice", "bob")...)
 		f.send(c, f.user("bob"), 1)
 		want := f.info(c)
-		for _, name := range []string{"Büro", "", "Büro"} {
-			got, err := f.store.RenameChat(f.ctx, c, name)
-			f.ok(err)
-			want.Name = name
-			f.equal("chat", got, want)
-			f.equal("chat, read again", f.info(c), want)
+		f.equal("version", want.Version, uint64(1))
+		raw := `{ "ü" : [1.50, "\u0041'"] }`
+		largest := `{"a":"` + strings.Repeat("é", (tidemark.MaxMetadata-8)/2) + `"}`
+		var none string
+		for i, step := range []struct {
+			change storage.ChatChange
+			name   string
+			raw    *string
+		}{
+			{renamed("Büro"), "Büro", nil},
+			{renamed(""), "", nil},
+			{described("Büro", raw), "Büro", &raw},
+			{renamed("x"), "x", &raw},
+			{storage.ChatChange{Metadata: []byte(largest)}, "x", &largest},
+			{described("y", raw), "y", &raw},
+			{described("y", none), "y", nil},
+			{storage.ChatChange{Metadata: []byte(raw)}, "y", &raw},
+		} {
+			want.Version++
+			if want.Name, want.Metadata = step.name, nil; step.raw != nil {
+				want.Metadata = json.RawMessage(*step.raw)
+			}
+			for range 2 { // a repeated change changes nothing more
+				got, err := f.store.UpdateChat(f.ctx, c, step.change)
+				f.ok(err)
+				f.equal(fmt.Sprint("chat after step ", i), got, want)
+				f.equal("chat, read again", f.info(c), want)
+			}
 		}
+		f.eventually("chat in a list", func() any { return f.chatsOf(f.user("bob"), 10)[0].Chat },
+			want)
+		got, err := f.store.UpdateChat(f.ctx, c, storage.ChatChange{})
+		f.ok(err)
+		f.equal("chat after no change", got, want)
+	}},
+	{"CreateChat_with_metadata", func(f *fixture) {
+		for name, users := range map[string][]tidemark.UserID{
+			"small": f.users("alice", "bob"), "large": f.many(tidemark.PendingFanoutLimit + 1),
+		} {
+			c := f.chat(name)
+			new := storage.NewChat{
+				ID: c, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: at(1),
+				Creator: users[0], Members: users, Metadata: []byte(`{ "a" : 1 }`),
+			}
+			got, _, err := f.store.CreateChat(f.ctx, new)
+			f.ok(err)
+			f.equal("metadata", string(got.Metadata), `{ "a" : 1 }`)
+			f.equal("chat, read again", f.info(c), got)
+			_, _, err = f.store.CreateChat(f.ctx, storage.NewChat{
+				ID: c, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: at(1),
+				Creator: users[0], Members: users[:1], Metadata: []byte(`{}`),
+			})
+			f.code(err, tidemark.Conflict)
+			f.equal("chat after a conflict", f.info(c), got)
+		}
+	}},
+	{"UpdateChat_at_the_same_time_counts_each_change", func(f *fixture) {
+		c := f.group("c", f.user("alice"))
+		const writers = 8
+		var all sync.WaitGroup
+		errs := make([]error, writers)
+		for i := range writers {
+			all.Go(func() {
+				change := described(fmt.Sprint("name ", i), fmt.Sprintf(`{"n":%d}`, i))
+				_, errs[i] = f.store.UpdateChat(f.ctx, c, change)
+			})
+		}
+		all.Wait()
+		for _, err := range errs {
+			f.ok(err)
+		}
+		got := f.info(c)
+		f.equal("version", got.Version, uint64(1+writers))
+		f.equal("name and metadata of one writer", got.Name,
+			"name "+strings.Trim(string(got.Metadata), `{"n:}`))
 	}},
 	{"ChatsOf_latest_activity_first_equal_times_by_id", func(f *fixture) {
 		alice := f.user("alice")
@@ -271,4 +344,12 @@ func ids(chats []storage.ChatListItem) []tidemark.ChatID {
 		list[i] = c.Chat.ID
 	}
 	return list
+}
+
+// renamed returns the change of a chat's name.
+func renamed(name string) storage.ChatChange { return storage.ChatChange{Name: &name} }
+
+// described returns the change of a chat's name and metadata. Empty metadata are none.
+func described(name, metadata string) storage.ChatChange {
+	return storage.ChatChange{Name: &name, Metadata: json.RawMessage(metadata)}
 }

@@ -59,11 +59,11 @@ func (i *intercepted) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.
 	return results2(i, "Chat", 1, func() (tidemark.Chat, error) { return i.Store.Chat(ctx, chat) })
 }
 
-func (i *intercepted) RenameChat(
-	ctx context.Context, chat tidemark.ChatID, name string,
+func (i *intercepted) UpdateChat(
+	ctx context.Context, chat tidemark.ChatID, change storage.ChatChange,
 ) (tidemark.Chat, error) {
-	return results2(i, "RenameChat",
-		1, func() (tidemark.Chat, error) { return i.Store.RenameChat(ctx, chat, name) })
+	return results2(i, "UpdateChat",
+		1, func() (tidemark.Chat, error) { return i.Store.UpdateChat(ctx, chat, change) })
 }
 
 func (i *intercepted) ChatsOf(

@@ -64,7 +64,7 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 		Members:   []tidemark.UserID{alice},
 	})
 	_, errs["Chat"] = s.Chat(ctx, chat)
-	_, errs["RenameChat"] = s.RenameChat(ctx, chat, "name")
+	_, errs["UpdateChat"] = s.UpdateChat(ctx, chat, renamed("name"))
 	_, _, errs["ChatsOf"] = s.ChatsOf(ctx, alice, storage.ChatsPage{Limit: 1})
 	_, errs["Heads"] = s.Heads(ctx, chats)
 	_, errs["AddMembers"] = s.AddMembers(ctx, chat, f.users("bob"), at(1))
@@ -189,7 +189,7 @@ func testReopen(t *testing.T, open Open, reopen func(t *testing.T, s storage.Sto
 	f.flood(d, bob, 3)
 	f.add(c, carol)
 	f.remove(c, bob)
-	_, err := f.store.RenameChat(f.ctx, c, "another name")
+	_, err := f.store.UpdateChat(f.ctx, c, described("another name", `{ "kept": "as it is" }`))
 	f.ok(err)
 	f.raise(bob, c, tidemark.Raise{Acked: 12, Read: 7}, at(3))
 	f.raise(alice, d, tidemark.Raise{Read: 3}, at(4))

@@ -44,7 +44,7 @@ var limitRules = []rule{
 		name := strings.Repeat("łódź", 42)[:tidemark.MaxChatName-2] + "'\""
 		f.ok(tidemark.CheckChatName(name))
 		c := f.group("c", f.user("alice"))
-		_, err := f.store.RenameChat(f.ctx, c, name)
+		_, err := f.store.UpdateChat(f.ctx, c, renamed(name))
 		f.ok(err)
 		f.equal("name", f.info(c).Name, name)
 	}},

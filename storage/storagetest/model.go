@@ -153,6 +153,9 @@ func (m *model) createChat(rt *rapid.T) {
 		Type:      rapid.SampledFrom(types).Draw(rt, "type"),
 		History:   rapid.SampledFrom(histories).Draw(rt, "history"),
 	}
+	if rapid.Bool().Draw(rt, "described") {
+		new.Metadata = json.RawMessage(`{"n":1}`)
+	}
 	members := rapid.Permutation(m.everyone).Draw(rt, "members")
 	n := 2
 	if new.Type == tidemark.Group {
@@ -166,9 +169,14 @@ func (m *model) createChat(rt *rapid.T) {
 }
 
 func (m *model) rename(rt *rapid.T) {
-	chat, name := m.drawChat(rt), rapid.SampledFrom([]string{"", "x", "ÿ😀'"}).Draw(rt, "name")
-	m.both("RenameChat",
-		func(f *fixture) (any, error) { return f.store.RenameChat(f.ctx, chat, name) })
+	chat := m.drawChat(rt)
+	change := renamed(rapid.SampledFrom([]string{"", "x", "ÿ😀'"}).Draw(rt, "name"))
+	if rapid.Bool().Draw(rt, "describes") {
+		texts := []string{"", `{"a":"ÿ😀'"}`, `{ "b" : 1 }`}
+		change.Metadata = json.RawMessage(rapid.SampledFrom(texts).Draw(rt, "metadata"))
+	}
+	m.both("UpdateChat",
+		func(f *fixture) (any, error) { return f.store.UpdateChat(f.ctx, chat, change) })
 }
 
 func (m *model) appendNew(rt *rapid.T) {

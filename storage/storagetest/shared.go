@@ -77,10 +77,10 @@ func (t *turns) Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, 
 	return t.next().Chat(ctx, chat)
 }
 
-func (t *turns) RenameChat(
-	ctx context.Context, chat tidemark.ChatID, name string,
+func (t *turns) UpdateChat(
+	ctx context.Context, chat tidemark.ChatID, change storage.ChatChange,
 ) (tidemark.Chat, error) {
-	return t.next().RenameChat(ctx, chat, name)
+	return t.next().UpdateChat(ctx, chat, change)
 }
 
 func (t *turns) ChatsOf(

@@ -288,9 +288,12 @@ type Chat struct {
 
 	// MentionCount How many of the unread messages name me or all members.
 	MentionCount MentionCount `json:"mention_count"`
-	Name         string       `json:"name"`
-	Peer         *Peer        `json:"peer"`
-	Type         ChatType     `json:"type"`
+
+	// Metadata An object of the application, at most 4 KiB and 32 levels deep. It is kept byte for byte.
+	Metadata *ChatMetadata `json:"metadata"`
+	Name     string        `json:"name"`
+	Peer     *Peer         `json:"peer"`
+	Type     ChatType      `json:"type"`
 
 	// UnreadCount How many messages of the kind `message`, by others, I may see and have not read. It is
 	// exact.
@@ -298,6 +301,9 @@ type Chat struct {
 
 	// UnreadFromSequence From here on I marked messages as unread; null without a mark.
 	UnreadFromSequence *UnreadFrom `json:"unread_from_sequence"`
+
+	// Version Grows by one with every change of the name or the metadata.
+	Version ChatVersion `json:"version"`
 }
 
 // ChatBoundary defines model for ChatBoundary.
@@ -322,6 +328,9 @@ type ChatList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
+// ChatMetadata An object of the application, at most 4 KiB and 32 levels deep. It is kept byte for byte.
+type ChatMetadata map[string]interface{}
+
 // ChatType defines model for ChatType.
 type ChatType string
 
@@ -341,6 +350,9 @@ type ChatUnread struct {
 	UnreadFromSequence *UnreadFrom `json:"unread_from_sequence"`
 }
 
+// ChatVersion Grows by one with every change of the name or the metadata.
+type ChatVersion = int64
+
 // Code Clients have to expect unknown codes.
 type Code string
 
@@ -357,6 +369,9 @@ type CreateChat struct {
 
 	// MemberIds With the caller, whether named or not, at most 1,000 users.
 	MemberIds []Id `json:"member_ids"`
+
+	// Metadata An object of the application, at most 4 KiB and 32 levels deep. It is kept byte for byte.
+	Metadata *ChatMetadata `json:"metadata,omitempty"`
 
 	// Name At most 256 bytes.
 	Name *string  `json:"name,omitempty"`
@@ -659,12 +674,6 @@ type ProblemDetail struct {
 	Param *Param `json:"param"`
 }
 
-// RenameChat Example: {"name":"Crew"}
-type RenameChat struct {
-	// Name At most 256 bytes.
-	Name string `json:"name"`
-}
-
 // Reset The position is unknown. Send the cursors of the device by `sync`. After `ahead` and
 // `restored`, first drop what the device has of the chat above its head or above `through`.
 type Reset struct {
@@ -836,6 +845,22 @@ type UnreadTotal struct {
 	UnreadCount UnreadCount `json:"unread_count"`
 }
 
+// UpdateChat Example: {"metadata":{"color":"teal"},"name":"Crew"}
+type UpdateChat struct {
+	// Metadata Takes the place of the whole object. `{}` removes it.
+	Metadata *ChatMetadata `json:"metadata,omitempty"`
+
+	// Name At most 256 bytes.
+	Name  *string `json:"name,omitempty"`
+	union json.RawMessage
+}
+
+// UpdateChat0 defines model for UpdateChat.0.
+type UpdateChat0 = interface{}
+
+// UpdateChat1 defines model for UpdateChat.1.
+type UpdateChat1 = interface{}
+
 // Watermark A position in one chat; 0 is "nothing yet".
 type Watermark = int64
 
@@ -1005,8 +1030,8 @@ type AcknowledgeTextRequestBody = AcknowledgeTextBody
 // CreateChatJSONRequestBody defines body for CreateChat for application/json ContentType.
 type CreateChatJSONRequestBody = CreateChat
 
-// RenameChatJSONRequestBody defines body for RenameChat for application/json ContentType.
-type RenameChatJSONRequestBody = RenameChat
+// UpdateChatJSONRequestBody defines body for UpdateChat for application/json ContentType.
+type UpdateChatJSONRequestBody = UpdateChat
 
 // UpdateDeliveryStateJSONRequestBody defines body for UpdateDeliveryState for application/json ContentType.
 type UpdateDeliveryStateJSONRequestBody = Watermarks
@@ -1225,6 +1250,116 @@ func (t *StatusUpdate) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// AsUpdateChat0 returns the union data inside the UpdateChat as a UpdateChat0
+func (t UpdateChat) AsUpdateChat0() (UpdateChat0, error) {
+	var body UpdateChat0
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromUpdateChat0 overwrites any union data inside the UpdateChat as the provided UpdateChat0
+func (t *UpdateChat) FromUpdateChat0(v UpdateChat0) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeUpdateChat0 performs a merge with any union data inside the UpdateChat, using the provided UpdateChat0
+func (t *UpdateChat) MergeUpdateChat0(v UpdateChat0) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsUpdateChat1 returns the union data inside the UpdateChat as a UpdateChat1
+func (t UpdateChat) AsUpdateChat1() (UpdateChat1, error) {
+	var body UpdateChat1
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromUpdateChat1 overwrites any union data inside the UpdateChat as the provided UpdateChat1
+func (t *UpdateChat) FromUpdateChat1(v UpdateChat1) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeUpdateChat1 performs a merge with any union data inside the UpdateChat, using the provided UpdateChat1
+func (t *UpdateChat) MergeUpdateChat1(v UpdateChat1) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t UpdateChat) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	object := make(map[string]json.RawMessage)
+	if t.union != nil {
+		err = json.Unmarshal(b, &object)
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	if t.Metadata != nil {
+		object["metadata"], err = json.Marshal(t.Metadata)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'metadata': %w", err)
+		}
+	}
+
+	if t.Name != nil {
+		object["name"], err = json.Marshal(t.Name)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'name': %w", err)
+		}
+	}
+	b, err = json.Marshal(object)
+	return b, err
+}
+
+func (t *UpdateChat) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	if err != nil {
+		return err
+	}
+	object := make(map[string]json.RawMessage)
+	err = json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["metadata"]; found {
+		err = json.Unmarshal(raw, &t.Metadata)
+		if err != nil {
+			return fmt.Errorf("error reading 'metadata': %w", err)
+		}
+	}
+
+	if raw, found := object["name"]; found {
+		err = json.Unmarshal(raw, &t.Name)
+		if err != nil {
+			return fmt.Errorf("error reading 'name': %w", err)
+		}
+	}
+
+	return err
+}
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 	// Acknowledge Acknowledge and read in several chats
@@ -1239,9 +1374,9 @@ type ServerInterface interface {
 	// GetChat One chat, as I see it
 	// (GET /chats/{chat_id})
 	GetChat(ctx echo.Context, chatId ChatId) error
-	// RenameChat Rename a chat
+	// UpdateChat Change a group's name or metadata
 	// (PATCH /chats/{chat_id})
-	RenameChat(ctx echo.Context, chatId ChatId) error
+	UpdateChat(ctx echo.Context, chatId ChatId) error
 	// GetDeliveryState My own watermarks in a chat
 	// (GET /chats/{chat_id}/delivery-state)
 	GetDeliveryState(ctx echo.Context, chatId ChatId) error
@@ -1368,8 +1503,8 @@ func (w *ServerInterfaceWrapper) GetChat(ctx echo.Context) error {
 	return err
 }
 
-// RenameChat converts echo context to params.
-func (w *ServerInterfaceWrapper) RenameChat(ctx echo.Context) error {
+// UpdateChat converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateChat(ctx echo.Context) error {
 	var err error
 	// ------------- Path parameter "chat_id" -------------
 	var chatId ChatId
@@ -1380,7 +1515,7 @@ func (w *ServerInterfaceWrapper) RenameChat(ctx echo.Context) error {
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RenameChat(ctx, chatId)
+	err = w.Handler.UpdateChat(ctx, chatId)
 	return err
 }
 
@@ -1812,7 +1947,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/chats", wrapper.ListChats, options.OperationMiddlewares["listChats"]...)
 	router.POST(options.BaseURL+"/chats", wrapper.CreateChat, options.OperationMiddlewares["createChat"]...)
 	router.GET(options.BaseURL+"/chats/:chat_id", wrapper.GetChat, options.OperationMiddlewares["getChat"]...)
-	router.PATCH(options.BaseURL+"/chats/:chat_id", wrapper.RenameChat, options.OperationMiddlewares["renameChat"]...)
+	router.PATCH(options.BaseURL+"/chats/:chat_id", wrapper.UpdateChat, options.OperationMiddlewares["updateChat"]...)
 	router.GET(options.BaseURL+"/chats/:chat_id/delivery-state", wrapper.GetDeliveryState, options.OperationMiddlewares["getDeliveryState"]...)
 	router.PATCH(options.BaseURL+"/chats/:chat_id/delivery-state", wrapper.UpdateDeliveryState, options.OperationMiddlewares["updateDeliveryState"]...)
 	router.PUT(options.BaseURL+"/chats/:chat_id/delivery-state/unread", wrapper.MarkUnread, options.OperationMiddlewares["markUnread"]...)

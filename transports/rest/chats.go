@@ -65,8 +65,8 @@ func (h *Handler) GetChat(c echo.Context, id ChatId) error {
 	return answer(c, http.StatusOK, wire.AppendChat(nil, &view))
 }
 
-// RenameChat renames a chat.
-func (h *Handler) RenameChat(c echo.Context, id ChatId) error {
+// UpdateChat changes the name or the metadata of a chat.
+func (h *Handler) UpdateChat(c echo.Context, id ChatId) error {
 	chat, err := chatID(id)
 	if err != nil {
 		return err
@@ -75,11 +75,11 @@ func (h *Handler) RenameChat(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	name, err := wire.DecodeRename(raw)
+	change, err := wire.DecodeChatChange(raw)
 	if err != nil {
 		return err
 	}
-	view, err := h.server.RenameChat(c.Request().Context(), caller(c), chat, name)
+	view, err := h.server.UpdateChat(c.Request().Context(), caller(c), chat, change)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"sendTyping":  limit.Call,
 	})
 	add(auth.ScopeChats, map[string]int{
-		"createChat": limit.LargeCall, "renameChat": limit.Call,
+		"createChat": limit.LargeCall, "updateChat": limit.Call,
 		"addMembers": limit.LargeCall, "removeMember": limit.Call,
 	})
 	add(auth.ScopeTokens, map[string]int{"createToken": limit.Call})

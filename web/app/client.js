@@ -292,6 +292,7 @@ export class Client extends EventTarget {
       if (type === 'session') await this.#opened(payload);
       if (type === 'status_update') this.#status(payload);
       if (type === 'own_state') this.#own(payload);
+      if (type === 'chat_updated') await this.#updated(payload);
       if (type === 'membership') await this.#membership(payload);
       if (type === 'caught_up') {
         this.caughtUp = true;
@@ -409,6 +410,14 @@ export class Client extends EventTarget {
     if (!chat || read < chat.read) return;
     chat.read = read;
     chat.unread = unread;
+    this.#emit('chats');
+  }
+
+  // The name of a chat has changed.
+  async #updated({ chat_id: id }) {
+    const chat = this.chats.get(id);
+    if (!chat) return;
+    await this.#untilAnswered(async () => { chat.name = (await this.api.chat(id)).name; });
     this.#emit('chats');
   }
 

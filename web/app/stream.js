@@ -1,8 +1,8 @@
 // The event stream: an EventSource, and its replacement when it gives up.
 
 const TYPES = [
-  'session', 'message', 'gap', 'status_update', 'own_state', 'membership', 'caught_up', 'reset',
-  'problem',
+  'session', 'message', 'gap', 'status_update', 'own_state', 'membership', 'chat_updated',
+  'caught_up', 'reset', 'problem',
 ];
 
 /**

@@ -163,6 +163,12 @@ func kinds(s *suite) {
 				Version: 10,
 			},
 		},
+		{
+			To: leases,
+			Update: &bus.Update{
+				ChatUpdate: tidemark.ChatUpdate{ChatID: "c", Version: 2}, MembersVersion: 3,
+			},
+		},
 		{To: leases, Own: &bus.Own{Chat: "c"}},
 		{To: leases, Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
 		{

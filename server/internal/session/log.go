@@ -9,7 +9,7 @@ import (
 // Limits of an eventLog.
 const (
 	maxRuns     = 1024 // remembered runs (delivery.md §3)
-	maxControls = 256  // queued membership and reset events
+	maxControls = 256  // queued membership, chat_updated and reset events
 	maxTyping   = 32   // queued typing notices
 )
 
@@ -21,7 +21,7 @@ const (
 	runGap                     // one gap of chat, from sequence to to
 	runStatus                  // one status update of chat
 	runCaughtUp                // caught_up
-	runControl                 // one membership or reset event, kept in control
+	runControl                 // one membership, chat_updated or reset event, kept in control
 	runOwn                     // one own state of chat
 )
 
@@ -36,8 +36,8 @@ type run struct {
 	control  *control
 }
 
-// control is a membership or reset event, which cannot be derived from stored state. If chat is
-// set, only members of that chat may receive it.
+// control is a membership, chat_updated or reset event, which cannot be derived from stored state.
+// If chat is set, only members of that chat may receive it.
 type control struct {
 	kind    tidemark.EventType
 	payload []byte

@@ -117,6 +117,22 @@ func (s *Session) MembersChanged(changes []tidemark.MembershipChange, version ui
 	}
 }
 
+// ChatUpdated queues the event of a chat that changed, in place of an older one of this chat.
+func (s *Session) ChatUpdated(u tidemark.ChatUpdate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.residence.final() {
+		return
+	}
+	//rule:bounded_use.one-update-of-a-chat
+	s.log.controls = slices.DeleteFunc(s.log.controls, func(c control) bool {
+		return c.kind == tidemark.EventChatUpdated && c.chat == u.ChatID
+	})
+	s.control(control{
+		kind: tidemark.EventChatUpdated, payload: u.AppendJSON(nil), chat: u.ChatID,
+	})
+}
+
 // Typing queues a typing notice. It drops the notice if no connection reads, or if maxTyping
 // notices are queued already.
 func (s *Session) Typing(t tidemark.Typing) {

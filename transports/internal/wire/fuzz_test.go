@@ -116,8 +116,11 @@ func FuzzDecodeCreateChat(f *testing.F) {
 	})
 }
 
-func FuzzDecodeRename(f *testing.F) {
-	fuzz(f, func(_ *testing.T, raw []byte) error { _, err := wire.DecodeRename(raw); return err })
+func FuzzDecodeChatChange(f *testing.F) {
+	fuzz(f, func(_ *testing.T, raw []byte) error {
+		_, err := wire.DecodeChatChange(raw)
+		return err
+	})
 }
 
 func FuzzDecodeUsers(f *testing.F) {

@@ -94,6 +94,8 @@ func events() []struct {
 		tidemark.Reset{Reason: tidemark.ResetUnknownSession}.AppendJSON(nil))
 	add("reset of a chat", 52, tidemark.EventReset,
 		tidemark.Reset{Reason: tidemark.ResetAhead, ChatID: "team"}.AppendJSON(nil))
+	add("chat_updated", 54, tidemark.EventChatUpdated,
+		tidemark.ChatUpdate{ChatID: "team", Version: 2}.AppendJSON(nil))
 	add("own_state", 53, tidemark.EventOwnState, tidemark.OwnState{
 		DeliveryState: tidemark.DeliveryState{ChatID: "team", Acked: 9, Read: 7},
 		Unread:        3, Mentions: 1,
@@ -172,6 +174,8 @@ func TestResponses_golden(t *testing.T) {
 			ID:          "team",
 			Type:        tidemark.Group,
 			Name:        "Team",
+			Metadata:    json.RawMessage(`{"color":"teal"}`),
+			Version:     3,
 			History:     tidemark.HistoryFull,
 			CreatedAt:   at,
 			Head:        8,
@@ -183,6 +187,7 @@ func TestResponses_golden(t *testing.T) {
 		Chat: tidemark.Chat{
 			ID:          "d",
 			Type:        tidemark.Direct,
+			Version:     1,
 			History:     tidemark.HistorySinceJoin,
 			CreatedAt:   at,
 			MemberCount: 2,

@@ -281,6 +281,8 @@ func DecodeCreateChat(raw []byte) (server.CreateChatRequest, error) {
 			return ids(v, key, &r.MemberIDs)
 		case "name":
 			return v.text(key, &r.Name)
+		case "metadata":
+			return v.object(key, &r.Metadata)
 		case "chat_id":
 			return id(v, key, &r.ChatID)
 		case "client_chat_id":
@@ -320,24 +322,25 @@ func choice[T ~string](v value, field string, to *T, a, b T) error {
 	return nil
 }
 
-// DecodeRename decodes the body of PATCH /chats/{chat}.
-func DecodeRename(raw []byte) (name string, err error) {
+// DecodeChatChange decodes the body of PATCH /chats/{chat}.
+func DecodeChatChange(raw []byte) (change server.ChatChange, err error) {
 	if err := check(raw); err != nil {
-		return "", err
+		return change, err
 	}
-	present := false
 	err = eachField(raw, wholeBody, func(key string, v value) error {
-		if key != "name" {
-			return nil
+		switch key {
+		case "name":
+			change.Name = new(string)
+			return v.text(key, change.Name)
+		case "metadata":
+			return v.object(key, &change.Metadata)
 		}
-		present = true
-		return v.text(key, &name)
+		return nil
 	})
-	if err == nil && !present {
-		err = tidemark.BadParam(tidemark.Invalid, "name",
-			"is missing; only the name can be changed")
+	if err == nil && change.Name == nil && change.Metadata == nil {
+		err = tidemark.BadParam(tidemark.Invalid, "name", "or metadata is needed")
 	}
-	return name, err
+	return change, err
 }
 
 // DecodeUsers decodes the body of POST /chats/{chat}/members.

@@ -23,6 +23,9 @@ type Counter struct {
 	// sequence of the last. LastMention is that of the last message that counts and names users.
 	Uncounted                  int64
 	LastUncounted, LastMention tidemark.Sequence
+	// Described names the item that has the chat's metadata, or is empty. A counter that was read
+	// has no Metadata.
+	Described string
 	// CreatedBy is the token of the call that created the chat.
 	CreatedBy string
 	Change
@@ -50,6 +53,7 @@ func CounterOf(it call.Item) (*Counter, error) {
 			ID:             tidemark.ChatID(r.Text("chat_id")),
 			Type:           tidemark.ChatType(r.Text("type")),
 			Name:           r.Text("name"),
+			Version:        r.Number("version"),
 			History:        tidemark.HistoryMode(r.Text("history")),
 			CreatedAt:      r.Time("created_at"),
 			Creation:       r.Text("creation"),
@@ -64,6 +68,7 @@ func CounterOf(it call.Item) (*Counter, error) {
 		LastMoved: r.Sequence("last_moved"),
 		Uncounted: int64(r.Number("uncounted")), LastUncounted: r.Sequence("last_uncounted"),
 		LastMention: r.Sequence("last_mention"),
+		Described:   r.Text("metadata_item"),
 		CreatedBy:   r.Text("created_by"),
 		Change: Change{
 			Changed:       r.Text("change"),
@@ -133,7 +138,10 @@ func (c *Counter) Item() call.Item {
 		"head": call.Number(c.Head), "activity_at": call.Number(c.Activity.UnixMilli()),
 		"members_version": call.Number(c.MembersVersion),
 		"member_count":    call.Number(c.MemberCount), "created_by": call.Text(c.CreatedBy),
-		"creation": call.Text(c.Creation),
+		"creation": call.Text(c.Creation), "version": call.Number(c.Version),
+	}
+	if c.Described != "" {
+		it["metadata_item"] = call.Text(c.Described)
 	}
 	if c.Large {
 		it["is_large"] = call.Flag(true)

@@ -34,6 +34,7 @@ const (
 	kindDone         = 11
 	kindEnd          = 12
 	kindOwn          = 13
+	kindUpdate       = 14
 )
 
 // Flags of a notification.
@@ -66,6 +67,11 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 		return appendEvent(b, kindOwn, appendLeases(appendText(body, e.Own.Chat), e.To))
 	case e.Membership != nil:
 		return appendEvent(b, kindMembership, appendMembership(body, e.To, e.Membership))
+	case e.Update != nil:
+		body = appendText(body, e.Update.ChatID)
+		body = binary.AppendUvarint(body, e.Update.Version)
+		body = binary.AppendUvarint(body, e.Update.MembersVersion)
+		return appendEvent(b, kindUpdate, appendLeases(body, e.To))
 	case e.Typing != nil:
 		body = appendText(appendText(body, e.Typing.ChatID), e.Typing.UserID)
 		return appendEvent(b, kindTyping, appendLeases(body, e.To))

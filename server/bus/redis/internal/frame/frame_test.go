@@ -102,6 +102,12 @@ func examples() map[string]bus.Event {
 				Version: 1 << 60,
 			},
 		},
+		"update": {
+			To: leases("eve"),
+			Update: &bus.Update{
+				ChatUpdate: tidemark.ChatUpdate{ChatID: "c", Version: 1 << 40}, MembersVersion: 7,
+			},
+		},
 		"own":    {To: leases("bob"), Own: &bus.Own{Chat: "c"}},
 		"typing": {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
 		"request": {
@@ -287,6 +293,9 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 		"no change": func(m map[string]bus.Event) {
 			m["membership"].Membership.Changes[0].Change = "invited"
 		},
+		"an update of no chat": func(m map[string]bus.Event) {
+			m["update"].Update.ChatID = ""
+		},
 		"an own state in no chat": func(m map[string]bus.Event) {
 			m["own"].Own.Chat = ""
 		},
@@ -441,7 +450,7 @@ func things(e *bus.Event) int {
 		return len(e.To) + len(e.Status.Updates)
 	case e.Membership != nil:
 		return len(e.To) + len(e.Membership.Changes)
-	case e.Typing != nil, e.Own != nil:
+	case e.Typing != nil, e.Own != nil, e.Update != nil:
 		return len(e.To)
 	}
 	return 0

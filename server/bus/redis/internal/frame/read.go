@@ -62,6 +62,9 @@ func (c *Contents) add(kind byte, r reader) {
 		e.To = r.leases()
 	case kindMembership:
 		e.To, e.Membership = r.membership()
+	case kindUpdate:
+		e.Update = r.update()
+		e.To = r.leases()
 	case kindTyping:
 		e.To, e.Typing = r.typing()
 	case kindRequest:
@@ -297,6 +300,13 @@ func (r *reader) membership() (to []registry.Lease, m *bus.Membership) {
 		m.Changes = append(m.Changes, c)
 	}
 	return to, m
+}
+
+func (r *reader) update() *bus.Update {
+	return &bus.Update{
+		ChatUpdate:     tidemark.ChatUpdate{ChatID: kept[tidemark.ChatID](r), Version: r.number()},
+		MembersVersion: r.number(),
+	}
 }
 
 func (r *reader) typing() (to []registry.Lease, t *tidemark.Typing) {

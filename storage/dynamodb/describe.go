@@ -1,0 +1,180 @@
+package dynamodb
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
+)
+
+// The metadata of a chat are in an item of their own, because each message pays for the size of the
+// counter. The counter has the random name of the item, which is written once and never changed. A
+// new chat's item is written before its counter: if the chat is not created, nobody reads the item.
+
+// describedKey returns the key of an item of metadata. No chat id begins like it.
+func describedKey(name string) call.Item {
+	return record.ChatKey(tidemark.ChatID("metadata|" + name))
+}
+
+// described returns the item of metadata with a new name.
+func described(metadata json.RawMessage) (name string, it call.Item) {
+	name = rand.Text()
+	it = describedKey(name)
+	it["metadata"] = call.Text(string(metadata))
+	return name, it
+}
+
+// describe writes the metadata of a chat that is created next, and names their item in its counter.
+func (c caller) describe(ctx context.Context, counter *record.Counter) error {
+	if counter.Metadata == nil {
+		return nil
+	}
+	var it call.Item
+	counter.Described, it = described(counter.Metadata)
+	return c.PutAll(ctx, record.Counters, []call.Item{it})
+}
+
+// whole adds the metadata to a counter that was read. If they are replaced while it reads, it
+// reads the counter again.
+func (c caller) whole(ctx context.Context, counter *record.Counter) (*record.Counter, error) {
+	for again := 0; counter.Described != ""; again++ {
+		it, err := c.Get(ctx, record.Counters, describedKey(counter.Described))
+		if err != nil {
+			return nil, err
+		}
+		if it != nil {
+			r := call.Reader{Item: it}
+			counter.Metadata = json.RawMessage(r.Text("metadata"))
+			return counter, r.Err
+		}
+		if err := call.Yield(ctx, again); err != nil {
+			return nil, err
+		}
+		if counter, err = c.Counter(ctx, counter.ID); err != nil {
+			return nil, err
+		}
+	}
+	return counter, nil
+}
+
+// describeAll adds the metadata of the chats of a page.
+func (c caller) describeAll(
+	ctx context.Context, found []storage.ChatListItem, accounts map[tidemark.ChatID]account,
+) error {
+	var keys []call.Item
+	for i := range found {
+		if name := accounts[found[i].Chat.ID].counter.Described; name != "" {
+			keys = append(keys, describedKey(name))
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	items, err := c.GetAll(ctx, call.Read{Table: record.Counters, Eventual: true}, keys)
+	if err != nil {
+		return err
+	}
+	described := make(map[string]json.RawMessage, len(items))
+	for _, it := range items {
+		r := call.Reader{Item: it}
+		described[r.Text("chat_id")] = json.RawMessage(r.Text("metadata"))
+		if r.Err != nil {
+			return r.Err
+		}
+	}
+	for i := range found {
+		counter := accounts[found[i].Chat.ID].counter
+		if counter.Described == "" {
+			continue
+		}
+		metadata, there := described["metadata|"+counter.Described]
+		if !there { // they were replaced since
+			if counter, err = c.Counter(ctx, counter.ID); err == nil {
+				counter, err = c.whole(ctx, counter)
+			}
+			if err != nil {
+				return err
+			}
+			found[i].Chat = counter.Chat
+			continue
+		}
+		found[i].Chat.Metadata = metadata
+	}
+	return nil
+}
+
+// UpdateChat implements storage.Chats.
+func (s *Store) UpdateChat(
+	ctx context.Context, id tidemark.ChatID, change storage.ChatChange,
+) (tidemark.Chat, error) {
+	c, ctx, leave, err := s.enter(ctx, "update_chat", 0)
+	if err != nil {
+		return tidemark.Chat{}, err
+	}
+	defer leave()
+	for again := 0; ; again++ {
+		chat, done, err := c.updateChat(ctx, id, change)
+		if err != nil || done {
+			return chat, call.Public(err)
+		}
+		if err := call.Yield(ctx, again); err != nil {
+			return tidemark.Chat{}, call.Public(err)
+		}
+	}
+}
+
+// updateChat changes a chat, unless another change comes first. If an answer is lost, the next
+// attempt finds the chat as it is wanted.
+func (c caller) updateChat(
+	ctx context.Context, id tidemark.ChatID, change storage.ChatChange,
+) (chat tidemark.Chat, done bool, err error) {
+	before, err := c.Counter(ctx, id)
+	if err == nil {
+		before, err = c.whole(ctx, before)
+	}
+	if err != nil {
+		return chat, false, err
+	}
+	chat, changed := change.Apply(before.Chat)
+	if !changed {
+		return chat, true, nil
+	}
+	u := call.Update{
+		Table: record.Counters, Key: record.ChatKey(id),
+		Change:    "SET #n = :n, version = :next",
+		Condition: "version = :version",
+		Values: call.Item{
+			":n": call.Text(chat.Name), ":next": call.Number(chat.Version),
+			":version": call.Number(before.Chat.Version),
+		},
+		Names: map[string]string{"#n": "name"},
+	}
+	if bytes.Equal(chat.Metadata, before.Metadata) {
+		_, done, _, err = c.Update(ctx, u)
+		return chat, done, err
+	}
+	var others []types.TransactWriteItem
+	if before.Described != "" {
+		u.Change = "REMOVE metadata_item " + u.Change
+		others = append(others, types.TransactWriteItem{Delete: &types.Delete{
+			TableName: c.Table(record.Counters), Key: describedKey(before.Described),
+		}})
+	}
+	if chat.Metadata != nil {
+		name, it := described(chat.Metadata)
+		u.Change = "SET #n = :n, version = :next, metadata_item = :item"
+		u.Values[":item"] = call.Text(name)
+		others = append(others, types.TransactWriteItem{Put: &types.Put{
+			TableName: c.Table(record.Counters), Item: it,
+		}})
+	}
+	refused, _, err := c.Transact(ctx, append([]types.TransactWriteItem{c.Action(u)}, others...))
+	return chat, refused == nil && err == nil, err
+}
