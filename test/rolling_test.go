@@ -22,7 +22,7 @@ import (
 
 // upgradeFrom is the commit that the nodes are upgraded from, unless TIDEMARK_UPGRADE_FROM names
 // another.
-const upgradeFrom = "ca93f98e0cfe8eaa39cbce21536cf00f69d007e5"
+const upgradeFrom = "6fffbb62043ae6e8972841c7d648d194fbf5e01d"
 
 // TestRolling_upgrade_loses_nothing replaces three nodes, one at a time, by another program, under
 // load and behind the proxy. Clients of every transport lose nothing, and most of their sessions go
