@@ -17,6 +17,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -118,6 +120,19 @@ func run(ctx context.Context, args []string, std streams) int {
 
 // arguments are those of the command line, without the program's name.
 type arguments []string
+
+// give reports whether a flag or an environment variable has the value of a key, so that the
+// configuration file does not matter.
+func (a arguments) give(key string) bool {
+	flag := "--" + key
+	variable := variablePrefix + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
+	if _, set := os.LookupEnv(variable); set {
+		return true
+	}
+	return slices.ContainsFunc(a, func(arg string) bool {
+		return arg == flag || strings.HasPrefix(arg, flag+"=")
+	})
+}
 
 // parseAgain parses the arguments of a running server once more. It reads the configuration file,
 // and returns what it says too. The arguments name one.

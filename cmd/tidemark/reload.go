@@ -21,8 +21,9 @@ var live = []string{
 	"backend-sends", "backend-calls", "backend-statuses", "log-level",
 }
 
-// reload reads the configuration file again while the server runs. It applies the keys of live, and
-// logs which others wait for a restart. While the file is wrong, what it said before holds.
+// reload reads the configuration file again while the server runs. It applies the keys of live. It
+// logs which others wait for a restart, and which a flag or a variable overrides. While the file is
+// wrong, what it said before holds.
 type reload struct {
 	args  arguments
 	path  string
@@ -94,10 +95,12 @@ func (r *reload) again(limiter *limit.Limiter) {
 	}
 	rates := next.Rates.config()
 	limiter.SetRates(rates.User, rates.Backend)
-	var applied, waiting []string
+	var applied, overridden, waiting []string
 	for _, key := range slices.Sorted(maps.Keys(union(r.values, values))) {
 		switch {
 		case reflect.DeepEqual(r.values[key], values[key]):
+		case r.args.give(key):
+			overridden = append(overridden, key)
 		case slices.Contains(live, key):
 			applied = append(applied, key)
 		default:
@@ -106,7 +109,7 @@ func (r *reload) again(limiter *limit.Limiter) {
 	}
 	r.values = values
 	r.log.Info("the configuration file has changed and was read again", "file", r.path,
-		"applied", applied, "after_a_restart", waiting)
+		"applied", applied, "after_a_restart", waiting, "overridden", overridden)
 }
 
 // union returns a map that has the keys of both.

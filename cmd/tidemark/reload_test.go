@@ -53,10 +53,10 @@ func TestReload_of_a_file_that_changes(t *testing.T) {
 			{"user-sent: 9:9\n", 8, "user-sent", true},
 			{"", 8, "no such file", true},
 			{"user-sends: 8:8\nstore: 'postgres://u:geheim@h/d'\nuser-calls: 1:5\n", 8,
-				"applied=\"[log-level user-calls]\" after_a_restart=[store]", false},
+				"applied=[log-level] after_a_restart=[store] overridden=[user-calls]", false},
 			{"user-sends: 6\nmax-connections: 7\n", 60,
-				"applied=\"[user-calls user-sends]\" after_a_restart=\"[max-connections store]\"",
-				false},
+				"applied=[user-sends] after_a_restart=\"[max-connections store]\" " +
+					"overridden=[user-calls]", false},
 			{"{}\n", 100, "applied=[user-sends] after_a_restart=[max-connections]", false},
 		} {
 			before := len(out.String())

@@ -175,7 +175,7 @@ const (
 // String returns the operation's label: the method's name in snake case.
 func (op operation) String() string {
 	return [operations]string{
-		"create_chat", "chat", "rename_chat", "chats_of", "heads", "add_members", "remove_member",
+		"create_chat", "chat", "update_chat", "chats_of", "heads", "add_members", "remove_member",
 		"rosters", "append", "ranges", "advance", "states", "states_of", "states_in", "summary",
 		"unread", "unread_of", "mark_unread", "mark", "clear", "pending_of", "behind",
 		"shared", "check",
