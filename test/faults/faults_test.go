@@ -71,6 +71,33 @@ func nodes(t *testing.T, at string) []storage.Store {
 	return stores
 }
 
+// beginAnew opens a node's store at an address again when its database has become another one, as
+// the program does.
+func (h *history) beginAnew(node int, at string) {
+	ctx := h.t.Context()
+	first := h.store(node).(*postgres.Store)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-first.Replaced():
+		}
+		for ctx.Err() == nil {
+			next, err := postgres.Open(ctx, postgres.Config{URL: at})
+			if err == nil {
+				h.t.Cleanup(func() { must(h.t, next.Close()) })
+				h.mu.Lock()
+				h.stores[node] = next
+				h.mu.Unlock()
+				return
+			}
+			<-time.After(50 * time.Millisecond)
+		}
+	})
+	h.t.Cleanup(watching.Wait)
+}
+
 // admin returns a connection of the superuser.
 func admin(t *testing.T, s *service.Server, at string) *pgx.Conn {
 	t.Helper()
@@ -143,7 +170,7 @@ func (h *history) says(words string) bool {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Second)
 	defer cancel()
-	err := h.stores[0].Check(ctx)
+	err := h.store(0).Check(ctx)
 	return tidemark.CodeOf(err) == tidemark.Unavailable &&
 		strings.Contains(tidemark.DetailOf(err), words)
 }
@@ -153,7 +180,7 @@ func (h *history) red() {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Second)
 	defer cancel()
-	err := h.stores[0].Check(ctx)
+	err := h.store(0).Check(ctx)
 	if tidemark.CodeOf(err) != tidemark.Unavailable || tidemark.DetailOf(err) == "" {
 		h.t.Errorf("Check says %v during the fault, want Unavailable with a reason", err)
 	}

@@ -103,6 +103,13 @@ func newHistory(t *testing.T, stores ...storage.Store) *history {
 	return newHistoryIn(t, []tidemark.ChatID{"a", "B", "c"}, stores...)
 }
 
+// store returns the store of a node.
+func (h *history) store(node int) storage.Store {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stores[node]
+}
+
 // newHistoryIn is newHistory with other chats.
 func newHistoryIn(t *testing.T, shared []tidemark.ChatID, stores ...storage.Store) *history {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 )
 
 // The URL names both servers. While only the standby runs, writes are refused, and Check reports
-// why. After its promotion the nodes go on by themselves. The primary confirms a write only when
+// why. After its promotion the nodes begin anew, because the data may be of another life. The primary confirms a write only when
 // the standby has it on disk, so nothing confirmed is lost.
 func TestFault_primary_lost_and_standby_promoted(t *testing.T) {
 	t.Parallel()
@@ -50,6 +50,9 @@ func TestFault_primary_lost_and_standby_promoted(t *testing.T) {
 	}
 	u.Host = fmt.Sprintf("127.0.0.1:%d,127.0.0.1:%d", standby.Port(), primary.Port())
 	h := newHistory(t, nodes(t, u.String())...)
+	for node := range h.stores {
+		h.beginAnew(node, u.String())
+	}
 	before := 0
 	h.runAndReport(func() {
 		<-time.After(500 * time.Millisecond)

@@ -20,7 +20,8 @@ func getenv(variable string) string { return os.Getenv(variable) }
 func (h *history) settle() {
 	h.t.Helper()
 	ctx := h.t.Context()
-	for node, store := range h.stores {
+	for node := range h.stores {
+		store := h.store(node)
 		w := &worker{
 			history: h,
 			number:  1000 + node,
@@ -104,7 +105,8 @@ func (h *history) allChats() []tidemark.ChatID {
 func (h *history) verify() {
 	h.t.Helper()
 	ctx := h.t.Context()
-	for node, store := range h.stores {
+	for node := range h.stores {
+		store := h.store(node)
 		stored := map[string]tidemark.Sequence{}
 		var heads []tidemark.Sequence
 		insist(h.t, func() (err error) {

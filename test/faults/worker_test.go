@@ -45,7 +45,7 @@ func (w *worker) callWithin(
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	began, stood := time.Now(), w.stalls.total()
-	err := do(ctx, w.stores[w.node])
+	err := do(ctx, w.store(w.node))
 	took := time.Since(began)
 	timely := ctx.Err() == nil && took < storeTime
 	w.pace.leave(took)
