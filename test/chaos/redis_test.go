@@ -168,7 +168,7 @@ func freezeRedis(b *testbed, s *redis.Server, d time.Duration) (string, error) {
 // flush deletes all data of Redis while it runs.
 func flush(b *testbed, s *redis.Server) (string, error) {
 	before := fmt.Sprint(s.Do(b.t, "DBSIZE"))
-	// The key ends with the incarnation of the data. There is one, because the nodes share the data.
+	// The key ends with the incarnation of the data, which the nodes share.
 	key := strings.Trim(fmt.Sprint(s.Do(b.t, "KEYS", "epoch:{tidemark}:*")), "[]")
 	epoch := s.Do(b.t, "HGETALL", key)
 	s.Do(b.t, "FLUSHALL")

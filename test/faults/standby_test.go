@@ -13,8 +13,8 @@ import (
 )
 
 // The URL names both servers. While only the standby runs, writes are refused, and Check reports
-// why. After its promotion the nodes begin anew, because the data may be of another life. The primary confirms a write only when
-// the standby has it on disk, so nothing confirmed is lost.
+// why. After its promotion the nodes begin anew, because the data may be of another life. The
+// primary confirms a write only when the standby has it on disk, so nothing confirmed is lost.
 func TestFault_primary_lost_and_standby_promoted(t *testing.T) {
 	t.Parallel()
 	primary := service.Start(t)
