@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -175,9 +174,7 @@ func TestCheck_tells_what_needs_somebody_from_what_passes(t *testing.T) {
 		},
 		{"nobody", "redis://127.0.0.1:1", tidemark.Unavailable},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
-		err := open(t, tc.url).Check(ctx)
-		cancel()
+		err := checked(t, tc.url, tc.want)
 		if (err == nil) != (tc.want == "") || err != nil && tidemark.CodeOf(err) != tc.want {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}
@@ -186,6 +183,18 @@ func TestCheck_tells_what_needs_somebody_from_what_passes(t *testing.T) {
 			t.Errorf("%s shows the password: %v", tc.name, err)
 		}
 	}
+}
+
+// checked returns what Check says of a URL. A busy machine may leave a round trip without an answer
+// for a second, so it asks again, unless Unavailable is what the test wants.
+func checked(t *testing.T, url string, want tidemark.Code) (err error) {
+	t.Helper()
+	c := open(t, url)
+	wait.Poll(func() (int, bool) {
+		err = c.Check(wait.Context(t))
+		return 0, want == tidemark.Unavailable || tidemark.CodeOf(err) != tidemark.Unavailable
+	})
+	return err
 }
 
 // Sentinels may require a login that differs from that of Redis.
@@ -204,9 +213,7 @@ func TestCheck_sentinels_with_a_login_of_their_own(t *testing.T) {
 		"": tidemark.Invalid, "?sentinel_user=tidemark&sentinel_password=pa56": tidemark.Invalid,
 		"?sentinel_user=tidemark&sentinel_password=pa55": "",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
-		err := open(t, watched.URL()+login).Check(ctx)
-		cancel()
+		err := checked(t, watched.URL()+login, want)
 		if (err == nil) != (want == "") ||
 			err != nil && (tidemark.CodeOf(err) != want || strings.Contains(err.Error(), "pa5")) {
 			t.Errorf("%q: %v, want %q and no password", login, err, want)
