@@ -31,16 +31,47 @@ const (
 	HistorySinceJoin HistoryMode = "since_join"
 )
 
-// Role is what a member may do in a chat.
+// Role is what a member may do in a chat. The roles of a direct chat mean nothing.
 type Role string
 
-// The roles.
+// The roles, from the one that may do most.
 const (
-	// Owner may rename the chat, add members and remove them. The creator is an owner.
+	// Owner may do all that there is, and make other members owners. The creator is an owner.
 	Owner Role = "owner"
+	// Admin may rename the chat, add members, and manage members and readers.
+	Admin Role = "admin"
 	// Ordinary members may send, read and leave.
 	Ordinary Role = "member"
+	// Reader may read and leave.
+	Reader Role = "reader"
 )
+
+// Valid reports whether r is one of the roles.
+func (r Role) Valid() bool { return r == Owner || r == Admin || r == Ordinary || r == Reader }
+
+// CheckRole returns nil if r is one of the roles, else an Invalid error.
+func CheckRole(r Role) error {
+	if !r.Valid() {
+		return BadParam(Invalid, "role", "must be owner, admin, member or reader")
+	}
+	return nil
+}
+
+// MaySend reports whether a member with this role may send.
+func (r Role) MaySend() bool { return r != Reader }
+
+// Manages reports whether a member with this role may remove a member with the other role, change
+// their metadata, or change their role within what it manages. Owners manage everyone, admins
+// manage members and readers.
+func (r Role) Manages(other Role) bool {
+	switch r {
+	case Owner:
+		return true
+	case Admin:
+		return other == Ordinary || other == Reader
+	}
+	return false
+}
 
 // Chat is a chat as it is stored.
 type Chat struct {
@@ -76,6 +107,9 @@ type Member struct {
 	Intervals Intervals
 	// JoinedAt is when the user last joined.
 	JoinedAt time.Time
+	// Metadata is a JSON object of the application, or nil. It is kept byte for byte, and ends with
+	// the membership.
+	Metadata json.RawMessage
 }
 
 // Roster lists the members of a chat at one version of its membership. It is immutable.
@@ -101,6 +135,29 @@ func (r *Roster) Member(user UserID) (Member, bool) {
 	return r.Members[i], true
 }
 
+// Successor returns the member who must become an owner when user stops being one: the eldest
+// admin, or else the eldest ordinary member. Of those who joined at the same time, the one with the
+// smallest id is the eldest. Readers never succeed, because they would gain the right to send.
+//
+// needed reports that user is the last owner. found reports that somebody can succeed them.
+func (r *Roster) Successor(user UserID) (heir Member, found, needed bool) {
+	for _, m := range r.Members {
+		switch {
+		case m.Role == Owner && m.UserID != user:
+			return Member{}, false, false
+		case m.Role == Owner:
+			needed = true
+		//rule:owner_always.admins-and-members-succeed
+		case m.Role != Admin && m.Role != Ordinary:
+		//rule:owner_always.eldest-admin-first
+		case !found || m.Role == Admin && heir.Role != Admin ||
+			m.Role == heir.Role && m.JoinedAt.Before(heir.JoinedAt):
+			heir, found = m, true
+		}
+	}
+	return heir, found && needed, needed
+}
+
 // CheckChatName returns nil if name can be the name of a chat, else an Invalid or TooLarge error.
 func CheckChatName(name string) error {
 	if len(name) > MaxChatName {
@@ -114,6 +171,12 @@ func CheckChatName(name string) error {
 // error. nil is good.
 func CheckMetadata(raw json.RawMessage) error {
 	return checkJSON("metadata", raw, '{', MaxMetadata)
+}
+
+// CheckMemberMetadata returns nil if raw can be the metadata of a member, else an Invalid or
+// TooLarge error. nil is good.
+func CheckMemberMetadata(raw json.RawMessage) error {
+	return checkJSON("metadata", raw, '{', MaxMemberMetadata)
 }
 
 // DirectKey returns the key of the direct chat of two users, the same for (a, b) and (b, a).

@@ -82,6 +82,9 @@ type Change string
 const (
 	Added   Change = "added"
 	Removed Change = "removed"
+	// RoleChanged also stands for a change of the role and the metadata at once.
+	RoleChanged     Change = "role_changed"
+	MetadataChanged Change = "metadata_changed"
 )
 
 // MembershipChange is the payload of EventMembership.
@@ -89,6 +92,8 @@ type MembershipChange struct {
 	ChatID ChatID
 	UserID UserID
 	Change Change
+	// Role is the user's role after the change. It is empty if they are no member any more.
+	Role Role
 	// Version is the version of the chat's membership after the change.
 	Version uint64
 }

@@ -107,6 +107,12 @@ func (c MembershipChange) AppendJSON(b []byte) []byte {
 	b = AppendString(b, string(c.UserID))
 	b = append(b, `,"change":`...)
 	b = AppendString(b, string(c.Change))
+	b = append(b, `,"role":`...)
+	if c.Role == "" {
+		b = append(b, "null"...)
+	} else {
+		b = AppendString(b, string(c.Role))
+	}
 	b = append(b, `,"members_version":`...)
 	b = strconv.AppendUint(b, c.Version, 10)
 	return append(b, '}')

@@ -215,7 +215,15 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			tidemark.MembershipChange{
 				ChatID: "c", UserID: "u", Change: tidemark.Removed, Version: 3,
 			},
-			`{"chat_id":"c","user_id":"u","change":"removed","members_version":3}`,
+			`{"chat_id":"c","user_id":"u","change":"removed","role":null,"members_version":3}`,
+		},
+		"membership with a role": {
+			tidemark.MembershipChange{
+				ChatID: "c", UserID: "u", Change: tidemark.RoleChanged, Role: tidemark.Admin,
+				Version: 3,
+			},
+			`{"chat_id":"c","user_id":"u","change":"role_changed","role":"admin",` +
+				`"members_version":3}`,
 		},
 		"session": {
 			tidemark.SessionStart{

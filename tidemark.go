@@ -58,6 +58,8 @@ const (
 	MaxMentions = 20
 	// MaxMetadata is the greatest size of the metadata of a message or chat, in bytes of JSON.
 	MaxMetadata = 4_096
+	// MaxMemberMetadata is the greatest size of the metadata of a member, in bytes of JSON.
+	MaxMemberMetadata = 1_024
 	// MaxDepth is how deep objects and arrays may nest in attachments and metadata.
 	// Common JSON libraries read that.
 	MaxDepth = 32

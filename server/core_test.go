@@ -202,6 +202,7 @@ func line(t *testing.T, e tidemark.Event) string {
 		Mentions  int64  `json:"mention_count"`
 		Change    string `json:"change"`
 		Reason    string `json:"reason"`
+		Role      string `json:"role"`
 		Resumed   bool   `json:"resumed"`
 		SessionID string `json:"session_id"`
 		Through   *uint64
@@ -227,7 +228,11 @@ func line(t *testing.T, e tidemark.Event) string {
 		return fmt.Sprintf("own %s %d %d from %d: %d %d",
 			p.ChatID, p.Acked, p.Read, p.Mark, p.Unread, p.Mentions)
 	case tidemark.EventMembership:
-		return fmt.Sprintf("membership %s %s %s", p.ChatID, p.UserID, p.Change)
+		text := fmt.Sprintf("membership %s %s %s", p.ChatID, p.UserID, p.Change)
+		if p.Change != string(tidemark.Added) && p.Role != "" {
+			text += " " + p.Role
+		}
+		return text
 	case tidemark.EventReset:
 		if p.Through != nil {
 			return fmt.Sprintf("reset %s %s %d", p.Reason, p.ChatID, *p.Through)

@@ -48,7 +48,7 @@ func pageOfMembers(roster *chat.Roster, after tidemark.UserID, limit int) Member
 
 // AddMembers makes users members of a group and returns the first page of its members. For the
 // users it is like a send: what they may see and have not acknowledged is marked pending, and they
-// are notified. Owners and backends may add members.
+// are notified. Owners, admins and backends may add members.
 //
 // Errors: Invalid, NotFound, NotMember, Denied (also above tidemark.MaxMembers and
 // tidemark.MaxIntervals), Unavailable (repeat the call).
@@ -71,7 +71,7 @@ func (s *Server) AddMembers(
 		return MemberPage{}, err
 	}
 	defer s.calls.end()
-	if _, err := s.mayManage(ctx, c, chat); err != nil {
+	if _, _, err := s.mayManage(ctx, c, chat); err != nil {
 		return MemberPage{}, err
 	}
 	ctx, cancel := delivery.Detach(ctx)
@@ -83,7 +83,9 @@ func (s *Server) AddMembers(
 	s.chats.Chat(chat).Invalidate(added.Version)
 	changes := make([]tidemark.MembershipChange, len(added.New))
 	for i, user := range added.New {
-		changes[i] = tidemark.MembershipChange{ChatID: chat, UserID: user, Change: tidemark.Added}
+		changes[i] = tidemark.MembershipChange{
+			ChatID: chat, UserID: user, Change: tidemark.Added, Role: tidemark.Ordinary,
+		}
 	}
 	// Users who were members already get a row as well: this call may repeat one whose answer was
 	// lost.
@@ -139,9 +141,10 @@ func (s *Server) add(
 	}
 }
 
-// RemoveMember ends the membership of a user. Owners and backends may remove any member, and every
-// member may leave. The user's delivery state is kept. Messages that they have not received yet
-// never arrive (ADR-008 §6.1).
+// RemoveMember ends the membership of a user. Owners and backends may remove any member, admins may
+// remove members and readers, and every member may leave. The last owner is succeeded
+// (tidemark.Roster.Successor). The user's delivery state is kept. Messages that they have not
+// received yet never arrive (ADR-008 §6.1).
 //
 // It returns nil if the user is not a member, so the call may be repeated.
 //
@@ -186,9 +189,10 @@ func (s *Server) RemoveMember(
 		//rule:group_delivered_requires_all_members.count-members-before-removal
 		wasLarge = len(roster.Users)+1+later > tidemark.StatusFanoutLimit
 	}
-	s.announce(ctx,
-		[]tidemark.MembershipChange{{ChatID: chat, UserID: user, Change: tidemark.Removed}},
-		removed.Version, recipients)
+	changes := []tidemark.MembershipChange{
+		{ChatID: chat, UserID: user, Change: tidemark.Removed},
+	}
+	s.announce(ctx, succeeded(changes, removed.Successor), removed.Version, recipients)
 	if wasLarge {
 		//rule:group_delivered_requires_all_members.recompute-after-removal
 		s.receipts.Recompute(chat)
@@ -203,7 +207,14 @@ func (s *Server) mayRemove(
 	ctx context.Context, c Caller, chat tidemark.ChatID, user tidemark.UserID,
 ) error {
 	if c.User != user || c.Backend {
-		_, err := s.mayManage(ctx, c, chat)
+		roster, m, err := s.mayManage(ctx, c, chat)
+		if err != nil || c.Backend {
+			return err
+		}
+		//rule:caller_does_only_what_they_may.admins-remove-those-below
+		if target, there := roster.Member(user); there && !m.Role.Manages(target.Role) {
+			err = tidemark.Errorf(tidemark.Denied, "an admin may not remove an owner or an admin")
+		}
 		return err
 	}
 	roster, _, err := s.chats.Member(ctx, user, chat)

@@ -95,8 +95,9 @@ func (s *Server) checkAuthority(ctx context.Context, d *tidemark.Draft) error {
 	}
 	roster, m, err := s.chats.Member(ctx, d.SenderID, d.ChatID)
 	//rule:caller_does_only_what_they_may.owners-mention-all
-	if err == nil && m.Role != tidemark.Owner && roster.Type == tidemark.Group {
-		err = tidemark.Errorf(tidemark.Denied, "only an owner of the chat may mention all members")
+	if err == nil && !m.Role.Manages(tidemark.Ordinary) && roster.Type == tidemark.Group {
+		err = tidemark.Errorf(tidemark.Denied,
+			"only an owner or an admin of the chat may mention all members")
 	}
 	return err
 }

@@ -57,12 +57,16 @@ func (t *typists) allow(key storage.StateKey, now time.Time) bool {
 // tidemark.StatusFanoutLimit members it does nothing, nor within typingEvery of the notice before.
 // A notice is not stored, and may be lost.
 //
-// Errors: NotFound, NotMember, Unavailable.
+// Errors: NotFound, NotMember, Denied (a reader), Unavailable.
 func (s *Server) Typing(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) error {
 	//rule:nothing_outside_membership.typing-by-members-only
-	roster, _, err := s.chats.Member(ctx, user, chat)
+	roster, m, err := s.chats.Member(ctx, user, chat)
 	if err != nil {
 		return err
+	}
+	//rule:caller_does_only_what_they_may.readers-do-not-type
+	if !m.Role.MaySend() {
+		return storage.NotSender(chat, user, true)
 	}
 	if len(roster.Users) > tidemark.StatusFanoutLimit ||
 		!s.typists.allow(storage.StateKey{User: user, Chat: chat}, s.now()) {

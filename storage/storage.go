@@ -135,11 +135,22 @@ type Members interface {
 	// RemoveMember ends the membership of a user. It does so in one step with the chat's head: the
 	// user's intervals become Intervals.Left(head), and the membership version grows by one. The
 	// delivery state stays (ADR-008 §6.1). The pending row is removed in the same step, so that a
-	// user who returns does not find an old row.
+	// user who returns does not find an old row. The user's metadata end. If the user was the last
+	// owner, Roster.Successor becomes an owner in the same step, if there is one.
 	//
 	// NotFound: no such chat. NotMember: the user is not a member. Denied: the chat is direct.
 	RemoveMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID,
 		now time.Time) (Removed, error)
+
+	// UpdateMember changes the role or the metadata of a current member of a group. It does so in
+	// one step: the stored member becomes MemberChange.Apply of it, and the membership version
+	// grows by one if anything changed. If the last owner stops being one, Roster.Successor becomes
+	// an owner in the same step. An equal change that is repeated changes nothing more.
+	//
+	// NotFound: no such chat. NotMember: the user is not a member. Denied: the chat is direct, or
+	// the user is the last owner and nobody can succeed them.
+	UpdateMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID,
+		change MemberChange) (UpdatedMember, error)
 
 	// Rosters returns the current members of each chat, all of one version, or nil for a chat that
 	// does not exist. It sees every change that returned before the call.
@@ -162,6 +173,7 @@ type Messages interface {
 	//
 	//   - NotFound: no such chat.
 	//   - NotMember: the sender is not a member in this step.
+	//   - Denied: the sender is a tidemark.Reader in this step.
 	//   - Conflict: see above.
 	//   - Unavailable or Internal: this draft alone could not be stored. For example, another call
 	//     holds a lock on its chat, or the database rejects a value.
@@ -389,6 +401,25 @@ type Removed struct {
 	// Version is the membership version after the step.
 	Version uint64
 	Head    tidemark.Sequence
+	// Successor is who became an owner in the step, or "".
+	Successor tidemark.UserID
+}
+
+// MemberChange says what to change of a member. What is zero stays as it is.
+type MemberChange struct {
+	Role tidemark.Role
+	// Metadata takes the place of the whole object. If it is empty and not nil, none remains.
+	Metadata json.RawMessage
+}
+
+// UpdatedMember is the result of UpdateMember.
+type UpdatedMember struct {
+	// Member is the member after the step.
+	Member tidemark.Member
+	// Version is the membership version after the step.
+	Version uint64
+	// Successor is who became an owner in the step, or "".
+	Successor tidemark.UserID
 }
 
 // Appended is the result of Append for one draft.

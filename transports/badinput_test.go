@@ -28,13 +28,16 @@ const (
 func quoted(s string) string { return `"` + s + `"` }
 
 // badMetadata returns what metadata cannot be.
-func badMetadata() []bad {
+func badMetadata() []bad { return badObjects(tidemark.MaxMetadata) }
+
+// badObjects returns what an object of at most most bytes cannot be.
+func badObjects(most int) []bad {
 	return []bad{{`[]`, invalid}, {`1`, invalid}, {`"x"`, invalid}, {`true`, invalid},
 		{`{"a":"\u0000"}`, invalid}, {`{"a":["\ud800"]}`, invalid},
 		{`{"\udfff":1}`, invalid}, {`{"a":1e999}`, invalid}, {`{"a":[-1e400]}`, invalid},
 		{`{"a":` + strings.Repeat("[", 32) + strings.Repeat("]", 32) + `}`, invalid},
 		{strings.Repeat(`{"a":`, 33) + `1` + strings.Repeat(`}`, 33), invalid},
-		{`{"a":"` + strings.Repeat("x", tidemark.MaxMetadata) + `"}`, tooLarge}}
+		{`{"a":"` + strings.Repeat("x", most) + `"}`, tooLarge}}
 }
 
 // These values are wrong for every field of a kind. If one field takes such a value all the same,
@@ -157,6 +160,11 @@ func fields() []field {
 		{"createChat", "metadata",
 			`{"type":"group","client_chat_id":"k","member_ids":[],"metadata":%s}`, badMetadata()},
 		{"updateChat", "metadata", `{"name":"x","metadata":%s}`, badMetadata()},
+		{"updateMember", "metadata", `{"role":"member","metadata":%s}`,
+			badObjects(tidemark.MaxMemberMetadata)},
+		{"updateMember", "role", `{"role":%s}`,
+			append(badTexts(), bad{`null`, invalid}, bad{`""`, invalid}, bad{`"Owner"`, invalid},
+				bad{`"moderator"`, invalid})},
 		{"sendMessage", "kind", send("kind"),
 			append(badTexts(), bad{`""`, invalid}, bad{`"edit"`, invalid},
 				bad{`"Message"`, invalid})},

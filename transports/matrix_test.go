@@ -45,6 +45,10 @@ addMembers          group    200     403D    403N    403N     200        200
 addMembers          direct   403D    403D    403N    403N     403D       403D
 addMembers          large    200     403D    403N    403N     200        200
 addMembers          unknown  404F    404F    404F    404F     404F       404F
+updateMember        group    200     403D    403N    403N     200        200
+updateMember        direct   403D    403D    403N    403N     403D       403D
+updateMember        large    200     403D    403N    403N     200        200
+updateMember        unknown  404F    404F    404F    404F     404F       404F
 removeMember        group    204     403D    403N    403N     204        204
 removeMember        direct   403D    403D    403N    403N     403D       403D
 removeMember        large    204     403D    403N    403N     204        204
@@ -149,10 +153,12 @@ type call struct{ method, path, body string }
 // the caller) are placeholders.
 func chatCalls() map[string]call {
 	return map[string]call{
-		"getChat":           {"GET", "/chats/CHAT", ""},
-		"updateChat":        {"PATCH", "/chats/CHAT", `{"name":"other"}`},
-		"listMembers":       {"GET", "/chats/CHAT/members", ""},
-		"addMembers":        {"POST", "/chats/CHAT/members", `{"user_ids":["added"]}`},
+		"getChat":     {"GET", "/chats/CHAT", ""},
+		"updateChat":  {"PATCH", "/chats/CHAT", `{"name":"other"}`},
+		"listMembers": {"GET", "/chats/CHAT/members", ""},
+		"addMembers":  {"POST", "/chats/CHAT/members", `{"user_ids":["added"]}`},
+		"updateMember": {"PATCH", "/chats/CHAT/members/OTHER",
+			`{"role":"reader","metadata":{"a":1}}`},
 		"removeMember":      {"DELETE", "/chats/CHAT/members/OTHER", ""},
 		"removeMember/self": {"DELETE", "/chats/CHAT/members/SELF", ""},
 		"listMessages":      {"GET", "/chats/CHAT/messages", ""},

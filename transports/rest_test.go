@@ -80,7 +80,7 @@ func TestMembers_added_listed_removed(t *testing.T) {
 		"/chats/team/members", `{"user_ids":["cid","bob"]}`)
 	var got []string
 	for _, m := range list.Members {
-		got = append(got, m.UserId+" "+string(m.Role))
+		got = append(got, m.UserId+" "+m.Role)
 	}
 	if diff := cmp.Diff([]string{"ann owner", "bob member", "cid member"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -36,7 +36,8 @@ CREATE TABLE chat_metadata (
     metadata text   NOT NULL
 );
 
--- The members. The row of a former member stays, because it says what they may see.
+-- The members. The row of a former member stays, because it says what they may see. The roles are
+-- owner, admin, member and reader.
 CREATE TABLE members (
     chat      bigint  NOT NULL,
     user_id   text    COLLATE "C" NOT NULL,
@@ -46,6 +47,7 @@ CREATE TABLE members (
     joined_at bigint  NOT NULL,
     seat      bigint  NOT NULL DEFAULT 0,    -- 1 or 2 in a direct chat, else 0
     intervals text    NOT NULL,              -- "1-5,9-": the sequences that the user may see
+    metadata  text,                          -- of the application; NULL for a former member
     PRIMARY KEY (chat, user_id)
 );
 

@@ -37,6 +37,7 @@ CREATE TABLE chat_metadata (
 ) STRICT;
 
 -- The members. The row of a former member stays, because it says what they may see and have sent.
+-- The roles are owner, admin, member and reader.
 -- The two members of a direct chat have the seats 1 and 2. Their numbers are in the row of the
 -- chat, which every message updates anyway. Others have no seat.
 CREATE TABLE members (
@@ -50,6 +51,7 @@ CREATE TABLE members (
     seat      INTEGER NOT NULL DEFAULT 0,  -- 0: sent and last_sent are in this row
     sent      INTEGER NOT NULL DEFAULT 0,  -- the messages of the user that count as unread
     last_sent INTEGER NOT NULL DEFAULT 0,  -- the sequence of the last of them
+    metadata  TEXT,                        -- of the application; NULL for a former member
     PRIMARY KEY (chat, user_id)
 ) STRICT, WITHOUT ROWID;
 

@@ -134,6 +134,15 @@ func (s gatedStore) RemoveMember(
 		})
 }
 
+func (s gatedStore) UpdateMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
+) (storage.UpdatedMember, error) {
+	return through(ctx, s.n, "UpdateMember", string(chat)+" "+string(user)+" "+string(change.Role),
+		func(ctx context.Context) (storage.UpdatedMember, error) {
+			return s.n.simulation.raw.UpdateMember(ctx, chat, user, change)
+		})
+}
+
 func (s gatedStore) Rosters(
 	ctx context.Context, chats []tidemark.ChatID,
 ) ([]*tidemark.Roster, error) {

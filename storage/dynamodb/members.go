@@ -323,24 +323,35 @@ func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
 		return nil, tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed",
 			r.chat)
 	}
-	member.Intervals = member.Intervals.Left(now.Head)
-	left := record.Membership{Member: member, Version: now.MembersVersion + 1, ChangedBy: r.token}
-	removed := &storage.Removed{Version: left.Version, Head: now.Head}
-	refused, doubtful, err := r.Transact(ctx, []types.TransactWriteItem{
+	removed := &storage.Removed{Version: now.MembersVersion + 1, Head: now.Head}
+	var heirs []types.TransactWriteItem
+	if member.Role == tidemark.Owner {
+		roster, err := r.RosterAt(ctx, now.Counter)
+		if err != nil || roster.Version != now.MembersVersion {
+			return nil, err
+		}
+		//rule:owner_always.succeed-at-removal-in-dynamodb
+		if heir, found, _ := roster.Successor(r.user); found {
+			removed.Successor = heir.UserID
+			heirs = append(heirs, r.promote(now, heir, r.token))
+		}
+	}
+	member.Intervals, member.Metadata = member.Intervals.Left(now.Head), nil
+	refused, doubtful, err := r.Transact(ctx, append(heirs,
 		r.Action(counted(now.Counter, -1)),
-		{Put: &types.Put{TableName: r.Table(record.Memberships), Item: left.Item(r.chat)}},
+		r.put(now, member, r.token),
 		r.Action(call.Update{
 			Table:  record.States,
 			Key:    record.StateKey(r.user, r.chat),
 			Change: "REMOVE is_member, member_change",
 		}),
-		{
+		types.TransactWriteItem{
 			Delete: &types.Delete{
 				TableName: r.Table(record.Pendings),
 				Key:       record.PendingKey(r.user, r.chat),
 			},
 		},
-	})
+	))
 	if err != nil {
 		return nil, err
 	}

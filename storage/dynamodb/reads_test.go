@@ -134,6 +134,15 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 			_, err := one.RemoveMember(t.Context(), "d", "u00001", time.UnixMilli(7))
 			return err
 		},
+		"UpdateMember": func() error {
+			_, err := one.UpdateMember(t.Context(), "d", "u00002",
+				storage.MemberChange{Role: tidemark.Owner})
+			if err == nil {
+				_, err = one.UpdateMember(t.Context(), "d", "u00002",
+					storage.MemberChange{Role: tidemark.Reader})
+			}
+			return err
+		},
 	} {
 		must(t, do())
 		w.mu.Lock()

@@ -413,6 +413,16 @@ func (w *workload) writes() []operation {
 			func(r int) error { return w.add(id("grow", r), named(name("grown", r), 1000)...) },
 			bound{},
 		},
+		{"`UpdateMember`", group("role", full, 10), func(r int) error {
+			_, err := w.s.UpdateMember(w.t.Context(), id("role", r), "writer",
+				storage.MemberChange{Role: tidemark.Reader})
+			return err
+		}, bound{}},
+		{"`UpdateMember` of the last owner", group("heir", full, 10), func(r int) error {
+			_, err := w.s.UpdateMember(w.t.Context(), id("heir", r), named(name("heir", r), 1)[0],
+				storage.MemberChange{Role: tidemark.Reader})
+			return err
+		}, bound{}},
 		{"`RemoveMember`", group("remove", full, 10), func(r int) error {
 			_, err := w.s.RemoveMember(w.t.Context(), id("remove", r), "writer", time.UnixMilli(9))
 			return err

@@ -99,7 +99,13 @@ func (s *Store) RemoveMember(
 		return storage.Removed{}, tidemark.Errorf(tidemark.Denied,
 			"the chat %s is direct; its members are fixed", id)
 	}
-	member.Intervals = member.Intervals.Left(c.Head)
+	removed := storage.Removed{Head: c.Head}
+	//rule:owner_always.succeed-at-removal
+	if heir, found, _ := c.current().Successor(user); found {
+		c.promote(heir)
+		removed.Successor = heir.UserID
+	}
+	member.Intervals, member.Metadata = member.Intervals.Left(c.Head), nil
 	c.members[user] = member
 	delete(s.memberOf[user], id)
 	//rule:nothing_outside_membership.remove-pending-row
@@ -109,7 +115,58 @@ func (s *Store) RemoveMember(
 	c.MembersVersion++
 	//rule:nothing_outside_membership.drop-roster
 	c.roster = nil
-	return storage.Removed{Version: c.MembersVersion, Head: c.Head}, nil
+	removed.Version = c.MembersVersion
+	return removed, nil
+}
+
+// promote makes a member an owner. The mutex is held.
+func (c *chat) promote(heir tidemark.Member) {
+	heir.Role = tidemark.Owner
+	c.members[heir.UserID] = heir
+}
+
+// UpdateMember implements storage.Members.
+func (s *Store) UpdateMember(
+	ctx context.Context, id tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
+) (storage.UpdatedMember, error) {
+	if err := s.enter(ctx); err != nil {
+		return storage.UpdatedMember{}, err
+	}
+	defer s.mu.Unlock()
+	c, err := s.find(id)
+	if err != nil {
+		return storage.UpdatedMember{}, err
+	}
+	before := c.members[user]
+	switch {
+	case !before.Intervals.Open():
+		return storage.UpdatedMember{}, notMember(user, id)
+	case c.Type == tidemark.Direct:
+		return storage.UpdatedMember{}, tidemark.Errorf(tidemark.Denied,
+			"the chat %s is direct; its members are fixed", id)
+	}
+	updated := storage.UpdatedMember{Version: c.MembersVersion}
+	after, changed := change.Apply(before)
+	updated.Member = after
+	if !changed {
+		return updated, nil
+	}
+	if change.StopsOwning(before) {
+		heir, err := storage.Heir(c.current(), user)
+		if err != nil {
+			return storage.UpdatedMember{}, err
+		}
+		//rule:owner_always.succeed-at-demotion
+		if heir != nil {
+			c.promote(*heir)
+			updated.Successor = heir.UserID
+		}
+	}
+	c.members[user] = updated.Member
+	c.MembersVersion++
+	c.roster = nil
+	updated.Version = c.MembersVersion
+	return updated, nil
 }
 
 // Rosters implements storage.Members.

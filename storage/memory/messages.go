@@ -49,10 +49,15 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 		//rule:send_idempotent.duplicate-is-first-message
 		return storage.Appended{Message: first, Duplicate: true, Version: c.MembersVersion}, nil
 	}
+	sender := c.members[draft.SenderID]
 	//rule:nothing_outside_membership.members-only-append
-	if !c.members[draft.SenderID].Intervals.Open() {
+	if !sender.Intervals.Open() {
 		//rule:sequence_gapless.refusal-takes-no-number
-		return storage.Appended{}, notMember(draft.SenderID, draft.ChatID)
+		return storage.Appended{}, storage.NotSender(draft.ChatID, draft.SenderID, false)
+	}
+	//rule:caller_does_only_what_they_may.readers-never-append
+	if !sender.Role.MaySend() {
+		return storage.Appended{}, storage.NotSender(draft.ChatID, draft.SenderID, true)
 	}
 	draft.CreatedAt = stored(draft.CreatedAt)
 	c.Head++

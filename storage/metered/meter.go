@@ -152,6 +152,7 @@ const (
 	opHeads
 	opAddMembers
 	opRemoveMember
+	opUpdateMember
 	opRosters
 	opAppend
 	opRanges
@@ -176,9 +177,9 @@ const (
 func (op operation) String() string {
 	return [operations]string{
 		"create_chat", "chat", "update_chat", "chats_of", "heads", "add_members", "remove_member",
-		"rosters", "append", "ranges", "advance", "states", "states_of", "states_in", "summary",
-		"unread", "unread_of", "mark_unread", "mark", "clear", "pending_of", "behind",
-		"shared", "check",
+		"update_member", "rosters", "append", "ranges", "advance", "states", "states_of",
+		"states_in", "summary", "unread", "unread_of", "mark_unread", "mark", "clear",
+		"pending_of", "behind", "shared", "check",
 	}[op]
 }
 

@@ -89,6 +89,16 @@ func (s *Store) RemoveMember(
 	return removed, err
 }
 
+// UpdateMember implements storage.Members.
+func (s *Store) UpdateMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
+) (updated storage.UpdatedMember, err error) {
+	began := time.Now()
+	updated, err = s.store.UpdateMember(ctx, chat, user, change)
+	s.meter.done(ctx, opUpdateMember, began, err)
+	return updated, err
+}
+
 // Rosters implements storage.Members.
 func (s *Store) Rosters(
 	ctx context.Context, chats []tidemark.ChatID,

@@ -51,7 +51,7 @@ func (m *membership) changeable() error {
 	return nil
 }
 
-const membersNamed = `SELECT m.user_id, m.role, m.joined_at, m.intervals
+const membersNamed = `SELECT m.user_id, m.role, m.joined_at, m.intervals, m.metadata
 	FROM unnest($2::text[]) AS u (id)
 	CROSS JOIN LATERAL (SELECT * FROM members WHERE chat = $1 AND user_id = u.id LIMIT 1) AS m`
 
@@ -84,9 +84,12 @@ type memberRow struct {
 	user, role string
 	joinedAt   int64
 	intervals  string
+	metadata   []byte
 }
 
-func (r *memberRow) columns() []any { return []any{&r.user, &r.role, &r.joinedAt, &r.intervals} }
+func (r *memberRow) columns() []any {
+	return []any{&r.user, &r.role, &r.joinedAt, &r.intervals, &r.metadata}
+}
 
 func (r *memberRow) member() (tidemark.Member, error) {
 	intervals, err := tidemark.ParseIntervals(r.intervals)
@@ -95,6 +98,7 @@ func (r *memberRow) member() (tidemark.Member, error) {
 		Role:      tidemark.Role(r.role),
 		JoinedAt:  timeOf(r.joinedAt),
 		Intervals: intervals,
+		Metadata:  r.metadata,
 	}, err
 }
 
@@ -109,7 +113,7 @@ const (
 			FROM unnest($3::text[], $4::text[]) AS u (id, intervals)
 		ON CONFLICT (chat, user_id) DO UPDATE
 			SET current = excluded.current, role = excluded.role, joined_at = excluded.joined_at,
-				intervals = excluded.intervals`
+				intervals = excluded.intervals, metadata = NULL`
 	startAtHead = `INSERT INTO delivery_state AS d
 			(chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
 		SELECT $1, u.id, $3, $3, $4 FROM unnest($2::text[]) AS u (id) ORDER BY u.id COLLATE "C"
@@ -134,7 +138,9 @@ const (
 	statesNamed = `SELECT u.id, ` + stateColumns + ` FROM unnest($2::text[]) AS u (id)
 		LEFT JOIN LATERAL (SELECT * FROM delivery_state
 			WHERE chat = $1 AND user_id = u.id LIMIT 1) AS d ON true ORDER BY u.id COLLATE "C"`
-	leave = `UPDATE members SET current = false, intervals = $3 WHERE chat = $1 AND user_id = $2`
+	leave = `UPDATE members SET current = false, intervals = $3, metadata = NULL
+		WHERE chat = $1 AND user_id = $2`
+	updateMember = `UPDATE members SET role = $3, metadata = $4 WHERE chat = $1 AND user_id = $2`
 	// hold creates the pending row if there is none, and locks it. A concurrent Mark then waits,
 	// and writes its row afterwards. A DELETE alone would miss a row that is marked between its
 	// snapshot and the commit.
@@ -242,7 +248,8 @@ func (s *Store) RemoveMember(
 		if err != nil {
 			return err
 		}
-		intervals := known[user].Intervals
+		member := known[user]
+		intervals := member.Intervals
 		if !intervals.Open() {
 			return notMember(chat, user)
 		}
@@ -251,6 +258,17 @@ func (s *Store) RemoveMember(
 		}
 		removed = storage.Removed{Version: m.chat.MembersVersion + 1, Head: m.chat.Head}
 		var batch pgx.Batch
+		if member.Role == tidemark.Owner {
+			roster, err := m.roster(ctx)
+			if err != nil {
+				return err
+			}
+			//rule:owner_always.succeed-at-removal-in-postgres
+			if heir, found, _ := roster.Successor(user); found {
+				removed.Successor = heir.UserID
+				m.promote(&batch, heir)
+			}
+		}
 		batch.Queue(leave, m.key, string(user), intervals.Left(m.chat.Head).Text())
 		//rule:pending_once.lock-row-at-removal
 		batch.Queue(hold, string(user), string(chat))
@@ -264,8 +282,88 @@ func (s *Store) RemoveMember(
 	return removed, nil
 }
 
+// roster reads all members of the locked chat.
+func (m *membership) roster(ctx context.Context) (*tidemark.Roster, error) {
+	rows, err := m.tx.Query(ctx, rostersOf, []string{string(m.chat.ID)})
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	rosters := make([]*tidemark.Roster, 1)
+	for rows.Next() {
+		if err := scanRoster(rows, []tidemark.ChatID{m.chat.ID}, rosters); err != nil {
+			return nil, err
+		}
+	}
+	return rosters[0], rows.Err()
+}
+
+// promote makes a member an owner.
+func (m *membership) promote(batch *pgx.Batch, heir tidemark.Member) {
+	batch.Queue(updateMember, m.key, string(heir.UserID), string(tidemark.Owner),
+		textOrNull(heir.Metadata))
+}
+
+// UpdateMember implements storage.Members.
+func (s *Store) UpdateMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
+) (storage.UpdatedMember, error) {
+	var updated storage.UpdatedMember
+	err := s.locked(ctx, chat, func(ctx context.Context, m *membership) (err error) {
+		updated, err = m.update(ctx, user, change)
+		return err
+	})
+	if err != nil {
+		return storage.UpdatedMember{}, err
+	}
+	return updated, nil
+}
+
+func (m *membership) update(
+	ctx context.Context, user tidemark.UserID, change storage.MemberChange,
+) (storage.UpdatedMember, error) {
+	known, err := m.named(ctx, []tidemark.UserID{user})
+	if err != nil {
+		return storage.UpdatedMember{}, err
+	}
+	before := known[user]
+	if !before.Intervals.Open() {
+		return storage.UpdatedMember{}, notMember(m.chat.ID, user)
+	}
+	if err := m.changeable(); err != nil {
+		return storage.UpdatedMember{}, err
+	}
+	updated := storage.UpdatedMember{Version: m.chat.MembersVersion}
+	after, changed := change.Apply(before)
+	updated.Member = after
+	if !changed {
+		return updated, nil
+	}
+	var batch pgx.Batch
+	if change.StopsOwning(before) {
+		roster, err := m.roster(ctx)
+		if err != nil {
+			return storage.UpdatedMember{}, err
+		}
+		heir, err := storage.Heir(roster, user)
+		if err != nil {
+			return storage.UpdatedMember{}, err
+		}
+		//rule:owner_always.succeed-at-demotion-in-postgres
+		if heir != nil {
+			updated.Successor = heir.UserID
+			m.promote(&batch, *heir)
+		}
+	}
+	updated.Version++
+	batch.Queue(updateMember, m.key, string(user), string(updated.Member.Role),
+		textOrNull(updated.Member.Metadata))
+	batch.Queue(setMembership, m.key, m.chat.MemberCount, m.chat.Large)
+	return updated, m.tx.SendBatch(ctx, &batch).Close()
+}
+
 func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
-	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of the chat %s", user, chat)
+	return storage.NotSender(chat, user, false)
 }
 
 // rostersOf returns a row for each member, and one row for a chat without members. All chats are
@@ -273,7 +371,7 @@ func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
 // join of whole tables.
 const rostersOf = `SELECT n.no, c.type, c.history, c.large, c.members_version, c.member_count,
 	coalesce(m.user_id, ''), coalesce(m.role, ''), coalesce(m.joined_at, 0),
-	coalesce(m.intervals, '')
+	coalesce(m.intervals, ''), m.metadata
 	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
 	CROSS JOIN LATERAL (SELECT * FROM chats WHERE id = n.id LIMIT 1) AS c
 	LEFT JOIN LATERAL (SELECT * FROM members WHERE chat = c.key AND current::int = 1 OFFSET 0) AS m
@@ -289,37 +387,42 @@ func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidema
 	err := s.read(ctx, func(ctx context.Context, c *conn) error {
 		rosters = make([]*tidemark.Roster, len(chats))
 		return c.each(ctx, rostersOf, []any{texts(chats)}, func(row pgx.Rows) error {
-			var no int64
-			var chat chatRow
-			var m memberRow
-			to := []any{
-				&no, &chat.kind, &chat.history, &chat.large, &chat.version, &chat.members,
-			}
-			if err := row.Scan(append(to, m.columns()...)...); err != nil {
-				return err
-			}
-			r := rosters[no-1]
-			if r == nil {
-				r = &tidemark.Roster{
-					ChatID:  chats[no-1],
-					Type:    tidemark.ChatType(chat.kind),
-					History: tidemark.HistoryMode(chat.history),
-					Large:   chat.large,
-					Version: uint64(chat.version),
-					Members: make([]tidemark.Member, 0, chat.members),
-				}
-				rosters[no-1] = r
-			}
-			if m.user == "" {
-				return nil
-			}
-			member, err := m.member()
-			r.Members = append(r.Members, member)
-			return err
+			return scanRoster(row, chats, rosters)
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	return rosters, nil
+}
+
+// scanRoster adds a row of rostersOf to the roster of its chat.
+func scanRoster(row pgx.Rows, chats []tidemark.ChatID, rosters []*tidemark.Roster) error {
+	var no int64
+	var chat chatRow
+	var m memberRow
+	to := []any{
+		&no, &chat.kind, &chat.history, &chat.large, &chat.version, &chat.members,
+	}
+	if err := row.Scan(append(to, m.columns()...)...); err != nil {
+		return err
+	}
+	r := rosters[no-1]
+	if r == nil {
+		r = &tidemark.Roster{
+			ChatID:  chats[no-1],
+			Type:    tidemark.ChatType(chat.kind),
+			History: tidemark.HistoryMode(chat.history),
+			Large:   chat.large,
+			Version: uint64(chat.version),
+			Members: make([]tidemark.Member, 0, chat.members),
+		}
+		rosters[no-1] = r
+	}
+	if m.user == "" {
+		return nil
+	}
+	member, err := m.member()
+	r.Members = append(r.Members, member)
+	return err
 }

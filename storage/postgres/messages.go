@@ -31,6 +31,7 @@ const (
 //     chat get no sequence, and the caller writes them again. If another transaction stored one of
 //     the keys meanwhile, the statement violates messages_by_key, and is repeated.
 //   - It locks chats in the order of their keys, as every statement does that locks several.
+//   - The seat of a reader counts as -1: they may not send.
 //   - It counts drafts from the last of their chat. So the sequences follow from the head that the
 //     UPDATE returns.
 //   - The numbers of members with a seat are in the row of the chat. The rows of other senders
@@ -52,13 +53,14 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 		(SELECT m.sequence FROM messages AS m
 			WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id
 				AND m.chat = chat.keys[($2::bigint[])[d.no]] LIMIT 1) AS known,
-		(SELECT CASE WHEN m.current THEN m.seat END FROM members AS m
+		(SELECT CASE WHEN NOT m.current THEN NULL WHEN m.role = 'reader' THEN -1 ELSE m.seat END
+			FROM members AS m
 			WHERE m.chat = chat.keys[($2::bigint[])[d.no]] AND m.user_id = d.sender_id
 			LIMIT 1) AS seat, d.sender_id, d.kind IS NULL AS counts
 	FROM chat, unnest($3::text[], $4::text[], $12::text[])
 		WITH ORDINALITY AS d (sender_id, client_message_id, kind, no)
 ), counted AS MATERIALIZED (
-	SELECT j.*, count(*) FILTER (WHERE known IS NULL AND seat IS NOT NULL)
+	SELECT j.*, count(*) FILTER (WHERE known IS NULL AND seat >= 0)
 		OVER (PARTITION BY chat_no ORDER BY no DESC ROWS UNBOUNDED PRECEDING) AS nth
 		FROM judged AS j
 ), wanted AS MATERIALIZED (
@@ -72,7 +74,7 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 				count(*) FILTER (WHERE seat = 2 AND counts) AS sent_2,
 				min(nth) FILTER (WHERE seat = 1 AND counts) AS nth_1,
 				min(nth) FILTER (WHERE seat = 2 AND counts) AS nth_2
-			FROM counted WHERE known IS NULL AND seat IS NOT NULL GROUP BY chat_no) AS j
+			FROM counted WHERE known IS NULL AND seat >= 0 GROUP BY chat_no) AS j
 		ORDER BY key) AS n
 ), moved AS (
 	UPDATE chats AS c SET
@@ -98,11 +100,12 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 ), placed AS MATERIALIZED (
 	SELECT array_agg(coalesce(CASE
 			WHEN known IS NOT NULL THEN -known
-			WHEN seat IS NOT NULL
+			WHEN seat >= 0
 				AND h.keys[width_bucket(chat.keys[chat_no], h.keys)] = chat.keys[chat_no]
 				THEN h.heads[width_bucket(chat.keys[chat_no], h.keys)] + 1 - nth
 		END, 0) ORDER BY no) AS outcomes,
-		array_agg(no) FILTER (WHERE known IS NULL AND seat IS NULL) AS strangers
+		array_agg(no) FILTER (WHERE known IS NULL AND seat IS NULL) AS strangers,
+		array_agg(no) FILTER (WHERE known IS NULL AND seat < 0) AS readers
 	FROM counted, chat, headed AS h
 ), stored AS (
 	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id,
@@ -128,7 +131,7 @@ const appendDrafts = `WITH chat AS MATERIALIZED (
 	ON CONFLICT (chat, user_id) DO UPDATE
 		SET sent = s.sent + excluded.sent, last_sent = excluded.last_sent
 )
-SELECT versions, outcomes, strangers FROM chat, placed`
+SELECT versions, outcomes, strangers, readers FROM chat, placed`
 
 // verdicts are the result of appendDrafts.
 type verdicts struct {
@@ -137,15 +140,18 @@ type verdicts struct {
 	versions []int64
 	// outcomes has a number for each draft. A positive one is the sequence of the stored message. A
 	// negative one is the negated sequence of the message that already has the key. 0 means that
-	// the sender is no member, or that the members of the chat changed.
+	// the sender may not send, or that the members of the chat changed.
 	outcomes []int64
-	// strangers are the drafts, counted from 1, whose senders are not members.
-	strangers []int64
+	// strangers are the drafts, counted from 1, whose senders are not members. readers are those
+	// whose senders are readers.
+	strangers, readers []int64
 }
 
 func (v *verdicts) version(n int) uint64 { return uint64(v.versions[v.chat[n]-1]) }
 
 func (v *verdicts) stranger(n int) bool { return slices.Contains(v.strangers, int64(n)+1) }
+
+func (v *verdicts) reader(n int) bool { return slices.Contains(v.readers, int64(n)+1) }
 
 // Append implements storage.Messages.
 func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
@@ -372,7 +378,7 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	// member in the step that stores the others.
 	changed := map[int64]bool{}
 	for n, outcome := range v.outcomes {
-		if outcome == 0 && v.version(n) > 0 && !v.stranger(n) {
+		if outcome == 0 && v.version(n) > 0 && !v.stranger(n) && !v.reader(n) {
 			changed[v.chat[n]] = true
 		}
 	}
@@ -388,7 +394,9 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 		case v.outcomes[n] < 0:
 			known = append(known, n)
 		case v.outcomes[n] == 0:
-			a.results[i] = storage.Appended{Err: notMember(d.ChatID, d.SenderID)}
+			a.results[i] = storage.Appended{
+				Err: storage.NotSender(d.ChatID, d.SenderID, v.reader(n)),
+			}
 		default:
 			sends++
 			m := d.Message(tidemark.Sequence(v.outcomes[n]), v.version(n))
@@ -409,7 +417,9 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 func (a *appending) statement(
 	ctx context.Context, c *conn, todo []int, parameters []any, v *verdicts,
 ) error {
-	scan := func(row pgx.Rows) error { return row.Scan(&v.versions, &v.outcomes, &v.strangers) }
+	scan := func(row pgx.Rows) error {
+		return row.Scan(&v.versions, &v.outcomes, &v.strangers, &v.readers)
+	}
 	noted := slices.ContainsFunc(todo, func(i int) bool { return isNoted(&a.drafts[i]) })
 	run := func(pgx.Tx) error {
 		err := c.each(ctx, appendDrafts, parameters, scan)

@@ -210,7 +210,7 @@ func (w *writer) flushSent(c *chat) error {
 	return nil
 }
 
-// sender returns a current member, or nil for any other user.
+// sender returns a current member who may send, or nil for any other user.
 func (w *writer) sender(c *chat, user tidemark.UserID) (*sender, error) {
 	if from := c.senders[user]; from != nil {
 		return from, nil
@@ -222,8 +222,8 @@ func (w *writer) sender(c *chat, user tidemark.UserID) (*sender, error) {
 		}
 		c.senders = nil
 	}
-	from, current, err := w.former(c, user)
-	if err != nil || !current {
+	from, sends, err := w.former(c, user)
+	if err != nil || !sends {
 		return nil, err
 	}
 	if c.senders == nil {
@@ -233,14 +233,14 @@ func (w *writer) sender(c *chat, user tidemark.UserID) (*sender, error) {
 	return from, nil
 }
 
-// former returns the numbers of a user, who need not be a member, and whether they are one.
+// former returns the numbers of a user, who need not be a member, and whether they may send.
 func (w *writer) former(
 	c *chat, user tidemark.UserID,
-) (from *sender, current bool, err error) {
+) (from *sender, sends bool, err error) {
 	if from := c.senders[user]; from != nil {
 		return from, true, nil
 	}
-	s, err := w.c.prepared(`SELECT current, seat, sent, last_sent FROM members
+	s, err := w.c.prepared(`SELECT current, seat, sent, last_sent, role FROM members
 		WHERE chat = ? AND user_id = ?`)
 	if err != nil {
 		return nil, false, err
@@ -249,12 +249,13 @@ func (w *writer) former(
 	s.string(2, string(user))
 	from = &sender{user: user, tally: &tally{}}
 	_, err = s.one(func(row *stmt) {
-		current = row.integerAt(0) != 0
+		//rule:caller_does_only_what_they_may.readers-never-append-in-sqlite
+		sends = row.integerAt(0) != 0 && tidemark.Role(row.stringAt(4)).MaySend()
 		if seat := row.integerAt(1); seat != 0 {
 			from.seated, from.tally = true, &c.seats[seat-1]
 			return
 		}
 		from.sent, from.last = row.integerAt(2), tidemark.Sequence(row.integerAt(3))
 	})
-	return from, current, err
+	return from, sends, err
 }

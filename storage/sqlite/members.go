@@ -12,10 +12,11 @@ import (
 // putMember stores a member of a chat, or replaces the row of a former one, who keeps their seat.
 func (w *writer) putMember(c *chat, m tidemark.Member, seat int) error {
 	q, err := w.c.prepared(`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at,
-			intervals, seat)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+			intervals, seat, metadata)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (chat, user_id) DO UPDATE SET current = excluded.current, role = excluded.role,
-			joined_at = excluded.joined_at, intervals = excluded.intervals`)
+			joined_at = excluded.joined_at, intervals = excluded.intervals,
+			metadata = excluded.metadata`)
 	if err != nil {
 		return err
 	}
@@ -27,12 +28,15 @@ func (w *writer) putMember(c *chat, m tidemark.Member, seat int) error {
 	q.integer(6, m.JoinedAt.UnixMilli())
 	q.string(7, m.Intervals.Text())
 	q.integer(8, int64(seat))
+	if q.null(9); m.Metadata != nil {
+		q.string(9, string(m.Metadata))
+	}
 	return q.run()
 }
 
 // member returns the present or past membership of a user, and reports whether there is one.
 func (w *writer) member(c *chat, user tidemark.UserID) (m tidemark.Member, found bool, err error) {
-	q, err := w.c.prepared(`SELECT user_id, role, joined_at, intervals FROM members
+	q, err := w.c.prepared(`SELECT user_id, role, joined_at, intervals, metadata FROM members
 		WHERE chat = ? AND user_id = ?`)
 	if err != nil {
 		return m, false, err
@@ -49,10 +53,14 @@ func (w *writer) member(c *chat, user tidemark.UserID) (m tidemark.Member, found
 
 func scanMember(row *stmt) (tidemark.Member, error) {
 	intervals, err := tidemark.ParseIntervals(row.stringAt(3))
-	return tidemark.Member{
+	m := tidemark.Member{
 		UserID: tidemark.UserID(row.stringAt(0)), Role: tidemark.Role(row.stringAt(1)),
 		JoinedAt: timeOf(row.integerAt(2)), Intervals: intervals,
-	}, err
+	}
+	if !row.nullAt(4) {
+		m.Metadata = row.bytesAt(4)
+	}
+	return m, err
 }
 
 // existing returns a chat. NotFound: no such chat.
@@ -230,15 +238,28 @@ func (s *Store) RemoveMember(
 		if err := c.changeable(); err != nil {
 			return err
 		}
-		m.Intervals = m.Intervals.Left(c.head)
+		//rule:delivery_state_independent_of_membership.keep-state-at-removal
+		removed = storage.Removed{Version: c.version + 1, Head: c.head}
+		if m.Role == tidemark.Owner {
+			r, err := roster(w.c, chat)
+			if err != nil {
+				return err
+			}
+			//rule:owner_always.succeed-at-removal-in-sqlite
+			if heir, found, _ := r.Successor(user); found {
+				removed.Successor = heir.UserID
+				if err := w.promote(c, heir); err != nil {
+					return err
+				}
+			}
+		}
+		m.Intervals, m.Metadata = m.Intervals.Left(c.head), nil
 		if err := w.putMember(c, m, 0); err != nil {
 			return err
 		}
 		if err := w.unmark(c, user); err != nil {
 			return err
 		}
-		//rule:delivery_state_independent_of_membership.keep-state-at-removal
-		removed = storage.Removed{Version: c.version + 1, Head: c.head}
 		return w.setMembership(c, c.members-1)
 	})
 	if err != nil {
@@ -247,11 +268,77 @@ func (s *Store) RemoveMember(
 	return removed, nil
 }
 
-func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
-	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of the chat %s", user, chat)
+// promote makes a member an owner.
+func (w *writer) promote(c *chat, heir tidemark.Member) error {
+	heir.Role = tidemark.Owner
+	return w.putMember(c, heir, 0)
 }
 
-const rosterMembers = `SELECT user_id, role, joined_at, intervals FROM members
+// UpdateMember implements storage.Members.
+func (s *Store) UpdateMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
+) (storage.UpdatedMember, error) {
+	var updated storage.UpdatedMember
+	err := s.change(ctx, func(w *writer) (err error) {
+		updated, err = w.updateMember(chat, user, change)
+		return err
+	})
+	if err != nil {
+		return storage.UpdatedMember{}, err
+	}
+	return updated, nil
+}
+
+func (w *writer) updateMember(
+	id tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
+) (storage.UpdatedMember, error) {
+	c, err := w.existing(id)
+	if err != nil {
+		return storage.UpdatedMember{}, err
+	}
+	before, _, err := w.member(c, user)
+	switch {
+	case err != nil:
+		return storage.UpdatedMember{}, err
+	case !before.Intervals.Open():
+		return storage.UpdatedMember{}, notMember(id, user)
+	}
+	if err := c.changeable(); err != nil {
+		return storage.UpdatedMember{}, err
+	}
+	updated := storage.UpdatedMember{Version: c.version}
+	after, changed := change.Apply(before)
+	updated.Member = after
+	if !changed {
+		return updated, nil
+	}
+	if change.StopsOwning(before) {
+		r, err := roster(w.c, id)
+		if err != nil {
+			return storage.UpdatedMember{}, err
+		}
+		heir, err := storage.Heir(r, user)
+		//rule:owner_always.succeed-at-demotion-in-sqlite
+		if err == nil && heir != nil {
+			updated.Successor = heir.UserID
+			err = w.promote(c, *heir)
+		}
+		if err != nil {
+			return storage.UpdatedMember{}, err
+		}
+	}
+	updated.Version++
+	if err := w.putMember(c, updated.Member, 0); err != nil {
+		return storage.UpdatedMember{}, err
+	}
+	return updated, w.setMembership(c, c.members)
+}
+
+func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
+	return storage.NotSender(chat, user, false)
+}
+
+const rosterMembers = `SELECT user_id, role, joined_at, intervals, metadata FROM members
 	WHERE chat = ? AND current = 1 ORDER BY user_id`
 
 // Rosters implements storage.Members.

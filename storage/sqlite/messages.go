@@ -80,15 +80,15 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 // refused reports whether err refuses one draft, and the database works.
 func refused(err error) bool {
 	switch tidemark.CodeOf(err) {
-	case tidemark.NotFound, tidemark.NotMember, tidemark.Conflict:
+	case tidemark.NotFound, tidemark.NotMember, tidemark.Denied, tidemark.Conflict:
 		return true
 	}
 	return false
 }
 
-// append stores the draft, or returns the message that has its key. For a member, the statement
-// that stores the message also checks the key, by the unique index. For any other sender, append
-// only looks the key up.
+// append stores the draft, or returns the message that has its key. For a member who may send, the
+// statement that stores the message also checks the key, by the unique index. For any other sender,
+// append only looks the key up.
 func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	c, err := w.chat(d.ChatID)
 	if err != nil {
@@ -122,7 +122,11 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	case err != nil:
 		return storage.Appended{}, err
 	case !found:
-		return storage.Appended{}, notMember(d.ChatID, d.SenderID)
+		m, _, err := w.member(c, d.SenderID)
+		if err == nil {
+			err = storage.NotSender(d.ChatID, d.SenderID, m.Intervals.Open())
+		}
+		return storage.Appended{}, err
 	//rule:send_idempotent.equal-key-equal-content-in-sqlite
 	case !message.SameAs(d):
 		return storage.Appended{}, tidemark.Errorf(tidemark.Conflict,

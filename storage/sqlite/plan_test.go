@@ -156,6 +156,8 @@ func everyMethod(t *testing.T, s *Store) {
 	ok(err)
 	_, err = s.AddMembers(ctx, chat, []tidemark.UserID{"carla"}, now)
 	ok(err)
+	_, err = s.UpdateMember(ctx, chat, "anna", storage.MemberChange{Role: tidemark.Reader})
+	ok(err)
 	_, err = s.RemoveMember(ctx, chat, "carla", now)
 	ok(err)
 	_, err = s.UpdateChat(ctx, chat, storage.ChatChange{

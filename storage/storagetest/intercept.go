@@ -96,6 +96,14 @@ func (i *intercepted) RemoveMember(
 	})
 }
 
+func (i *intercepted) UpdateMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
+) (storage.UpdatedMember, error) {
+	return results2(i, "UpdateMember", 1, func() (storage.UpdatedMember, error) {
+		return i.Store.UpdateMember(ctx, chat, user, change)
+	})
+}
+
 func (i *intercepted) Rosters(
 	ctx context.Context, chats []tidemark.ChatID,
 ) ([]*tidemark.Roster, error) {

@@ -69,6 +69,7 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	_, errs["Heads"] = s.Heads(ctx, chats)
 	_, errs["AddMembers"] = s.AddMembers(ctx, chat, f.users("bob"), at(1))
 	_, errs["RemoveMember"] = s.RemoveMember(ctx, chat, f.user("bob"), at(1))
+	_, errs["UpdateMember"] = s.UpdateMember(ctx, chat, alice, memberMetadata("{}"))
 	_, errs["Rosters"] = s.Rosters(ctx, chats)
 	_, errs["Append"] = storage.AppendOne(ctx, s, f.draft(chat, alice, "hello"))
 	_, errs["Ranges"] = s.Ranges(ctx, []storage.Range{{Chat: chat, Limit: 1}})

@@ -38,6 +38,7 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 			"resend":      m.resend,
 			"add":         m.addMembers,
 			"remove":      m.removeMember,
+			"role":        m.updateMember,
 			"advance":     m.advance,
 			"mark unread": m.markUnread,
 			"own run":     m.ownRun,
@@ -241,6 +242,24 @@ func (m *model) removeMember(rt *rapid.T) {
 	}
 	m.both("RemoveMember",
 		func(f *fixture) (any, error) { return f.store.RemoveMember(f.ctx, chat, user, now) })
+}
+
+func (m *model) updateMember(rt *rapid.T) {
+	chat, user := m.drawChat(rt), m.drawUser(rt)
+	rosters, err := m.spec.store.Rosters(m.ctx, []tidemark.ChatID{chat})
+	m.ok(err)
+	if r := rosters[0]; r != nil && r.Type == tidemark.Direct {
+		user = r.Members[0].UserID
+	}
+	change := role(rapid.SampledFrom([]tidemark.Role{
+		"", tidemark.Owner, tidemark.Admin, tidemark.Ordinary, tidemark.Reader,
+	}).Draw(rt, "role"))
+	if rapid.Bool().Draw(rt, "describes") {
+		texts := []string{"", `{"a":"ÿ😀'"}`, `{ "b" : 1 }`}
+		change.Metadata = json.RawMessage(rapid.SampledFrom(texts).Draw(rt, "metadata"))
+	}
+	m.both("UpdateMember",
+		func(f *fixture) (any, error) { return f.store.UpdateMember(f.ctx, chat, user, change) })
 }
 
 func (m *model) advance(rt *rapid.T) {

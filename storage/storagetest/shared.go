@@ -105,6 +105,12 @@ func (t *turns) RemoveMember(
 	return t.next().RemoveMember(ctx, chat, user, now)
 }
 
+func (t *turns) UpdateMember(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
+) (storage.UpdatedMember, error) {
+	return t.next().UpdateMember(ctx, chat, user, change)
+}
+
 func (t *turns) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
 	return t.next().Rosters(ctx, chats)
 }

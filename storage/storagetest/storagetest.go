@@ -94,6 +94,7 @@ type rule struct {
 func (s suite) runAll(t *testing.T) {
 	s.run(t, "Chats", chatRules)
 	s.run(t, "Members", memberRules)
+	s.run(t, "Roles", roleRules)
 	s.run(t, "Messages", messageRules)
 	s.run(t, "Attachments", attachmentRules)
 	s.run(t, "Range", rangeRules)

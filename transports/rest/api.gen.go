@@ -155,24 +155,6 @@ func (e History) Valid() bool {
 	}
 }
 
-// Defines values for MemberRole.
-const (
-	MemberRoleMember MemberRole = "member"
-	MemberRoleOwner  MemberRole = "owner"
-)
-
-// Valid indicates whether the value is a known member of the MemberRole enum.
-func (e MemberRole) Valid() bool {
-	switch e {
-	case MemberRoleMember:
-		return true
-	case MemberRoleOwner:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for MemberBoundaryScope.
 const (
 	MemberBoundaryScopeMember MemberBoundaryScope = "member"
@@ -209,6 +191,30 @@ func (e ResetReason) Valid() bool {
 	case UnknownPosition:
 		return true
 	case UnknownSession:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UpdateMemberRole.
+const (
+	UpdateMemberRoleAdmin  UpdateMemberRole = "admin"
+	UpdateMemberRoleMember UpdateMemberRole = "member"
+	UpdateMemberRoleOwner  UpdateMemberRole = "owner"
+	UpdateMemberRoleReader UpdateMemberRole = "reader"
+)
+
+// Valid indicates whether the value is a known member of the UpdateMemberRole enum.
+func (e UpdateMemberRole) Valid() bool {
+	switch e {
+	case UpdateMemberRoleAdmin:
+		return true
+	case UpdateMemberRoleMember:
+		return true
+	case UpdateMemberRoleOwner:
+		return true
+	case UpdateMemberRoleReader:
 		return true
 	default:
 		return false
@@ -471,17 +477,27 @@ type Id = string
 // with what you have of a chat, and send it with the cursor. Only equality counts.
 type Incarnation = Id
 
-// Member defines model for Member.
+// Member Example: {"joined_at":"2026-01-31T10:00:05.100Z","metadata":null,"role":"admin","user_id":"bob"}
 type Member struct {
-	JoinedAt time.Time  `json:"joined_at"`
-	Role     MemberRole `json:"role"`
+	JoinedAt time.Time `json:"joined_at"`
+
+	// Metadata An object of the application, at most 1 KiB and 32 levels deep. It is kept byte for byte.
+	// All members see it. It ends with the membership.
+	Metadata *MemberMetadata `json:"metadata"`
+
+	// Role What a member may do, from most to least. More roles may come.
+	//
+	// - `owner`: everything; makes other members owners. The creator is an owner.
+	// - `admin`: changes the chat, adds members, and removes and changes members and readers.
+	// - `member`: sends, reads and leaves.
+	// - `reader`: reads and leaves.
+	//
+	// The roles of a direct chat mean nothing.
+	Role Role `json:"role"`
 
 	// UserId Not `.` and not `..`.
 	UserId Id `json:"user_id"`
 }
-
-// MemberRole defines model for Member.Role.
-type MemberRole string
 
 // MemberBoundary defines model for MemberBoundary.
 type MemberBoundary struct {
@@ -506,11 +522,16 @@ type MemberBoundaryScope string
 type MemberList struct {
 	Members []Member `json:"members"`
 
-	// MembersVersion Rises with each change of the chat's members. A list of members of a lower version than a
-	// message lacks somebody whose watermarks count for its tick, or has one too many.
+	// MembersVersion Rises with each change of the chat's members, their roles and their metadata. A list of
+	// members of a lower version than a message may lack somebody whose watermarks count for its
+	// tick, or have one too many.
 	MembersVersion MembersVersion `json:"members_version"`
 	Pagination     Pagination     `json:"pagination"`
 }
+
+// MemberMetadata An object of the application, at most 1 KiB and 32 levels deep. It is kept byte for byte.
+// All members see it. It ends with the membership.
+type MemberMetadata map[string]interface{}
 
 // MemberStatus defines model for MemberStatus.
 type MemberStatus struct {
@@ -528,8 +549,9 @@ type MemberStatus struct {
 	UserId Id `json:"user_id"`
 }
 
-// MembersVersion Rises with each change of the chat's members. A list of members of a lower version than a
-// message lacks somebody whose watermarks count for its tick, or has one too many.
+// MembersVersion Rises with each change of the chat's members, their roles and their metadata. A list of
+// members of a lower version than a message may lack somebody whose watermarks count for its
+// tick, or have one too many.
 type MembersVersion = int64
 
 // MentionCount How many of the unread messages name me or all members.
@@ -561,8 +583,9 @@ type Message struct {
 	// Example: message
 	Kind MessageKind `json:"kind"`
 
-	// MembersVersion Rises with each change of the chat's members. A list of members of a lower version than a
-	// message lacks somebody whose watermarks count for its tick, or has one too many.
+	// MembersVersion Rises with each change of the chat's members, their roles and their metadata. A list of
+	// members of a lower version than a message may lack somebody whose watermarks count for its
+	// tick, or have one too many.
 	MembersVersion MembersVersion `json:"members_version"`
 	Mentions       *Mentions      `json:"mentions"`
 
@@ -686,6 +709,16 @@ type Reset struct {
 
 // ResetReason defines model for Reset.Reason.
 type ResetReason string
+
+// Role What a member may do, from most to least. More roles may come.
+//
+// - `owner`: everything; makes other members owners. The creator is an owner.
+// - `admin`: changes the chat, adds members, and removes and changes members and readers.
+// - `member`: sends, reads and leaves.
+// - `reader`: reads and leaves.
+//
+// The roles of a direct chat mean nothing.
+type Role = string
 
 // SendMessage `content` may be absent or empty beside `attachments` only.
 //
@@ -860,6 +893,34 @@ type UpdateChat0 = interface{}
 
 // UpdateChat1 defines model for UpdateChat.1.
 type UpdateChat1 = interface{}
+
+// UpdateMember Example: {"metadata":{"team":"blue"},"role":"admin"}
+type UpdateMember struct {
+	// Metadata Takes the place of the whole object. `{}` removes it.
+	Metadata *MemberMetadata   `json:"metadata,omitempty"`
+	Role     *UpdateMemberRole `json:"role,omitempty"`
+	union    json.RawMessage
+}
+
+// UpdateMemberRole defines model for UpdateMember.Role.
+type UpdateMemberRole string
+
+// UpdateMember0 defines model for UpdateMember.0.
+type UpdateMember0 = interface{}
+
+// UpdateMember1 defines model for UpdateMember.1.
+type UpdateMember1 = interface{}
+
+// UpdatedMember defines model for UpdatedMember.
+type UpdatedMember struct {
+	// Member Example: {"joined_at":"2026-01-31T10:00:05.100Z","metadata":null,"role":"admin","user_id":"bob"}
+	Member Member `json:"member"`
+
+	// MembersVersion Rises with each change of the chat's members, their roles and their metadata. A list of
+	// members of a lower version than a message may lack somebody whose watermarks count for its
+	// tick, or have one too many.
+	MembersVersion MembersVersion `json:"members_version"`
+}
 
 // Watermark A position in one chat; 0 is "nothing yet".
 type Watermark = int64
@@ -1041,6 +1102,9 @@ type MarkUnreadJSONRequestBody = UnreadMark
 
 // AddMembersJSONRequestBody defines body for AddMembers for application/json ContentType.
 type AddMembersJSONRequestBody = AddMembers
+
+// UpdateMemberJSONRequestBody defines body for UpdateMember for application/json ContentType.
+type UpdateMemberJSONRequestBody = UpdateMember
 
 // SendMessageJSONRequestBody defines body for SendMessage for application/json ContentType.
 type SendMessageJSONRequestBody = SendMessage
@@ -1360,6 +1424,116 @@ func (t *UpdateChat) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// AsUpdateMember0 returns the union data inside the UpdateMember as a UpdateMember0
+func (t UpdateMember) AsUpdateMember0() (UpdateMember0, error) {
+	var body UpdateMember0
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromUpdateMember0 overwrites any union data inside the UpdateMember as the provided UpdateMember0
+func (t *UpdateMember) FromUpdateMember0(v UpdateMember0) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeUpdateMember0 performs a merge with any union data inside the UpdateMember, using the provided UpdateMember0
+func (t *UpdateMember) MergeUpdateMember0(v UpdateMember0) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsUpdateMember1 returns the union data inside the UpdateMember as a UpdateMember1
+func (t UpdateMember) AsUpdateMember1() (UpdateMember1, error) {
+	var body UpdateMember1
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromUpdateMember1 overwrites any union data inside the UpdateMember as the provided UpdateMember1
+func (t *UpdateMember) FromUpdateMember1(v UpdateMember1) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeUpdateMember1 performs a merge with any union data inside the UpdateMember, using the provided UpdateMember1
+func (t *UpdateMember) MergeUpdateMember1(v UpdateMember1) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t UpdateMember) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	object := make(map[string]json.RawMessage)
+	if t.union != nil {
+		err = json.Unmarshal(b, &object)
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	if t.Metadata != nil {
+		object["metadata"], err = json.Marshal(t.Metadata)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'metadata': %w", err)
+		}
+	}
+
+	if t.Role != nil {
+		object["role"], err = json.Marshal(t.Role)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'role': %w", err)
+		}
+	}
+	b, err = json.Marshal(object)
+	return b, err
+}
+
+func (t *UpdateMember) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	if err != nil {
+		return err
+	}
+	object := make(map[string]json.RawMessage)
+	err = json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["metadata"]; found {
+		err = json.Unmarshal(raw, &t.Metadata)
+		if err != nil {
+			return fmt.Errorf("error reading 'metadata': %w", err)
+		}
+	}
+
+	if raw, found := object["role"]; found {
+		err = json.Unmarshal(raw, &t.Role)
+		if err != nil {
+			return fmt.Errorf("error reading 'role': %w", err)
+		}
+	}
+
+	return err
+}
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
 	// Acknowledge Acknowledge and read in several chats
@@ -1398,6 +1572,9 @@ type ServerInterface interface {
 	// RemoveMember Remove a member, or leave
 	// (DELETE /chats/{chat_id}/members/{user_id})
 	RemoveMember(ctx echo.Context, chatId ChatId, userId UserId) error
+	// UpdateMember Change the role or the metadata of a member
+	// (PATCH /chats/{chat_id}/members/{user_id})
+	UpdateMember(ctx echo.Context, chatId ChatId, userId UserId) error
 	// ListMessages A page of messages, ascending
 	// (GET /chats/{chat_id}/messages)
 	ListMessages(ctx echo.Context, chatId ChatId, params ListMessagesParams) error
@@ -1678,6 +1855,30 @@ func (w *ServerInterfaceWrapper) RemoveMember(ctx echo.Context) error {
 	return err
 }
 
+// UpdateMember converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateMember(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "chat_id" -------------
+	var chatId ChatId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "chat_id", ctx.Param("chat_id"), &chatId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chat_id: %s", err))
+	}
+
+	// ------------- Path parameter "user_id" -------------
+	var userId UserId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", ctx.Param("user_id"), &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateMember(ctx, chatId, userId)
+	return err
+}
+
 // ListMessages converts echo context to params.
 func (w *ServerInterfaceWrapper) ListMessages(ctx echo.Context) error {
 	var err error
@@ -1955,6 +2156,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/chats/:chat_id/members", wrapper.ListMembers, options.OperationMiddlewares["listMembers"]...)
 	router.POST(options.BaseURL+"/chats/:chat_id/members", wrapper.AddMembers, options.OperationMiddlewares["addMembers"]...)
 	router.DELETE(options.BaseURL+"/chats/:chat_id/members/:user_id", wrapper.RemoveMember, options.OperationMiddlewares["removeMember"]...)
+	router.PATCH(options.BaseURL+"/chats/:chat_id/members/:user_id", wrapper.UpdateMember, options.OperationMiddlewares["updateMember"]...)
 	router.GET(options.BaseURL+"/chats/:chat_id/messages", wrapper.ListMessages, options.OperationMiddlewares["listMessages"]...)
 	router.POST(options.BaseURL+"/chats/:chat_id/messages", wrapper.SendMessage, options.OperationMiddlewares["sendMessage"]...)
 	router.POST(options.BaseURL+"/chats/:chat_id/typing", wrapper.SendTyping, options.OperationMiddlewares["sendTyping"]...)

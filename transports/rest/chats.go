@@ -127,6 +127,31 @@ func (h *Handler) AddMembers(c echo.Context, id ChatId) error {
 	return answer(c, http.StatusOK, wire.AppendMembers(nil, page))
 }
 
+// UpdateMember changes the role or the metadata of a member.
+func (h *Handler) UpdateMember(c echo.Context, id ChatId, userID UserId) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	if err := tidemark.CheckID("user_id", userID); err != nil {
+		return err
+	}
+	raw, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	change, err := wire.DecodeMemberChange(raw)
+	if err != nil {
+		return err
+	}
+	view, err := h.server.UpdateMember(c.Request().Context(), caller(c), chat,
+		tidemark.UserID(userID), change)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendUpdatedMember(nil, view))
+}
+
 // RemoveMember removes a member from a group. Members may remove themselves.
 func (h *Handler) RemoveMember(c echo.Context, id ChatId, userID UserId) error {
 	chat, err := chatID(id)

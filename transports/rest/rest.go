@@ -79,6 +79,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 	add(auth.ScopeChats, map[string]int{
 		"createChat": limit.LargeCall, "updateChat": limit.Call,
 		"addMembers": limit.LargeCall, "removeMember": limit.Call,
+		"updateMember": limit.Call,
 	})
 	add(auth.ScopeTokens, map[string]int{"createToken": limit.Call})
 	return guards

@@ -174,7 +174,14 @@ func kinds(s *suite) {
 		{
 			Membership: &bus.Membership{
 				Changes: []tidemark.MembershipChange{
-					{ChatID: "c", UserID: "eve", Change: tidemark.Added},
+					{
+						ChatID: "c", UserID: "eve", Change: tidemark.Added,
+						Role: tidemark.Ordinary,
+					},
+					{
+						ChatID: "c", UserID: "bob", Change: tidemark.MetadataChanged,
+						Role: tidemark.Admin,
+					},
 				},
 				Version: 1 << 60,
 			},

@@ -27,7 +27,7 @@ func (r *Roster) size() int64 {
 	}
 	n := unsafe.Sizeof(*r) + unsafe.Sizeof(*r.Roster)
 	for _, m := range r.Members {
-		n += unsafe.Sizeof(m) + unsafe.Sizeof(m.UserID) + uintptr(len(m.UserID)) +
+		n += unsafe.Sizeof(m) + unsafe.Sizeof(m.UserID) + uintptr(len(m.UserID)+len(m.Metadata)) +
 			uintptr(len(m.Intervals))*unsafe.Sizeof(tidemark.Interval{})
 	}
 	return int64(n)
@@ -63,12 +63,17 @@ func (c *Cache) roster(
 			return r, nil
 		}
 	}
+	return c.Current(ctx, id)
+}
+
+// Current returns the members of a chat as they are stored now. Errors: NotFound.
+func (c *Cache) Current(ctx context.Context, id tidemark.ChatID) (*Roster, error) {
 	all, err := c.read(ctx, []tidemark.ChatID{id})
+	if err == nil && all[0] == nil {
+		err = notFound(id)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if all[0] == nil {
-		return nil, notFound(id)
 	}
 	return all[0], nil
 }

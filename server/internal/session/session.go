@@ -104,12 +104,12 @@ func (s *Session) MembersChanged(changes []tidemark.MembershipChange, version ui
 	}
 	for _, c := range changes {
 		c.Version = version
-		about := c.ChatID
-		if c.Change == tidemark.Removed && c.UserID == s.User() {
+		about, own := c.ChatID, c.UserID == s.User()
+		if own && c.Change == tidemark.Removed {
 			//rule:nothing_outside_membership.drop-removed-chat
 			s.leave(c.ChatID)
 			about = ""
-		} else if c.UserID == s.User() && s.chats.get(c.ChatID) != nil {
+		} else if own && c.Change == tidemark.Added && s.chats.get(c.ChatID) != nil {
 			//rule:delivered_is_eventually_consistent.refresh-after-return
 			s.statuses.refreshChat(c.ChatID)
 		}

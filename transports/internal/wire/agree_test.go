@@ -36,6 +36,7 @@ func decoders() []struct {
 		{"SyncRequest", func(b []byte) error { _, err := wire.DecodeSync(b); return err }},
 		{"CreateChat", func(b []byte) error { _, err := wire.DecodeCreateChat(b); return err }},
 		{"UpdateChat", func(b []byte) error { _, err := wire.DecodeChatChange(b); return err }},
+		{"UpdateMember", func(b []byte) error { _, err := wire.DecodeMemberChange(b); return err }},
 		{"AddMembers", func(b []byte) error { _, err := wire.DecodeUsers(b); return err }},
 		{"ClientFrame", func(b []byte) error {
 			frame, err := wire.DecodeFrame(b)

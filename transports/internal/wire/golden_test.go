@@ -89,6 +89,11 @@ func events() []struct {
 		ChatID: "team", UserID: "bob", Change: tidemark.Removed, Version: 4,
 	}
 	add("membership", 49, tidemark.EventMembership, removed.AppendJSON(nil))
+	promoted := tidemark.MembershipChange{
+		ChatID: "team", UserID: "bob", Change: tidemark.RoleChanged, Role: tidemark.Admin,
+		Version: 4,
+	}
+	add("membership with a role", 49, tidemark.EventMembership, promoted.AppendJSON(nil))
 	add("caught up", 50, tidemark.EventCaughtUp, []byte(`{}`))
 	add("reset", 51, tidemark.EventReset,
 		tidemark.Reset{Reason: tidemark.ResetUnknownSession}.AppendJSON(nil))
@@ -215,8 +220,15 @@ func TestResponses_golden(t *testing.T) {
 			Version: 4,
 			Members: []tidemark.Member{
 				{UserID: "ann", Role: tidemark.Owner, JoinedAt: at},
-				{UserID: "bob", Role: tidemark.Ordinary, JoinedAt: at},
+				{
+					UserID: "bob", Role: tidemark.Ordinary, JoinedAt: at,
+					Metadata: json.RawMessage(`{ "team" : "blue" }`),
+				},
 			},
+		}))},
+		{"updated member", "UpdatedMember", string(wire.AppendUpdatedMember(nil, server.MemberView{
+			Member:  tidemark.Member{UserID: "bob", Role: tidemark.Reader, JoinedAt: at},
+			Version: 4,
 		}))},
 		{"messages", "MessageList", string(wire.AppendHistory(nil, server.History{
 			Messages: []tidemark.Message{message, withAttachments}, Gaps: []tidemark.Gap{gap, gap},

@@ -343,6 +343,29 @@ func DecodeChatChange(raw []byte) (change server.ChatChange, err error) {
 	return change, err
 }
 
+// DecodeMemberChange decodes the body of PATCH /chats/{chat}/members/{user}.
+func DecodeMemberChange(raw []byte) (change server.MemberChange, err error) {
+	if err := check(raw); err != nil {
+		return change, err
+	}
+	err = eachField(raw, wholeBody, func(key string, v value) error {
+		switch key {
+		case "role":
+			if err := v.text(key, (*string)(&change.Role)); err != nil {
+				return err
+			}
+			return tidemark.CheckRole(change.Role)
+		case "metadata":
+			return v.object(key, &change.Metadata)
+		}
+		return nil
+	})
+	if err == nil && change.Role == "" && change.Metadata == nil {
+		err = tidemark.BadParam(tidemark.Invalid, "role", "or metadata is needed")
+	}
+	return change, err
+}
+
 // DecodeUsers decodes the body of POST /chats/{chat}/members.
 func DecodeUsers(raw []byte) ([]tidemark.UserID, error) {
 	if err := check(raw); err != nil {

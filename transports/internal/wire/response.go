@@ -100,16 +100,33 @@ func AppendMembers(b []byte, p server.MemberPage) []byte {
 	b = strconv.AppendUint(b, p.Version, 10)
 	b = append(b, `,"members":[`...)
 	for i, m := range p.Members {
-		b = comma(b, i)
-		b = append(b, `{"user_id":`...)
-		b = tidemark.AppendString(b, string(m.UserID))
-		b = append(b, `,"role":`...)
-		b = tidemark.AppendString(b, string(m.Role))
-		b = append(b, `,"joined_at":`...)
-		b = tidemark.AppendTime(b, m.JoinedAt)
-		b = append(b, '}')
+		b = appendMember(comma(b, i), m)
 	}
 	return appendPage(b, p.NextCursor)
+}
+
+// AppendUpdatedMember appends a member with the version of the membership.
+func AppendUpdatedMember(b []byte, v server.MemberView) []byte {
+	b = append(b, `{"members_version":`...)
+	b = strconv.AppendUint(b, v.Version, 10)
+	b = append(b, `,"member":`...)
+	return append(appendMember(b, v.Member), '}')
+}
+
+func appendMember(b []byte, m tidemark.Member) []byte {
+	b = append(b, `{"user_id":`...)
+	b = tidemark.AppendString(b, string(m.UserID))
+	b = append(b, `,"role":`...)
+	b = tidemark.AppendString(b, string(m.Role))
+	b = append(b, `,"joined_at":`...)
+	b = tidemark.AppendTime(b, m.JoinedAt)
+	b = append(b, `,"metadata":`...)
+	if m.Metadata == nil {
+		b = append(b, "null"...)
+	} else {
+		b = append(b, m.Metadata...)
+	}
+	return append(b, '}')
 }
 
 // AppendHistory appends a page of messages. Its next_cursor is the after_sequence or

@@ -282,12 +282,13 @@ func (a *appending) admitted(ctx context.Context, todo []int) (members, others [
 			return todo, nil, nil
 		}
 		for _, i := range todo {
-			if !strangers[a.drafts[i].SenderID] {
+			refusal := strangers[a.drafts[i].SenderID]
+			if refusal == nil {
 				members = append(members, i)
 				continue
 			}
 			others = append(others, i)
-			if err := a.stranger(ctx, i); err != nil {
+			if err := a.stranger(ctx, i, refusal); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -295,11 +296,11 @@ func (a *appending) admitted(ctx context.Context, todo []int) (members, others [
 	}
 }
 
-// lookUp returns the senders who are not members. newer reports that a membership has a later
-// version than the view.
+// lookUp returns the senders who may not send, each with the reason: they are not members, or they
+// are readers. newer reports that a membership has a later version than the view.
 func (a *appending) lookUp(
 	ctx context.Context, todo []int,
-) (strangers map[tidemark.UserID]bool, newer bool, err error) {
+) (strangers map[tidemark.UserID]error, newer bool, err error) {
 	var unknown []tidemark.UserID
 	for _, i := range todo {
 		if !a.view.isMember(a.drafts[i].SenderID) {
@@ -313,16 +314,19 @@ func (a *appending) lookUp(
 	if err != nil {
 		return nil, false, err
 	}
-	strangers = map[tidemark.UserID]bool{}
+	strangers = map[tidemark.UserID]error{}
 	for _, user := range unknown {
-		row, found := rows[user]
-		switch {
-		case found && row.Version > a.view.MembersVersion:
+		row := rows[user]
+		if row.Version > a.view.MembersVersion {
 			return nil, true, nil
-		case found && row.At(a.view.Counter).Intervals.Open():
+		}
+		m := row.At(a.view.Counter)
+		current := m.Intervals.Open()
+		//rule:caller_does_only_what_they_may.readers-never-append-in-dynamodb
+		if current && m.Role.MaySend() {
 			a.view.addMember(user)
-		default:
-			strangers[user] = true
+		} else {
+			strangers[user] = storage.NotSender(a.chat, user, current)
 		}
 	}
 	if len(strangers) == 0 {
@@ -340,9 +344,9 @@ func (a *appending) lookUp(
 	return strangers, newer, nil
 }
 
-// stranger sets the result of a draft whose sender is not a member. If the sender was a member when
-// the message was stored, the draft is a duplicate.
-func (a *appending) stranger(ctx context.Context, i int) error {
+// stranger sets the result of a draft whose sender may not send. If the message is stored already,
+// the draft is a duplicate, else it gets the refusal.
+func (a *appending) stranger(ctx context.Context, i int, refusal error) error {
 	d := &a.drafts[i]
 	key, err := a.Get(ctx, record.Keys, call.Item{"id": call.Text(keyOf(d))})
 	if err != nil {
@@ -351,7 +355,7 @@ func (a *appending) stranger(ctx context.Context, i int) error {
 	r := call.Reader{Item: key}
 	//rule:send_idempotent.expired-key-is-none
 	if key == nil || int64(r.Number("expires_at")) <= time.Now().Unix() {
-		a.results[i] = storage.Appended{Err: record.NotMember(d.ChatID, d.SenderID)}
+		a.results[i] = storage.Appended{Err: refusal}
 		return r.Err
 	}
 	//rule:send_idempotent.stranger-gets-own-duplicate

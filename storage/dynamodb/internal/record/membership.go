@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -31,12 +32,16 @@ type Joining struct {
 
 // Item returns the membership as an item.
 func (m *Membership) Item(chat tidemark.ChatID) call.Item {
-	return call.Item{
+	it := call.Item{
 		"chat_id": call.Text(chat), "user_id": call.Text(m.UserID), "role": call.Text(m.Role),
 		"intervals": call.Text(m.Intervals.Text()),
 		"joined_at": call.Number(m.JoinedAt.UnixMilli()), "version": call.Number(m.Version),
 		"changed_by": call.Text(m.ChangedBy),
 	}
+	if m.Metadata != nil {
+		it["metadata"] = call.Text(string(m.Metadata))
+	}
+	return it
 }
 
 // MembershipOf returns the membership in an item.
@@ -50,6 +55,9 @@ func MembershipOf(it call.Item) (Membership, error) {
 			JoinedAt:  r.Time("joined_at"),
 		},
 		Version: r.Number("version"), ChangedBy: r.Text("changed_by"),
+	}
+	if metadata := r.Text("metadata"); metadata != "" {
+		m.Metadata = json.RawMessage(metadata)
 	}
 	if change := r.Text("next_change"); change != "" {
 		m.Next = &Joining{

@@ -3,6 +3,7 @@ package record
 
 import (
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 )
 
@@ -56,5 +57,5 @@ func NoChat(id tidemark.ChatID) error {
 
 // NotMember returns the error that a user is not a member.
 func NotMember(chat tidemark.ChatID, user tidemark.UserID) error {
-	return tidemark.Errorf(tidemark.NotMember, "%s is not a member of the chat %s", user, chat)
+	return storage.NotSender(chat, user, false)
 }

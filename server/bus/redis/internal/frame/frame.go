@@ -173,6 +173,7 @@ func appendMembership(b []byte, to []registry.Lease, m *bus.Membership) []byte {
 		b = appendText(b, c.ChatID)
 		b = appendText(b, c.UserID)
 		b = appendText(b, c.Change)
+		b = appendText(b, c.Role)
 	}
 	return b
 }

@@ -98,6 +98,10 @@ func examples() map[string]bus.Event {
 			Membership: &bus.Membership{
 				Changes: []tidemark.MembershipChange{
 					{ChatID: "c", UserID: "eve", Change: tidemark.Removed},
+					{
+						ChatID: "c", UserID: "bob", Change: tidemark.RoleChanged,
+						Role: tidemark.Owner,
+					},
 				},
 				Version: 1 << 60,
 			},

@@ -288,13 +288,19 @@ func (r *reader) status() (to []registry.Lease, s *bus.Status) {
 func (r *reader) membership() (to []registry.Lease, m *bus.Membership) {
 	m = &bus.Membership{Version: r.number()}
 	to = r.leases()
-	for range r.count(3) {
+	for range r.count(4) {
 		c := tidemark.MembershipChange{
 			ChatID: kept[tidemark.ChatID](r),
 			UserID: kept[tidemark.UserID](r),
 			Change: tidemark.Change(r.text()),
+			Role:   tidemark.Role(r.text()),
 		}
-		if c.Change != tidemark.Added && c.Change != tidemark.Removed {
+		if (c.Change == tidemark.Removed) != (c.Role == "") || c.Role != "" && !c.Role.Valid() {
+			r.fail()
+		}
+		switch c.Change {
+		case tidemark.Added, tidemark.Removed, tidemark.RoleChanged, tidemark.MetadataChanged:
+		default:
 			r.fail()
 		}
 		m.Changes = append(m.Changes, c)
