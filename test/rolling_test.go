@@ -22,7 +22,7 @@ import (
 
 // upgradeFrom is the commit that the nodes are upgraded from, unless TIDEMARK_UPGRADE_FROM names
 // another.
-const upgradeFrom = "6fffbb62043ae6e8972841c7d648d194fbf5e01d"
+const upgradeFrom = "b7e7ec1f29147edb830a7aaecf234422102b6ec1"
 
 // TestRolling_upgrade_loses_nothing replaces three nodes, one at a time, by another program, under
 // load and behind the proxy. Clients of every transport lose nothing, and most of their sessions go
