@@ -24,6 +24,8 @@ const (
 	InvalidSequence Code = "INVALID_SEQUENCE"
 	// Conflict: the id already belongs to something else.
 	Conflict Code = "CONFLICT"
+	// Expired: the message was not stored before its Draft.SendBy, and never will be.
+	Expired Code = "EXPIRED"
 	// Unauthenticated: the credentials are missing or not valid.
 	Unauthenticated Code = "UNAUTHENTICATED"
 	// Denied: the caller is authenticated, but is not allowed to do this.

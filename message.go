@@ -31,6 +31,10 @@ type Draft struct {
 	// message.
 	Seen Seen
 
+	// SendBy is until when the message may be stored; zero is for ever (`send_by`). It is not
+	// stored with the message.
+	SendBy time.Time
+
 	// MessageID and CreatedAt come from the server. A resend returns those of the first send.
 	MessageID MessageID
 	// CreatedAt is in UTC with millisecond precision. It is for display only and implies no order.
@@ -173,6 +177,18 @@ func (m *Message) SameAs(d *Draft) bool {
 		bytes.Equal(m.Attachments, d.Attachments) && bytes.Equal(m.Metadata, d.Metadata) &&
 		m.Kind == d.Kind && m.Mentions.equal(d.Mentions)
 }
+
+// Repeats returns nil if the message is SameAs a draft with its key, else a Conflict.
+func (m *Message) Repeats(d *Draft) error {
+	if m.SameAs(d) {
+		return nil
+	}
+	return Errorf(Conflict, "the client_message_id %s was used for another message in this chat",
+		d.ClientMessageID)
+}
+
+// LateAt reports whether the draft's SendBy is before t.
+func (d *Draft) LateAt(t time.Time) bool { return !d.SendBy.IsZero() && d.SendBy.Before(t) }
 
 // Message returns the stored form of the draft at its sequence in the chat.
 func (d *Draft) Message(sequence Sequence, membersVersion uint64) Message {

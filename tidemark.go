@@ -15,7 +15,10 @@
 // documents to them.
 package tidemark
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // The ids. Each is 1 to MaxIDLength bytes of [A-Za-z0-9_.:-], as ValidID checks.
 type (
@@ -63,6 +66,9 @@ const (
 	// MaxDepth is how deep objects and arrays may nest in attachments and metadata.
 	// Common JSON libraries read that.
 	MaxDepth = 32
+	// MaxSendBy is how far ahead Draft.SendBy may be. A key is kept for longer, so a message that
+	// has a SendBy is never stored twice, however late its sender tries again.
+	MaxSendBy = 6 * 24 * time.Hour
 	// MaxContentType is the greatest length of a content type in bytes.
 	MaxContentType = 128
 	// MaxChatName is the greatest length of a chat's name in bytes.

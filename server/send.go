@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/gofrs/uuid/v5"
 
@@ -19,7 +20,7 @@ type Sent = delivery.Result
 // one message.
 //
 // Errors: those of Draft.Check, NotFound, NotMember, InvalidSequence (Seen is above the head),
-// Conflict (other content under the same client message id), Unavailable.
+// Conflict (other content under the same client message id), Expired, Unavailable.
 func (s *Server) Send(ctx context.Context, user tidemark.UserID, d tidemark.Draft) (Sent, error) {
 	sent := s.SendAll(ctx, user, []tidemark.Draft{d})[0]
 	return sent, sent.Err
@@ -43,6 +44,11 @@ func (s *Server) SendAll(
 	for i, d := range drafts {
 		if err := s.complete(ctx, user, &d); err != nil {
 			results[i].Err = err
+			continue
+		}
+		//rule:send_idempotent.late-stores-nothing
+		if d.LateAt(d.CreatedAt) {
+			results[i] = s.delivery.Late(ctx, d)
 			continue
 		}
 		complete, at = append(complete, d), append(at, i)
@@ -77,6 +83,11 @@ func (s *Server) complete(ctx context.Context, user tidemark.UserID, d *tidemark
 	}
 	d.MessageID = tidemark.MessageID(id.String())
 	d.CreatedAt = s.now()
+	//rule:send_idempotent.key-outlives-send-by
+	if d.SendBy.After(d.CreatedAt.Add(tidemark.MaxSendBy)) {
+		return tidemark.BadParam(tidemark.Invalid, "send_by", "is more than %d days ahead",
+			tidemark.MaxSendBy/(24*time.Hour))
+	}
 	return nil
 }
 

@@ -183,6 +183,11 @@ type Messages interface {
 	// and has set MessageID and CreatedAt.
 	Append(ctx context.Context, drafts []tidemark.Draft) ([]Appended, error)
 
+	// Sent returns the message that a sender has stored under an idempotency key, as Append would
+	// for the same draft, and whether there is one. It stores nothing. It sees every append that
+	// returned before the call. NotFound: no such chat.
+	Sent(ctx context.Context, key SendKey) (appended Appended, found bool, err error)
+
 	// Ranges returns the messages of each range, ascending and without a hole. If a message that
 	// must exist cannot be read, the page ends before it. Ranges sees every append that returned
 	// before the call. It does not check the membership. An unknown chat has no messages. A chat
@@ -420,30 +425,6 @@ type UpdatedMember struct {
 	Version uint64
 	// Successor is who became an owner in the step, or "".
 	Successor tidemark.UserID
-}
-
-// Appended is the result of Append for one draft.
-type Appended struct {
-	// Message is the stored message. For a duplicate, it is the message of the first send.
-	Message   tidemark.Message
-	Duplicate bool
-	// Version is the chat's membership version in this step. For a duplicate, it is not older than
-	// the call.
-	Version uint64
-	// Err is why the draft was not stored (see Append). The other fields are empty then.
-	Err error
-}
-
-// AppendOne calls Append with one draft. Its error is that of the call or of the draft.
-func AppendOne(ctx context.Context, m Messages, draft tidemark.Draft) (Appended, error) {
-	appended, err := m.Append(ctx, []tidemark.Draft{draft})
-	if err == nil {
-		err = appended[0].Err
-	}
-	if err != nil {
-		return Appended{}, err
-	}
-	return appended[0], nil
 }
 
 // Range selects messages of a chat above After. If Before is 0, it selects the first ones.

@@ -60,6 +60,8 @@ func TestLimits_documented_values_are_those_of_the_code(t *testing.T) {
 			want *= int64(time.Second)
 		case "min":
 			want *= int64(time.Minute)
+		case "h":
+			want *= int64(time.Hour)
 		}
 		if len(values) != 1 || !values[want] {
 			t.Errorf("docs/limits.md says that %s: %s is %s %s (%d); the code has %v",
@@ -94,7 +96,7 @@ func valuesOf(t *testing.T, dir, name string) map[int64]bool {
 			expression := found[1]
 			for unit, ns := range map[string]time.Duration{
 				"time.Millisecond": time.Millisecond, "time.Second": time.Second,
-				"time.Minute": time.Minute,
+				"time.Minute": time.Minute, "time.Hour": time.Hour,
 			} {
 				expression = strings.ReplaceAll(expression, unit, strconv.FormatInt(int64(ns), 10))
 			}

@@ -61,6 +61,7 @@ var callbacks = map[string]string{
 	"server/config.go:Config.Clock":                   clock,
 	"server/internal/session/host.go:Host.Now":        clock,
 	"server/internal/receipts/receipts.go:Config.Now": clock,
+	"server/internal/delivery/delivery.go:Config.Now": clock,
 	"server/internal/sessions/open.go:ResumeRequest.Yield": "whether the client has closed " +
 		"its side is asked at the moment that counts",
 	"server/internal/session/session.go:Raised.may": "asked under the session's lock, " +

@@ -50,7 +50,7 @@ func TestContract_knows_every_code(t *testing.T) {
 	var got []string
 	for _, code := range []tidemark.Code{
 		tidemark.Invalid, tidemark.Unauthenticated, tidemark.NotMember, tidemark.Denied,
-		tidemark.NotFound, problem.MethodNotAllowed, tidemark.Conflict,
+		tidemark.NotFound, problem.MethodNotAllowed, tidemark.Conflict, tidemark.Expired,
 		tidemark.Replaced, tidemark.Gone, tidemark.TooLarge, problem.UnsupportedMediaType,
 		tidemark.InvalidSequence, tidemark.Exhausted, tidemark.Internal, tidemark.Unavailable,
 	} {

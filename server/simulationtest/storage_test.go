@@ -170,6 +170,18 @@ func (s gatedStore) Append(
 		})
 }
 
+func (s gatedStore) Sent(
+	ctx context.Context, key storage.SendKey,
+) (storage.Appended, bool, error) {
+	p, err := through(ctx, s.n, "Sent", string(key.Chat)+" "+string(key.Sender)+" "+
+		key.ClientMessageID,
+		func(ctx context.Context) (p pair[storage.Appended, bool], err error) {
+			p.a, p.b, err = s.n.simulation.raw.Sent(ctx, key)
+			return p, err
+		})
+	return p.a, p.b, err
+}
+
 func (s gatedStore) Ranges(
 	ctx context.Context, ranges []storage.Range,
 ) ([][]tidemark.Message, error) {

@@ -126,6 +126,15 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 			_, _, _, err := one.Behind(t.Context(), "anna", storage.BehindQuery{Limit: 9})
 			return err
 		},
+		"Sent": func() error {
+			_, found, err := one.Sent(t.Context(), storage.SendKey{
+				Chat: "c", Sender: "bob", ClientMessageID: "b",
+			})
+			if err == nil && !found {
+				t.Error("Sent found nothing")
+			}
+			return err
+		},
 		"AddMembers": func() error {
 			_, err := one.AddMembers(t.Context(), "c", usersFrom(1, "n"), time.UnixMilli(7))
 			return err

@@ -171,6 +171,19 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	return appended, call.Public(err)
 }
 
+// Sent implements storage.Messages.
+func (s *Store) Sent(
+	ctx context.Context, key storage.SendKey,
+) (appended storage.Appended, found bool, err error) {
+	c, ctx, leave, err := s.enter(ctx, "sent", 0)
+	if err != nil {
+		return storage.Appended{}, false, err
+	}
+	defer leave()
+	appended, found, err = appends.Sent(ctx, c.Access, key)
+	return appended, found, call.Public(err)
+}
+
 // enter begins a method. leave ends it. ctx ends after callTime plus more.
 func (s *Store) enter(
 	ctx context.Context, operation string, more time.Duration,

@@ -413,6 +413,14 @@ func (w *workload) writes() []operation {
 			func(r int) error { return w.add(id("grow", r), named(name("grown", r), 1000)...) },
 			bound{},
 		},
+		{"`Sent`", many("sent", 200, chatNo(5)), func(r int) error {
+			draft := textsOf(name("sent", r), 200, chatNo(5))[0]
+			_, found, err := w.s.Sent(w.t.Context(), storage.SendKeyOf(&draft))
+			if err == nil && !found {
+				err = errors.New("nothing was found")
+			}
+			return err
+		}, bound{}},
 		{"`UpdateMember`", group("role", full, 10), func(r int) error {
 			_, err := w.s.UpdateMember(w.t.Context(), id("role", r), "writer",
 				storage.MemberChange{Role: tidemark.Reader})

@@ -41,10 +41,8 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	if sequence, known := c.keys[key]; known {
 		first := c.messages[sequence-1]
 		//rule:send_idempotent.equal-key-equal-content
-		if !first.SameAs(&draft) {
-			return storage.Appended{}, tidemark.Errorf(tidemark.Conflict,
-				"the client_message_id %s was used for another message in this chat",
-				draft.ClientMessageID)
+		if err := first.Repeats(&draft); err != nil {
+			return storage.Appended{}, err
 		}
 		//rule:send_idempotent.duplicate-is-first-message
 		return storage.Appended{Message: first, Duplicate: true, Version: c.MembersVersion}, nil
@@ -68,6 +66,27 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	//rule:send_idempotent.remember-key
 	c.keys[key] = message.Sequence
 	return storage.Appended{Message: message, Version: c.MembersVersion}, nil
+}
+
+// Sent implements storage.Messages.
+func (s *Store) Sent(
+	ctx context.Context, key storage.SendKey,
+) (appended storage.Appended, found bool, err error) {
+	if err := s.enter(ctx); err != nil {
+		return storage.Appended{}, false, err
+	}
+	defer s.mu.Unlock()
+	c, err := s.find(key.Chat)
+	if err != nil {
+		return storage.Appended{}, false, err
+	}
+	sequence, known := c.keys[sendKey{key.Sender, key.ClientMessageID}]
+	if !known {
+		return storage.Appended{}, false, nil
+	}
+	return storage.Appended{
+		Message: c.messages[sequence-1], Duplicate: true, Version: c.MembersVersion,
+	}, true, nil
 }
 
 // Ranges implements storage.Messages. The pages share memory with the chats' messages, which never

@@ -155,6 +155,7 @@ const (
 	opUpdateMember
 	opRosters
 	opAppend
+	opSent
 	opRanges
 	opAdvance
 	opStates
@@ -177,7 +178,7 @@ const (
 func (op operation) String() string {
 	return [operations]string{
 		"create_chat", "chat", "update_chat", "chats_of", "heads", "add_members", "remove_member",
-		"update_member", "rosters", "append", "ranges", "advance", "states", "states_of",
+		"update_member", "rosters", "append", "sent", "ranges", "advance", "states", "states_of",
 		"states_in", "summary", "unread", "unread_of", "mark_unread", "mark", "clear",
 		"pending_of", "behind", "shared", "check",
 	}[op]

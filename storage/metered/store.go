@@ -119,6 +119,16 @@ func (s *Store) Append(
 	return appended, err
 }
 
+// Sent implements storage.Messages.
+func (s *Store) Sent(
+	ctx context.Context, key storage.SendKey,
+) (appended storage.Appended, found bool, err error) {
+	began := time.Now()
+	appended, found, err = s.store.Sent(ctx, key)
+	s.meter.done(ctx, opSent, began, err)
+	return appended, found, err
+}
+
 // Ranges implements storage.Messages.
 func (s *Store) Ranges(
 	ctx context.Context, ranges []storage.Range,

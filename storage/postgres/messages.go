@@ -549,11 +549,8 @@ func (a *appending) find(ctx context.Context, c *conn, todo []int, v *verdicts, 
 
 // same returns the result of a draft whose key has a stored message.
 func (a *appending) same(i int, stored *tidemark.Message, version uint64) storage.Appended {
-	d := &a.drafts[i]
-	if !stored.SameAs(d) {
-		return storage.Appended{Err: tidemark.Errorf(tidemark.Conflict,
-			"the client_message_id %s was used for another message in this chat",
-			d.ClientMessageID)}
+	if err := stored.Repeats(&a.drafts[i]); err != nil {
+		return storage.Appended{Err: err}
 	}
 	return storage.Appended{Message: *stored, Duplicate: true, Version: version}
 }

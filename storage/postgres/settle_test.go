@@ -95,6 +95,12 @@ func TestBatches_what_was_stored_before_waits_for_the_standby(t *testing.T) {
 	for name, do := range map[string]func(context.Context) error{
 		"a resend":      resend,
 		"a stale raise": again,
+		"a late resend": func(ctx context.Context) error {
+			_, _, err := s.Sent(ctx, storage.SendKey{
+				Chat: "c", Sender: "ben", ClientMessageID: "before",
+			})
+			return err
+		},
 		"a new message": func(ctx context.Context) error {
 			_, err := storage.AppendOne(ctx, s, message("c", "ben", "new", "hello"))
 			return err

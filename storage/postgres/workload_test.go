@@ -405,6 +405,16 @@ func (w *workload) writes() []operation {
 			group("grow", full, 10),
 			func(r int) error { return w.add(id("grow", r), named(name("grown", r), 600)...) },
 		},
+		{"`Sent`", func(r int) error {
+			return w.append(drafts(name("sent", r), chatNo(2)))
+		}, func(r int) error {
+			draft := drafts(name("sent", r), chatNo(2))[0]
+			_, found, err := w.s.Sent(w.t.Context(), storage.SendKeyOf(&draft))
+			if err == nil && !found {
+				err = errors.New("nothing was found")
+			}
+			return err
+		}},
 		{"`UpdateMember`", group("role", full, 10), func(r int) error {
 			_, err := w.s.UpdateMember(w.t.Context(), id("role", r), "writer",
 				storage.MemberChange{Role: tidemark.Reader})

@@ -117,7 +117,7 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 		}
 	}
 	//rule:send_idempotent.key-lookup
-	message, found, err := w.byKey(c, d)
+	message, found, err := w.c.byKey(c.key, storage.SendKeyOf(d))
 	switch {
 	case err != nil:
 		return storage.Appended{}, err
@@ -127,10 +127,10 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 			err = storage.NotSender(d.ChatID, d.SenderID, m.Intervals.Open())
 		}
 		return storage.Appended{}, err
+	}
 	//rule:send_idempotent.equal-key-equal-content-in-sqlite
-	case !message.SameAs(d):
-		return storage.Appended{}, tidemark.Errorf(tidemark.Conflict,
-			"the client_message_id %s was used for another message in this chat", d.ClientMessageID)
+	if err := message.Repeats(d); err != nil {
+		return storage.Appended{}, err
 	}
 	//rule:nothing_outside_membership.duplicate-has-current-version
 	return storage.Appended{Message: message, Duplicate: true, Version: c.version}, nil
@@ -175,17 +175,44 @@ func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
 	return w.c.Changes() > 0, nil
 }
 
-// byKey returns the message with the idempotency key of the draft.
-func (w *writer) byKey(c *chat, d *tidemark.Draft) (m tidemark.Message, found bool, err error) {
-	q, err := w.c.prepared(`SELECT ` + messageColumns +
+// Sent implements storage.Messages.
+func (s *Store) Sent(
+	ctx context.Context, key storage.SendKey,
+) (appended storage.Appended, found bool, err error) {
+	err = s.read(ctx, func(c *conn) error {
+		chat, known, err := oneChat(c, chatByID, string(key.Chat))
+		switch {
+		case err != nil:
+			return err
+		case !known:
+			return noChat(key.Chat)
+		}
+		at, _, err := c.head(key.Chat)
+		if err != nil {
+			return err
+		}
+		appended.Message, found, err = c.byKey(at, key)
+		if found {
+			appended.Duplicate, appended.Version = true, chat.MembersVersion
+		}
+		return err
+	})
+	return appended, found, err
+}
+
+// byKey returns the message with an idempotency key. chat is the key of its chat's row.
+func (c *conn) byKey(
+	chat int64, key storage.SendKey,
+) (m tidemark.Message, found bool, err error) {
+	q, err := c.prepared(`SELECT ` + messageColumns +
 		` FROM messages WHERE client_message_id = ? AND sender_id = ? AND chat = ?`)
 	if err != nil {
 		return m, false, err
 	}
-	q.string(1, d.ClientMessageID)
-	q.string(2, string(d.SenderID))
-	q.integer(3, c.key)
-	found, err = q.one(func(row *stmt) { m = scanMessage(row, c.id) })
+	q.string(1, key.ClientMessageID)
+	q.string(2, string(key.Sender))
+	q.integer(3, chat)
+	found, err = q.one(func(row *stmt) { m = scanMessage(row, key.Chat) })
 	return m, found, err
 }
 

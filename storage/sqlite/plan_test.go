@@ -154,6 +154,8 @@ func everyMethod(t *testing.T, s *Store) {
 	d.ClientMessageID, d.Kind = "3", tidemark.KindSystem
 	_, err = storage.AppendOne(ctx, s, d)
 	ok(err)
+	_, _, err = s.Sent(ctx, storage.SendKeyOf(&d))
+	ok(err)
 	_, err = s.AddMembers(ctx, chat, []tidemark.UserID{"carla"}, now)
 	ok(err)
 	_, err = s.UpdateMember(ctx, chat, "anna", storage.MemberChange{Role: tidemark.Reader})

@@ -118,6 +118,13 @@ func (i *intercepted) Append(
 		len(drafts), func() ([]storage.Appended, error) { return i.Store.Append(ctx, drafts) })
 }
 
+func (i *intercepted) Sent(
+	ctx context.Context, key storage.SendKey,
+) (storage.Appended, bool, error) {
+	return results3(i, "Sent",
+		func() (storage.Appended, bool, error) { return i.Store.Sent(ctx, key) })
+}
+
 func (i *intercepted) Ranges(
 	ctx context.Context, ranges []storage.Range,
 ) ([][]tidemark.Message, error) {

@@ -72,6 +72,7 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	_, errs["UpdateMember"] = s.UpdateMember(ctx, chat, alice, memberMetadata("{}"))
 	_, errs["Rosters"] = s.Rosters(ctx, chats)
 	_, errs["Append"] = storage.AppendOne(ctx, s, f.draft(chat, alice, "hello"))
+	_, _, errs["Sent"] = s.Sent(ctx, storage.SendKey{Chat: chat, Sender: alice})
 	_, errs["Ranges"] = s.Ranges(ctx, []storage.Range{{Chat: chat, Limit: 1}})
 	_, errs["Advance"] = s.Advance(ctx, []storage.Advance{{User: alice, Chat: chat, Now: at(1)}})
 	_, errs["States"] = s.States(ctx, []storage.StateKey{{User: alice, Chat: chat}})

@@ -125,6 +125,28 @@ var messageRules = []rule{
 		_, err := storage.AppendOne(f.ctx, f.store, draft)
 		f.code(err, tidemark.Conflict)
 	}},
+	{"Sent_returns_what_Append_would_and_stores_nothing", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c, other := f.group("c", alice, bob), f.group("other", alice)
+		f.send(c, alice, 1)
+		draft := f.draft(c, bob, "once")
+		draft.Attachments, draft.Metadata = json.RawMessage(`[{"a":1}]`), json.RawMessage(`{}`)
+		f.wantSent(storage.SendKeyOf(&draft), storage.Appended{}, false)
+		first := f.append(draft)
+		f.remove(c, bob)
+		f.wantSent(storage.SendKeyOf(&draft),
+			storage.Appended{Message: first.Message, Duplicate: true, Version: 2}, true)
+		for _, key := range []storage.SendKey{
+			{Chat: other, Sender: bob, ClientMessageID: draft.ClientMessageID},
+			{Chat: c, Sender: alice, ClientMessageID: draft.ClientMessageID},
+			{Chat: c, Sender: bob, ClientMessageID: draft.ClientMessageID + "2"},
+		} {
+			f.wantSent(key, storage.Appended{}, false)
+		}
+		_, _, err := f.store.Sent(f.ctx, storage.SendKey{Chat: f.chat("none"), Sender: alice})
+		f.code(err, tidemark.NotFound)
+		f.equal("head", f.info(c).Head, tidemark.Sequence(2))
+	}},
 	{"Append_a_key_belongs_to_one_sender_and_chat", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
 		c, other := f.group("c", alice, bob), f.group("other", alice)
@@ -366,4 +388,13 @@ func sized(n int) string {
 		b = append(b, 'e')
 	}
 	return string(b)
+}
+
+// wantSent compares the result of Sent.
+func (f *fixture) wantSent(key storage.SendKey, want storage.Appended, wantFound bool) {
+	f.Helper()
+	got, found, err := f.store.Sent(f.ctx, key)
+	f.ok(err)
+	f.equal("found", found, wantFound)
+	f.equal("sent", got, want)
 }

@@ -220,8 +220,18 @@ func (m *model) resend(rt *rapid.T) {
 	case 4:
 		draft.Mentions.All = !draft.Mentions.All
 	}
+	m.both("Sent", func(f *fixture) (any, error) {
+		sent, found, err := f.store.Sent(f.ctx, storage.SendKeyOf(&draft))
+		return sentMessage{sent, found}, err
+	})
 	m.both("Append again",
 		func(f *fixture) (any, error) { return storage.AppendOne(f.ctx, f.store, draft) })
+}
+
+// sentMessage is the result of Sent.
+type sentMessage struct {
+	Appended storage.Appended
+	Found    bool
 }
 
 func (m *model) addMembers(rt *rapid.T) {

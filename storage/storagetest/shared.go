@@ -119,6 +119,12 @@ func (t *turns) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	return t.next().Append(ctx, drafts)
 }
 
+func (t *turns) Sent(
+	ctx context.Context, key storage.SendKey,
+) (storage.Appended, bool, error) {
+	return t.next().Sent(ctx, key)
+}
+
 func (t *turns) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
 	return t.next().Ranges(ctx, ranges)
 }

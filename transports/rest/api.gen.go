@@ -51,6 +51,7 @@ func (e ChatType) Valid() bool {
 const (
 	CONFLICT             Code = "CONFLICT"
 	DENIED               Code = "DENIED"
+	EXPIRED              Code = "EXPIRED"
 	INTERNAL             Code = "INTERNAL"
 	INVALID              Code = "INVALID"
 	INVALIDSEQUENCE      Code = "INVALID_SEQUENCE"
@@ -72,6 +73,8 @@ func (e Code) Valid() bool {
 	case CONFLICT:
 		return true
 	case DENIED:
+		return true
+	case EXPIRED:
 		return true
 	case INTERNAL:
 		return true
@@ -752,6 +755,13 @@ type SendMessage struct {
 	// `all_read` and `all_read_sequence` back; only in `delivery-status` of their own message
 	// do they count as a reader.
 	SeenSequence *Watermark `json:"seen_sequence,omitempty"`
+
+	// SendBy Until when the server may store the message, at most 6 days ahead. A client that keeps
+	// trying sets it once, and repeats it with each try. Then the message is never stored
+	// twice, however late the client tries again. After that time the answer is the stored
+	// message, or 409 `EXPIRED`: the message is not stored, and never will be. For a minute it
+	// can be 503 instead, while an earlier try may still succeed.
+	SendBy *time.Time `json:"send_by,omitempty"`
 }
 
 // Sequence A position in one chat, from 1.

@@ -63,7 +63,8 @@ func closeCode(err error) int {
 			return CloseBusy
 		}
 		return CloseRestarting
-	case tidemark.Invalid, tidemark.InvalidSequence, tidemark.NotFound, tidemark.Conflict:
+	case tidemark.Invalid, tidemark.InvalidSequence, tidemark.NotFound, tidemark.Conflict,
+		tidemark.Expired:
 		return CloseInvalid
 	default:
 		return CloseInternal

@@ -111,6 +111,10 @@ func TestSend_refused_is_an_error_frame_and_leaves_the_socket_open(t *testing.T)
 			sendFrame("5", chat, "m", strings.Repeat("x", tidemark.MaxContent+1)),
 			tidemark.TooLarge, "5"},
 		{"the same key again", a, sendFrame("6", chat, "taken", "other"), tidemark.Conflict, "6"},
+		{"a time that is over", a,
+			`{"type":"send_message","request_id":"11","payload":{"chat_id":"` + string(chat) +
+				`","client_message_id":"late","content":"x","send_by":"2020-01-31T18:00:00Z"}}`,
+			tidemark.Expired, "11"},
 		{"not JSON", a, `{"type":`, tidemark.Invalid, ""},
 		{"not an object", a, `[]`, tidemark.Invalid, ""},
 		{"unknown type", a, `{"type":"dance","request_id":"7"}`, tidemark.Invalid, "7"},

@@ -24,6 +24,7 @@ import (
 // Storage reads and writes what delivery needs.
 type Storage interface {
 	Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error)
+	Sent(ctx context.Context, key storage.SendKey) (storage.Appended, bool, error)
 	Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
 }
@@ -40,6 +41,8 @@ type Config struct {
 	// Retry holds failed work.
 	Retry *retry.Queue
 	Log   *slog.Logger
+	// Now is the time of day, in the precision of the contract.
+	Now func() time.Time
 }
 
 // Counters count events of a Delivery. They only grow.

@@ -8,6 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/internal/retry"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // retryPause is the time between two attempts.
@@ -62,15 +63,27 @@ func (d *Delivery) markAgain(ctx context.Context, rows []tidemark.PendingDeliver
 	}
 }
 
-// sendAgain resolves an append by its idempotency key, and then hands the message over. A refusal
-// needs no retry: the sender was already told.
-func (d *Delivery) sendAgain(ctx context.Context, draft tidemark.Draft) {
-	appended, err := d.Storage.Append(ctx, []tidemark.Draft{draft})
-	if err == nil {
-		err = appended[0].Err
+// resolve appends a draft, or finds its message if its time is over.
+func (d *Delivery) resolve(
+	ctx context.Context, draft *tidemark.Draft,
+) (storage.Appended, error) {
+	//rule:send_idempotent.late-after-send-by
+	if draft.LateAt(d.Now()) {
+		return d.late(ctx, draft)
 	}
+	appended, err := d.Storage.Append(ctx, []tidemark.Draft{*draft})
+	if err != nil {
+		return storage.Appended{}, err
+	}
+	return appended[0], appended[0].Err
+}
+
+// sendAgain resolves an append by its idempotency key, and then hands the message over. A refusal
+// needs no retry: the sender was already told, or asks again.
+func (d *Delivery) sendAgain(ctx context.Context, draft tidemark.Draft) {
+	appended, err := d.resolve(ctx, &draft)
 	if err == nil {
-		d.handOver(ctx, []message{d.stored(draft, appended[0])})
+		d.handOver(ctx, []message{d.stored(draft, appended)})
 		return
 	}
 	if code := tidemark.CodeOf(err); code == tidemark.Unavailable || code == tidemark.Internal {

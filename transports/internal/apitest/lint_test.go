@@ -121,8 +121,9 @@ func lintField(t *testing.T, what, field string, schema *openapi3.Schema) {
 	if field != strings.ToLower(field) || slices.Contains(oldNames, field) {
 		t.Errorf("%s: the field has another name", what)
 	}
-	if strings.HasSuffix(field, "_at") != (schema.Format == "date-time") {
-		t.Errorf("%s: names that end in _at, and no others, are times", what)
+	isTime := strings.HasSuffix(field, "_at") || field == "send_by"
+	if isTime != (schema.Format == "date-time") {
+		t.Errorf("%s: send_by and names that end in _at, and no others, are times", what)
 	}
 	if strings.HasSuffix(field, "_seconds") && !schema.Type.Is("integer") {
 		t.Errorf("%s: seconds are an integer", what)

@@ -40,7 +40,7 @@ func Status(code tidemark.Code) int {
 		return http.StatusNotFound
 	case MethodNotAllowed:
 		return http.StatusMethodNotAllowed
-	case tidemark.Conflict, tidemark.Replaced:
+	case tidemark.Conflict, tidemark.Expired, tidemark.Replaced:
 		return http.StatusConflict
 	case tidemark.Gone:
 		return http.StatusGone

@@ -3,6 +3,7 @@ package wire_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -117,6 +118,16 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 			failure{tidemark.Invalid, "mentions.user_ids"}},
 		{"a relation", `{"client_message_id":"c","content":"x","relation":{"sequence":1}}`,
 			failure{tidemark.Invalid, "relation"}},
+		{"a time",
+			`{"client_message_id":"c","content":"x","send_by":"2026-01-31T18:00:00.5Z"}`, ok},
+		{"a time elsewhere",
+			`{"client_message_id":"c","content":"x","send_by":"2026-01-31T18:00:00+05:30"}`, ok},
+		{"no time", `{"client_message_id":"c","content":"x","send_by":null}`, ok},
+		{"a time without a zone",
+			`{"client_message_id":"c","content":"x","send_by":"2026-01-31T18:00:00"}`,
+			failure{tidemark.Invalid, "send_by"}},
+		{"a time as a number", `{"client_message_id":"c","content":"x","send_by":1769882400}`,
+			failure{tidemark.Invalid, "send_by"}},
 		{"seen of the wrong type", `{"client_message_id":"c","content":"x","seen_sequence":"1"}`,
 			failure{tidemark.Invalid, "seen_sequence"}},
 		{"seen of 0", `{"client_message_id":"c","content":"x","seen_sequence":0}`, ok},
@@ -140,13 +151,15 @@ func TestDecodeSend_everything(t *testing.T) {
 	const raw = `{"chat_id":"ignored","client_message_id":"c",` +
 		`"content":"\b\f\n\r\t\/\\\"\u00fc 👋 \ud83d\udc4b","content_type":"text/markdown",` +
 		`"attachments":[{ "a" : [1, 2] }],"metadata":{"b" : null},"kind":"system",` +
-		`"mentions":{"all":true,"user_ids":["v","u","v"]},"seen_sequence":9007199254740991}`
+		`"mentions":{"all":true,"user_ids":["v","u","v"]},"send_by":"2026-01-31T20:00:00+02:00",` +
+		`"seen_sequence":9007199254740991}`
 	got, err := wire.DecodeSend([]byte(raw), "team")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := tidemark.Draft{
 		Seen:   tidemark.SeenThrough(tidemark.MaxSequence),
+		SendBy: time.Date(2026, 1, 31, 18, 0, 0, 0, time.UTC),
 		ChatID: "team", ClientMessageID: "c", Content: "\b\f\n\r\t/\\\"ü 👋 👋",
 		Kind:        tidemark.KindSystem,
 		Mentions:    tidemark.NewMentions(true, []tidemark.UserID{"u", "v"}),

@@ -261,7 +261,8 @@ func TestClientFrames_golden(t *testing.T) {
 			`{"type":"send_message","request_id":"r2","payload":{"chat_id":"team",` +
 				`"client_message_id":"c-2","content":"","content_type":"image/png",` +
 				`"attachments":[{"size":10}],"metadata":{"a":1},"kind":"message",` +
-				`"mentions":{"all":false,"user_ids":["bob"]},"seen_sequence":7}}`},
+				`"mentions":{"all":false,"user_ids":["bob"]},"seen_sequence":7,` +
+				`"send_by":"2026-01-31T18:00:00.000Z"}}`},
 		{"ack", "ClientFrame",
 			`{"type":"ack","payload":{"chat_id":"team","last_acked_sequence":7}}`},
 		{"ack of several chats", "ClientFrame",

@@ -48,6 +48,8 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, err
 			return v.kind(key, &d.Kind)
 		case "mentions":
 			return v.mentions(key, &d.Mentions)
+		case "send_by":
+			return v.time(key, &d.SendBy)
 		case "relation":
 			return tidemark.BadParam(tidemark.Invalid, key,
 				"is reserved for a later version; leave it out")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -33,6 +34,21 @@ func (v value) text(field string, to *string) error {
 		return tidemark.BadParam(tidemark.Invalid, field, "%s", err)
 	}
 	*to = s
+	return nil
+}
+
+// time decodes a time of RFC 3339.
+func (v value) time(field string, to *time.Time) error {
+	var s string
+	if err := v.text(field, &s); err != nil {
+		return err
+	}
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return tidemark.BadParam(tidemark.Invalid, field,
+			"must be a time of RFC 3339, such as 2026-01-31T18:00:00Z")
+	}
+	*to = t.UTC()
 	return nil
 }
 

@@ -2,6 +2,7 @@ package appends
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -347,24 +348,13 @@ func (a *appending) lookUp(
 // stranger sets the result of a draft whose sender may not send. If the message is stored already,
 // the draft is a duplicate, else it gets the refusal.
 func (a *appending) stranger(ctx context.Context, i int, refusal error) error {
-	d := &a.drafts[i]
-	key, err := a.Get(ctx, record.Keys, call.Item{"id": call.Text(keyOf(d))})
-	if err != nil {
-		return err
-	}
-	r := call.Reader{Item: key}
-	//rule:send_idempotent.expired-key-is-none
-	if key == nil || int64(r.Number("expires_at")) <= time.Now().Unix() {
+	key, err := known(ctx, a.Access, storage.SendKeyOf(&a.drafts[i]))
+	if err != nil || key == nil {
 		a.results[i] = storage.Appended{Err: refusal}
-		return r.Err
+		return err
 	}
 	//rule:send_idempotent.stranger-gets-own-duplicate
 	return a.duplicate(ctx, i, key)
-}
-
-// keyOf returns the table key of a draft's idempotency key. No id contains a bar.
-func keyOf(d *tidemark.Draft) string {
-	return string(d.ChatID) + "|" + string(d.SenderID) + "|" + d.ClientMessageID
 }
 
 // actions returns the writes of the transaction: the counter, the key and the message of each
@@ -406,7 +396,7 @@ func (a *appending) actions(todo []int, next *record.Counter) []types.TransactWr
 		d := &a.drafts[i]
 		sequence := head + 1 + tidemark.Sequence(n)
 		key := call.Item{
-			"id": call.Text(keyOf(d)), "sequence": call.Number(sequence),
+			"id": call.Text(idOf(storage.SendKeyOf(d))), "sequence": call.Number(sequence),
 			"message_id": call.Text(d.MessageID),
 			"expires_at": call.Number(now.Add(keptKeys).Unix()),
 		}
@@ -516,24 +506,12 @@ func (a *appending) refused(
 
 // duplicate sets the result of a draft whose key is known.
 func (a *appending) duplicate(ctx context.Context, i int, key call.Item) error {
-	r := call.Reader{Item: key}
-	sequence, first := r.Sequence("sequence"), tidemark.MessageID(r.Text("message_id"))
-	if r.Err != nil {
-		return r.Err
-	}
-	it, err := a.Get(ctx, record.Messages, call.Item{
-		"chat_id": call.Text(a.chat), "sequence": call.Number(sequence),
-	})
-	if err != nil {
-		return err
-	}
-	if it == nil {
-		a.results[i] = storage.Appended{
-			Err: call.Public(&call.Hole{Chat: a.chat, Sequence: sequence}),
-		}
+	m, first, err := messageUnder(ctx, a.Access, a.chat, key)
+	var hole *call.Hole
+	if errors.As(err, &hole) {
+		a.results[i] = storage.Appended{Err: call.Public(hole)}
 		return nil
 	}
-	m, err := record.MessageOf(it)
 	if err != nil {
 		return err
 	}
@@ -549,11 +527,8 @@ func (a *appending) duplicate(ctx context.Context, i int, key call.Item) error {
 
 // same returns the result of a draft whose key has a stored message.
 func (a *appending) same(i int, first firstMessage) storage.Appended {
-	d := &a.drafts[i]
-	if !first.message.SameAs(d) {
-		return storage.Appended{Err: tidemark.Errorf(tidemark.Conflict,
-			"the client_message_id %s was used for another message in this chat",
-			d.ClientMessageID)}
+	if err := first.message.Repeats(&a.drafts[i]); err != nil {
+		return storage.Appended{Err: err}
 	}
 	return storage.Appended{Message: *first.message, Duplicate: true, Version: first.version}
 }

@@ -1,0 +1,48 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// sequenceUnder finds the message with an idempotency key, 0 if there is none. An unknown chat
+// returns no row.
+const sequenceUnder = `SELECT c.members_version, coalesce((SELECT m.sequence FROM messages AS m
+		WHERE m.client_message_id = $3 AND m.sender_id = $2 AND m.chat = c.key LIMIT 1), 0)
+	FROM chats AS c WHERE c.id = $1`
+
+// Sent implements storage.Messages.
+func (s *Store) Sent(
+	ctx context.Context, key storage.SendKey,
+) (appended storage.Appended, found bool, err error) {
+	err = s.read(ctx, func(ctx context.Context, c *conn) error {
+		appended, found = storage.Appended{}, false
+		var version, sequence int64
+		err := c.QueryRow(ctx, sequenceUnder, string(key.Chat), string(key.Sender),
+			key.ClientMessageID).Scan(&version, &sequence)
+		if err != nil || sequence == 0 {
+			return missing(err, key.Chat)
+		}
+		pages, err := readPages(ctx, c, []storage.Range{
+			{Chat: key.Chat, After: tidemark.Sequence(sequence) - 1, Limit: 1},
+		})
+		switch {
+		case err != nil:
+			return err
+		case pages[0].hole != nil:
+			return pages[0].hole
+		}
+		appended, found = storage.Appended{
+			Message: pages[0].messages[0], Duplicate: true, Version: uint64(version),
+		}, true
+		//rule:confirmed_is_durable.confirm-what-was-sent
+		_, err = c.Exec(ctx, waitForStandbys)
+		return err
+	})
+	if err != nil {
+		return storage.Appended{}, false, err
+	}
+	return appended, found, nil
+}

@@ -1,0 +1,43 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// Appended is the result of Append for one draft.
+type Appended struct {
+	// Message is the stored message. For a duplicate, it is the message of the first send.
+	Message   tidemark.Message
+	Duplicate bool
+	// Version is the chat's membership version in this step. For a duplicate, it is not older than
+	// the call.
+	Version uint64
+	// Err is why the draft was not stored (see Append). The other fields are empty then.
+	Err error
+}
+
+// SendKey is the idempotency key of a message.
+type SendKey struct {
+	Chat            tidemark.ChatID
+	Sender          tidemark.UserID
+	ClientMessageID string
+}
+
+// SendKeyOf returns the key of a draft.
+func SendKeyOf(d *tidemark.Draft) SendKey {
+	return SendKey{d.ChatID, d.SenderID, d.ClientMessageID}
+}
+
+// AppendOne calls Append with one draft. Its error is that of the call or of the draft.
+func AppendOne(ctx context.Context, m Messages, draft tidemark.Draft) (Appended, error) {
+	appended, err := m.Append(ctx, []tidemark.Draft{draft})
+	if err == nil {
+		err = appended[0].Err
+	}
+	if err != nil {
+		return Appended{}, err
+	}
+	return appended[0], nil
+}
