@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
@@ -23,6 +24,8 @@ import (
 // waits for the client to close.
 type connection struct {
 	adapter *Adapter
+	request wire.Stream
+	// session is nil until it is open.
 	session *server.Connection
 	// pass is the client's place among those that catch up.
 	pass *limit.Pass
@@ -40,6 +43,9 @@ type connection struct {
 	cancel context.CancelCauseFunc
 }
 
+// lone is a comment between two events.
+const lone = ":\n\n"
+
 // setHead sets the header fields of the answer.
 func setHead(h http.Header) {
 	h.Set("Content-Type", "text/event-stream")
@@ -47,7 +53,8 @@ func setHead(h http.Header) {
 	h.Set("X-Accel-Buffering", "no")
 }
 
-// serveConn serves the stream on a connection that was taken over. It returns at once.
+// serveConn serves the stream on a connection that was taken over. It returns when the session is
+// open.
 func (c *connection) serveConn(conn net.Conn, r *http.Request, h http.Header) {
 	c.chunked = r.ProtoAtLeast(1, 1)
 	if c.chunked {
@@ -55,8 +62,11 @@ func (c *connection) serveConn(conn net.Conn, r *http.Request, h http.Header) {
 	}
 	c.start(conn)
 	_ = c.out.Append(stream.AppendHead(nil, http.StatusOK, h)) // a failure shows at the first flush
-	c.write(retryLine(0))
-	c.adapter.group.Go(func() { c.awaitClose(conn) })
+	ctx, closed := context.WithCancel(r.Context())
+	c.adapter.group.Go(func() { c.awaitClose(conn, closed) })
+	if !c.open(r.WithContext(ctx)) {
+		return
+	}
 	c.adapter.group.Go(func() {
 		if c.catchUp() {
 			c.adapter.group.Go(c.follow)
@@ -71,10 +81,27 @@ func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request) {
 	// next write fails.
 	defer context.AfterFunc(r.Context(), func() { c.cancel(errStopping) })()
 	c.start(&response{w: w, control: http.NewResponseController(w)})
-	c.write(retryLine(0))
-	if c.catchUp() {
+	if c.open(r) && c.catchUp() {
 		c.follow()
 	}
+}
+
+// open sends the first bytes of the stream, and opens the session. It reports whether the stream
+// goes on. The context of r ends when the client closes its side.
+func (c *connection) open(r *http.Request) bool {
+	//rule:bounded_use.head-before-waiting
+	if c.writeComment(":\n") != nil { // it begins the first block, which retryLine continues
+		c.finish(errClientGone)
+		return false
+	}
+	var err error
+	c.session, c.pass, err = c.adapter.opener().Open(c.ctx, r, c.identity, c.request)
+	if err != nil {
+		c.finish(err)
+		return false
+	}
+	c.write(retryLine(0))
+	return true
 }
 
 func (c *connection) start(conn stream.Conn) {
@@ -113,13 +140,15 @@ func (c *connection) finish(err error) {
 	if c.ctx.Err() != nil {
 		err = context.Cause(c.ctx)
 	}
-	c.adapter.cfg.Logger.Debug("an event stream ended",
-		"session", c.session.Session(), "reason", err)
 	c.heartbeat.Stop()
 	c.writeEnd(err)
 	c.out.Close()
-	c.session.Detach()
-	c.adapter.cfg.Auth.Leave(c.identity, c.session.Session())
+	if c.session != nil {
+		c.adapter.cfg.Logger.Debug("an event stream ended",
+			"session", c.session.Session(), "reason", err)
+		c.session.Detach()
+		c.adapter.cfg.Auth.Leave(c.identity, c.session.Session())
+	}
 	c.cancel(errClientGone)
 	c.adapter.group.Remove(c)
 }
@@ -149,6 +178,12 @@ func (c *connection) writeEvents(events []tidemark.Event) {
 	c.adapter.pool.Put(b)
 }
 
+// writeComment sends a comment, which clients ignore. Its error is that of the connection.
+func (c *connection) writeComment(comment string) error {
+	c.write([]byte(comment))
+	return c.out.Flush()
+}
+
 // write appends a part of the stream. If the connection has failed, the next Flush returns the
 // error.
 func (c *connection) write(p []byte) {
@@ -163,17 +198,24 @@ func (c *connection) write(p []byte) {
 
 // writeEnd writes why the stream ends, if the client is still there, and ends the answer.
 func (c *connection) writeEnd(err error) {
+	// EventSource reconnects on its own after the time of the retry line.
 	var stated *tidemark.Error
 	switch {
 	case errors.Is(err, errClientGone):
 		return
-	case errors.Is(err, errStopping), tidemark.CodeOf(err) == tidemark.Unavailable:
-		// EventSource reconnects on its own after this time.
+	case errors.Is(err, errStopping):
 		c.write(retryLine(time.Duration(c.retryAfter.Load())))
+	case c.session != nil && tidemark.CodeOf(err) == tidemark.Unavailable:
+		c.write(retryLine(0))
 	case errors.As(err, &stated):
-		c.writeEvents([]tidemark.Event{
-			{Type: tidemark.EventProblem, Payload: wire.ProblemOf(stated).AppendJSON(nil)},
-		})
+		var b []byte
+		if c.session == nil {
+			//rule:bounded_use.refused-stream-says-when
+			b = retryLine(problem.Delay(err))
+		}
+		c.write(wire.AppendSSE(b, "", tidemark.Event{
+			Type: tidemark.EventProblem, Payload: wire.ProblemOf(stated).AppendJSON(nil),
+		}))
 	default: // the connection failed
 		return
 	}
@@ -183,13 +225,16 @@ func (c *connection) writeEnd(err error) {
 	_ = c.out.Drain()
 }
 
-// awaitClose waits until the client closes its side, and ends the stream if the client has gone. It
-// ignores what the client sends.
-func (c *connection) awaitClose(conn net.Conn) {
+// awaitClose waits until the client closes its side, and calls closed. It ends the stream if the
+// client has gone. It ignores what the client sends.
+func (c *connection) awaitClose(conn net.Conn, closed func()) {
+	defer closed()
 	ignored := make([]byte, 16)
 	for {
 		switch _, err := conn.Read(ignored); {
 		case errors.Is(err, io.EOF):
+			//rule:resume_lossless.closed-client-takes-nothing
+			closed()
 			c.probe()
 			return
 		case err != nil:
@@ -207,8 +252,7 @@ func (c *connection) probe() {
 		if !signal.Pause(c.ctx, pause) {
 			return
 		}
-		c.write([]byte(":\n\n"))
-		if c.out.Flush() != nil {
+		if c.writeComment(lone) != nil {
 			c.cancel(errClientGone)
 			return
 		}
@@ -223,11 +267,8 @@ func (c *connection) onHeartbeat() time.Duration {
 		c.cancel(err)
 		return 0
 	}
-	if !c.out.Busy() {
-		c.write([]byte(":\n\n"))
-		if c.out.Flush() != nil {
-			return 0
-		}
+	if !c.out.Busy() && c.writeComment(lone) != nil {
+		return 0
 	}
 	return c.untilHeartbeat()
 }

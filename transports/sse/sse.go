@@ -77,11 +77,16 @@ func (a *Adapter) Drain(ctx context.Context, within time.Duration) { a.group.Dra
 // the connections and returns the cause of ctx.
 func (a *Adapter) Shutdown(ctx context.Context) error { return a.group.Shutdown(ctx) }
 
-// Handle answers GET /events. Errors before the stream opens are HTTP statuses. If the connection
-// can be taken over, Handle returns at once; otherwise it returns when the stream has ended.
+// Handle answers GET /events. A caller who may not open a stream gets an HTTP status. Everyone else
+// gets the head of the answer at once, before the stream waits for its turn and its session. So a
+// client can tell a busy server from a proxy that holds the answer back. What fails from then on
+// ends the stream with a `problem`, and an EventSource comes back on its own.
+//
+// If the connection can be taken over, Handle returns when the session is open. Otherwise it
+// returns when the stream has ended.
 func (a *Adapter) Handle(e echo.Context) error {
 	w, r := e.Response(), e.Request()
-	c, err := a.open(r)
+	c, err := a.admit(r)
 	if err != nil {
 		return err
 	}
@@ -94,8 +99,8 @@ func (a *Adapter) Handle(e echo.Context) error {
 	return nil
 }
 
-// open authenticates the request and opens its session.
-func (a *Adapter) open(r *http.Request) (*connection, error) {
+// admit authenticates the request and checks that its user may open a stream now.
+func (a *Adapter) admit(r *http.Request) (*connection, error) {
 	req, err := openRequest(r)
 	if err != nil {
 		return nil, err
@@ -104,14 +109,13 @@ func (a *Adapter) open(r *http.Request) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{adapter: a, identity: id}
+	if err := a.opener().Admit(id, req); err != nil {
+		return nil, err
+	}
+	c := &connection{adapter: a, identity: id, request: req}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	if !a.group.Add(c) {
 		return nil, stream.Restarting()
-	}
-	if c.session, c.pass, err = a.opener().Open(c.ctx, r, id, req); err != nil {
-		a.group.Remove(c)
-		return nil, err
 	}
 	return c, nil
 }

@@ -164,8 +164,7 @@ func TestPosition_that_is_none_resets(t *testing.T) {
 }
 
 func TestRefusal_is_an_HTTP_status(t *testing.T) {
-	s := transporttest.New(t, transporttest.Options{Core: server.Config{SessionsPerUser: 1}})
-	find(t, open(t, s, "busy", nil), tidemark.EventSession)
+	s := transporttest.New(t, transporttest.Options{})
 	for _, tt := range []struct {
 		name, user string
 		query      url.Values
@@ -173,7 +172,6 @@ func TestRefusal_is_an_HTTP_status(t *testing.T) {
 		code       string
 	}{
 		{"no user", "", nil, 401, "UNAUTHENTICATED"},
-		{"too many sessions", "busy", nil, 429, "RATE_LIMITED"},
 		{"a bad device", "alice", url.Values{"device_id": {"no spaces"}}, 400, "INVALID"},
 		{"a bad flag", "alice", url.Values{"status_updates": {"maybe"}}, 400, "INVALID"},
 	} {

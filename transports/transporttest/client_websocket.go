@@ -56,8 +56,17 @@ func DialWebSocket(
 	return &Socket{Conn: conn, t: t}
 }
 
-// Next implements Client.
+// Next implements Client. It skips `hello`.
 func (c *Socket) Next(ctx context.Context) (Event, error) {
+	ev, err := c.NextFrame(ctx)
+	if err == nil && ev.Type == "hello" {
+		return c.NextFrame(ctx)
+	}
+	return ev, err
+}
+
+// NextFrame returns the next frame of the server.
+func (c *Socket) NextFrame(ctx context.Context) (Event, error) {
 	var ev Event
 	kind, frame, err := c.Read(ctx)
 	switch {

@@ -80,6 +80,20 @@ func (b *bare) say(format string, args ...any) {
 	}
 }
 
+// readTo reads lines up to one that equals line.
+func (b *bare) readTo(line string) {
+	b.t.Helper()
+	for {
+		got, err := b.lines.ReadString('\n')
+		if err != nil {
+			b.t.Fatalf("%q before %q: %v", got, line, err)
+		}
+		if got == line {
+			return
+		}
+	}
+}
+
 // answer reads an answer with its whole body.
 func (b *bare) answer() (*http.Response, string) {
 	b.t.Helper()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/test/wait"
+	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
@@ -24,7 +27,7 @@ import (
 var retryReason = regexp.MustCompile(`^[a-z].*; retry-after=(\d+\.\d)$`)
 
 // refusal tries to open a stream of a user. It returns the status or close code of the refusal, and
-// the seconds after which to retry.
+// the seconds after which to retry. SSE says both on the stream, whose head is sent before.
 func refusal(
 	t *testing.T, s *transporttest.Stack, path string, user tidemark.UserID,
 ) (status int, after float64) {
@@ -49,6 +52,19 @@ func refusal(
 			}
 		}
 	}
+	if path == "/events" {
+		c := transporttest.DialSSE(t, s, http.DefaultTransport, nil,
+			http.Header{"Authorization": {"Bearer dev:" + string(user)}})
+		if c.Response.StatusCode != http.StatusOK {
+			return c.Response.StatusCode, retryAfter(t, c.Response)
+		}
+		ev, err := c.Next(ctx)
+		var said struct{ Code tidemark.Code }
+		if ev.Type != tidemark.EventProblem || json.Unmarshal(ev.Payload, &said) != nil {
+			t.Fatalf("the stream says %+v, %v", ev, err)
+		}
+		return problem.Status(said.Code), float64(c.Retry) / 1000
+	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -59,12 +75,16 @@ func refusal(
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	after, err = strconv.ParseFloat(response.Header.Get("Retry-After"), 64)
+	return response.StatusCode, retryAfter(t, response)
+}
+
+func retryAfter(t *testing.T, response *http.Response) (seconds float64) {
+	t.Helper()
+	seconds, err := strconv.ParseFloat(response.Header.Get("Retry-After"), 64)
 	if err != nil {
-		t.Fatalf("%s: %d with Retry-After %q",
-			path, response.StatusCode, response.Header.Get("Retry-After"))
+		t.Fatalf("%d with Retry-After %q", response.StatusCode, response.Header.Get("Retry-After"))
 	}
-	return response.StatusCode, after
+	return seconds
 }
 
 func TestCatchUps_are_admitted_a_few_at_a_time(t *testing.T) {
@@ -111,6 +131,75 @@ func until(t *testing.T, c transporttest.Client, kind tidemark.EventType) {
 	}
 }
 
+// TestCatchUps_a_client_that_waits_knows_it: the first bytes come before the place to catch up in.
+// A client that goes away meanwhile gives its place in the queue up.
+func TestCatchUps_a_client_that_waits_knows_it(t *testing.T) {
+	gate := limit.NewGate(limit.GateConfig{Slots: 1, Queue: 2, Wait: time.Hour})
+	s := transporttest.New(t, transporttest.Options{
+		Gate: gate, Core: server.Config{Heartbeat: time.Hour},
+	})
+	held, err := gate.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := transporttest.DialWebSocket(t, s, nil, "bob")
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+	defer cancel()
+	hello, err := socket.NextFrame(ctx)
+	if err != nil || hello.Type != "hello" {
+		t.Fatalf("the first frame is %+v, %v", hello, err)
+	}
+	ask := func() *bare {
+		b := dialBare(t, s)
+		b.say("GET %s/events HTTP/1.0\r\nAuthorization: Bearer dev:bob\r\n\r\n", b.path)
+		return b
+	}
+	waiting := func(n int64) func() bool {
+		return func() bool { return gate.Counters()["catch_ups_waiting"] == n }
+	}
+	for range 3 { // one more than the queue holds
+		gone := ask()
+		wait.Until(t, "the client waits", waiting(2))
+		_ = gone.Close()
+		wait.Until(t, "the client that went away waits no more", waiting(1))
+	}
+	stream := ask()
+	for _, line := range []string{"HTTP/1.1 200 OK\r\n", "\r\n", ":\n"} {
+		stream.readTo(line)
+	}
+	held.Leave()
+	until(t, socket, tidemark.EventCaughtUp)
+	stream.readTo("event: caught_up\n")
+}
+
+// TestCatchUps_a_closed_client_takes_no_session: a client asks for its session and closes its side
+// while it waits for a place. It has come back on another connection.
+func TestCatchUps_a_closed_client_takes_no_session(t *testing.T) {
+	gate := limit.NewGate(limit.GateConfig{Slots: 1, Wait: time.Hour})
+	s := transporttest.New(t, transporttest.Options{Gate: gate})
+	newest := transporttest.DialSSE(t, s, http.DefaultTransport, nil,
+		http.Header{"Authorization": {"Bearer dev:bob"}})
+	until(t, newest, tidemark.EventCaughtUp)
+	held, err := gate.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := dialBare(t, s)
+	closed.say("GET %s/events HTTP/1.0\r\nAuthorization: Bearer dev:bob\r\n"+
+		"Last-Event-ID: %s\r\n\r\n", closed.path, newest.LastEventID)
+	_ = closed.CloseWrite()
+	closed.readTo(":\n")
+	closed.readTo(":\n") // the second comment says that the server has noticed
+	held.Leave()
+	rest, _ := io.ReadAll(closed.lines)
+	if !strings.Contains(string(rest), "UNAVAILABLE") {
+		t.Errorf("the closed client gets %q, want a problem", rest)
+	}
+	chat := s.Group("alice", "bob")
+	s.Send("alice", chat, 1, 1)
+	until(t, newest, tidemark.EventMessage)
+}
+
 // TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting: two clients that do not read have
 // more to receive than the kernel buffers, and are never cut. The place of the first goes to the
 // second, and that of the second to a client that reads.
@@ -134,8 +223,12 @@ func TestCatchUps_of_clients_that_do_not_read_keep_nobody_waiting(t *testing.T) 
 		if _, err := http.ReadResponse(stuck.lines, nil); err != nil {
 			t.Fatalf("%s is not answered: %v", path, err)
 		}
-		if _, err := stuck.lines.Peek(1); err != nil {
-			t.Fatalf("%s has no place to catch up in: %v", path, err)
+		for seen := ""; !strings.Contains(seen, "session_id"); {
+			b, err := stuck.lines.ReadByte()
+			if err != nil {
+				t.Fatalf("%s has no place to catch up in: %v after %q", path, err, seen)
+			}
+			seen += string(b)
 		}
 	}
 	if n := s.SSE.Connections() + s.WebSocket.Connections(); n != 2 {

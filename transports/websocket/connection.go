@@ -108,6 +108,11 @@ func (c *connection) open(r *http.Request) error {
 		Limit:  cfg.Limit,
 		Gate:   cfg.Gate,
 	}
+	if err := opener.Admit(id, req); err != nil {
+		return err
+	}
+	//rule:bounded_use.hello-before-waiting
+	c.reply(func(b []byte) []byte { return wire.AppendHello(b, cfg.Server.Heartbeat()) })
 	session, pass, err := opener.Open(c.ctx, r, id, req)
 	if err != nil {
 		return err

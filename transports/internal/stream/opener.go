@@ -35,18 +35,28 @@ type SessionOpener struct {
 	Gate *limit.Gate
 }
 
+// Admit returns Exhausted if the user may not open a stream now. It must precede Open and Poll.
+func (o SessionOpener) Admit(id auth.Identity, q wire.Stream) error {
+	cost := limit.Call
+	if q.Session == "" {
+		cost = limit.LargeCall
+	}
+	_, err := o.Limit.Call(id.Caller, cost)
+	return err
+}
+
 // Open resumes the session that q names. If there is none, or it is gone, it opens a new one; a
 // client that named another session gets a reset. Open also returns the client's place in the gate,
 // which the client keeps until it has caught up. The caller must call Auth.Leave when the
 // connection ends.
 //
-// It waits for the place until ctx ends, which is the connection's context. A client that has
-// closed its side still gets an answer. But it does not take a session that another connection
-// reads: most likely the client has come back on that connection.
+// It waits for the place until ctx ends, which is the connection's context. The context of r ends
+// when the client closes its side. Such a client still gets an answer. But it does not take a
+// session that another connection reads: most likely the client has come back on that connection.
 func (o SessionOpener) Open(
 	ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream,
 ) (*server.Connection, *limit.Pass, error) {
-	return o.enter(ctx, r, id, q, func(ctx context.Context) (*server.Connection, error) {
+	return o.enter(ctx, r, id, func(ctx context.Context) (*server.Connection, error) {
 		open := server.OpenRequest{User: id.User, Device: q.Device, Statuses: q.Statuses}
 		if q.Session == "" {
 			return o.Server.Open(ctx, open)
@@ -65,7 +75,7 @@ func (o SessionOpener) Open(
 func (o SessionOpener) Poll(
 	ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream,
 ) (*server.Connection, *limit.Pass, error) {
-	return o.enter(ctx, r, id, q, func(ctx context.Context) (*server.Connection, error) {
+	return o.enter(ctx, r, id, func(ctx context.Context) (*server.Connection, error) {
 		if q.Session == "" {
 			return o.Server.Open(ctx, server.OpenRequest{
 				User:     id.User,
@@ -87,18 +97,11 @@ func resume(r *http.Request, id auth.Identity, q wire.Stream, announce bool) ser
 	}
 }
 
-// enter checks the limits, enters the gate, and then calls connect.
+// enter enters the gate, and then calls connect.
 func (o SessionOpener) enter(
-	ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream,
+	ctx context.Context, r *http.Request, id auth.Identity,
 	connect func(context.Context) (*server.Connection, error),
 ) (*server.Connection, *limit.Pass, error) {
-	cost := limit.Call
-	if q.Session == "" {
-		cost = limit.LargeCall
-	}
-	if _, err := o.Limit.Call(id.Caller, cost); err != nil {
-		return nil, nil, err
-	}
 	pass, err := o.Gate.Enter(ctx)
 	if err != nil {
 		return nil, nil, err

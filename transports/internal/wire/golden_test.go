@@ -145,6 +145,7 @@ func TestReplies_golden(t *testing.T) {
 	sent := server.Sent{Message: message, Duplicate: true}
 	refused := tidemark.Errorf(tidemark.Invalid, "chat_id is missing")
 	golden(t, "replies.json", []example{
+		{"hello", "ReplyFrame", string(wire.AppendHello(nil, 25*time.Second))},
 		{"send_message_ack", "ReplyFrame", string(wire.AppendSendAck(nil, "r1", sent))},
 		{"send_message_ack without request_id", "ReplyFrame",
 			string(wire.AppendSendAck(nil, "", server.Sent{Message: message}))},

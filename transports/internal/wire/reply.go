@@ -2,13 +2,22 @@ package wire
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// These frames answer a frame of the client. They have no id, because they belong to the connection
-// and not to the session.
+// These frames answer the connection, or a frame of the client. They have no id, because they
+// belong to the connection and not to the session.
+
+// AppendHello appends the `hello` frame. heartbeat is the longest silence of the server.
+func AppendHello(b []byte, heartbeat time.Duration) []byte {
+	b = appendReply(b, "hello", "")
+	b = append(b, `{"heartbeat_seconds":`...)
+	b = strconv.AppendInt(b, int64(heartbeat/time.Second), 10)
+	return append(b, '}', '}')
+}
 
 // AppendSendAck appends the `send_message_ack` frame of a stored message.
 func AppendSendAck(b []byte, requestID string, sent server.Sent) []byte {
