@@ -88,14 +88,19 @@ func (u StatusUpdate) AppendJSON(b []byte) []byte {
 		b = append(b, `,"scope":"chat","all_acked_sequence":`...)
 		b = strconv.AppendUint(b, uint64(u.Acked), 10)
 		b = append(b, `,"all_read_sequence":`...)
-	} else {
-		b = append(b, `,"scope":"member","user_id":`...)
-		b = AppendString(b, string(u.UserID))
-		b = append(b, `,"last_acked_sequence":`...)
-		b = strconv.AppendUint(b, uint64(u.Acked), 10)
-		b = append(b, `,"last_read_sequence":`...)
+		b = strconv.AppendUint(b, uint64(u.Read), 10)
+		return append(b, '}')
 	}
+	b = append(b, `,"scope":"member","user_id":`...)
+	b = AppendString(b, string(u.UserID))
+	b = append(b, `,"last_acked_sequence":`...)
+	b = strconv.AppendUint(b, uint64(u.Acked), 10)
+	b = append(b, `,"last_read_sequence":`...)
 	b = strconv.AppendUint(b, uint64(u.Read), 10)
+	b = append(b, `,"acked_at":`...)
+	b = appendMillis(b, u.AckedAt)
+	b = append(b, `,"read_at":`...)
+	b = appendMillis(b, u.ReadAt)
 	return append(b, '}')
 }
 
@@ -215,6 +220,14 @@ func AppendTime(b []byte, t time.Time) []byte {
 	b = append(b, '"')
 	b = t.UTC().AppendFormat(b, TimeLayout)
 	return append(b, '"')
+}
+
+// appendMillis appends a time as AppendTime does.
+func appendMillis(b []byte, m Millis) []byte {
+	if m == 0 {
+		return append(b, "null"...)
+	}
+	return AppendTime(b, time.UnixMilli(int64(m)))
 }
 
 // appendNullable appends s as a JSON string, or null if it is empty.

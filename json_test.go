@@ -170,7 +170,7 @@ func TestAppendTime_is_RFC_3339_in_UTC_with_milliseconds(t *testing.T) {
 
 func TestAppendJSON_of_every_payload(t *testing.T) {
 	type encoder interface{ AppendJSON(b []byte) []byte }
-	boundary := tidemark.Boundary{Acked: 4, Read: 2}
+	boundary := tidemark.Boundary{Acked: 4, Read: 2, AckedAt: 9}
 	for name, test := range map[string]struct {
 		payload encoder
 		want    string
@@ -205,7 +205,7 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 		"status of a member": {
 			tidemark.StatusUpdate{ChatID: "c", UserID: "u", Boundary: boundary},
 			`{"chat_id":"c","scope":"member","user_id":"u","last_acked_sequence":4,` +
-				`"last_read_sequence":2}`,
+				`"last_read_sequence":2,"acked_at":"1970-01-01T00:00:00.009Z","read_at":null}`,
 		},
 		"status of all": {
 			tidemark.StatusUpdate{ChatID: "c", Boundary: boundary},

@@ -18,8 +18,16 @@ type DeliveryState struct {
 	// UnreadFrom, if not 0, is where the messages begin that the user marked as unread, although
 	// they have read them. It is at most Read, and ends when Read moves. Others do not see it.
 	UnreadFrom Sequence
-	// UpdatedAt is when a watermark last moved, or zero if none ever did.
-	UpdatedAt time.Time
+	// AckedAt is when Acked last moved, and ReadAt when Read did. Zero: never.
+	AckedAt, ReadAt time.Time
+}
+
+// UpdatedAt returns when a watermark last moved, or zero if none ever did.
+func (s DeliveryState) UpdatedAt() time.Time {
+	if s.ReadAt.After(s.AckedAt) {
+		return s.ReadAt
+	}
+	return s.AckedAt
 }
 
 // UnreadAfter returns the last message that does not count as unread: Read, unless the user marked
@@ -42,23 +50,59 @@ func (s DeliveryState) MarkUnread(from Sequence) DeliveryState {
 
 // Boundary holds a member's watermarks as other members see them.
 // Read implies delivered, so Acked is never below Read (delivery.md §5, read_implies_delivered).
-type Boundary struct{ Acked, Read Watermark }
-
-// Exposed returns the boundary that others see.
-func (s DeliveryState) Exposed() Boundary {
-	//rule:read_implies_delivered.read-counts-as-delivered
-	return Boundary{Acked: max(s.Acked, s.Read), Read: s.Read}
+type Boundary struct {
+	Acked, Read Watermark
+	// AckedAt and ReadAt are when the watermarks last moved. The zero value: never, or it is not
+	// known.
+	AckedAt, ReadAt Millis `json:",omitempty"`
 }
 
-// Merge returns the higher value of each watermark.
+// Millis is a time in milliseconds since 1970, or 0 for none.
+type Millis int64
+
+// millis returns a time as Millis.
+func millis(t time.Time) Millis {
+	if t.IsZero() {
+		return 0
+	}
+	return Millis(t.UnixMilli())
+}
+
+// Marks returns the user's own watermarks, as a boundary.
+func (s DeliveryState) Marks() Boundary {
+	return Boundary{
+		Acked: s.Acked, Read: s.Read, AckedAt: millis(s.AckedAt), ReadAt: millis(s.ReadAt),
+	}
+}
+
+// Exposed returns the boundary that others see.
+func (s DeliveryState) Exposed() Boundary { return s.Marks().Exposed() }
+
+// Exposed returns the boundary that others see of a user's own watermarks.
+func (b Boundary) Exposed() Boundary {
+	//rule:read_implies_delivered.read-counts-as-delivered
+	if b.Read > b.Acked || b.Read == b.Acked && b.ReadAt < b.AckedAt {
+		b.Acked, b.AckedAt = b.Read, b.ReadAt
+	}
+	return b
+}
+
+// Merge returns the higher value of each watermark, with its time.
 // Clients, sessions and caches merge updates, which may be late, repeated or out of order.
 func (b Boundary) Merge(other Boundary) Boundary {
 	//rule:tick_monotone.merge-keeps-highest
-	return Boundary{Acked: max(b.Acked, other.Acked), Read: max(b.Read, other.Read)}
+	if other.Acked > b.Acked {
+		b.Acked, b.AckedAt = other.Acked, other.AckedAt
+	}
+	//rule:tick_monotone.merge-keeps-highest-read
+	if other.Read > b.Read {
+		b.Read, b.ReadAt = other.Read, other.ReadAt
+	}
+	return b
 }
 
 // Least returns the lower value of each watermark, which is what both members have
-// (group_delivered_requires_all_members).
+// (group_delivered_requires_all_members). It has no times.
 func (b Boundary) Least(other Boundary) Boundary {
 	//rule:group_delivered_requires_all_members.least-of-all
 	return Boundary{Acked: min(b.Acked, other.Acked), Read: min(b.Read, other.Read)}
@@ -99,11 +143,15 @@ func (r Raise) Apply(s DeliveryState, now time.Time) (DeliveryState, bool) {
 	if acked == s.Acked && read == s.Read {
 		return s, false
 	}
+	//rule:watermark_monotonic.time-of-each
+	if acked != s.Acked {
+		s.Acked, s.AckedAt = acked, now
+	}
 	if read != s.Read {
+		s.Read, s.ReadAt = read, now
 		//rule:unread_exact.newer-read-ends-mark
 		s.UnreadFrom = 0
 	}
-	s.Acked, s.Read, s.UpdatedAt = acked, read, now
 	return s, true
 }
 

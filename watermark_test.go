@@ -33,11 +33,20 @@ func TestTickOf_is_the_tick_state_of_the_specification(t *testing.T) {
 }
 
 func TestExposed_read_implies_delivered(t *testing.T) {
-	for _, test := range []struct{ acked, read, want tidemark.Watermark }{
-		{0, 0, 0}, {5, 3, 5}, {3, 5, 5}, {4, 4, 4},
+	for _, test := range []struct {
+		acked, read, want tidemark.Watermark
+		ackedAt           tidemark.Millis
+	}{
+		{0, 0, 0, 1}, {5, 3, 5, 2}, {3, 5, 5, 1}, {4, 4, 4, 1},
 	} {
-		got := tidemark.DeliveryState{Acked: test.acked, Read: test.read}.Exposed()
-		if want := (tidemark.Boundary{Acked: test.want, Read: test.read}); got != want {
+		got := tidemark.DeliveryState{
+			Acked: test.acked, Read: test.read,
+			AckedAt: time.UnixMilli(2), ReadAt: time.UnixMilli(1),
+		}.Exposed()
+		want := tidemark.Boundary{
+			Acked: test.want, Read: test.read, AckedAt: test.ackedAt, ReadAt: 1,
+		}
+		if got != want {
 			t.Errorf("Exposed of %d, %d: got %+v, want %+v", test.acked, test.read, got, want)
 		}
 	}
@@ -45,7 +54,8 @@ func TestExposed_read_implies_delivered(t *testing.T) {
 
 func TestRaise_Apply(t *testing.T) {
 	early, now := time.UnixMilli(1_000).UTC(), time.UnixMilli(2_000).UTC()
-	start := tidemark.DeliveryState{UserID: "u", ChatID: "c", Acked: 5, Read: 3, UpdatedAt: early}
+	start := tidemark.DeliveryState{UserID: "u", ChatID: "c", Acked: 5, Read: 3,
+		AckedAt: early, ReadAt: early}
 	for _, test := range []struct {
 		name        string
 		raise       tidemark.Raise
@@ -81,8 +91,11 @@ func TestRaise_Apply(t *testing.T) {
 		want := start
 		want.Acked, want.Read = test.acked, test.read
 		moves := test.acked != start.Acked || test.read != start.Read
-		if moves {
-			want.UpdatedAt = now
+		if test.acked != start.Acked {
+			want.AckedAt = now
+		}
+		if test.read != start.Read {
+			want.ReadAt = now
 		}
 		got, moved := test.raise.Apply(start, now)
 		if diff := cmp.Diff(want, got); diff != "" || moved != moves {
@@ -162,6 +175,27 @@ var (
 		}
 	})
 )
+
+// TestMerge_keeps_the_time_of_each_watermark: who learns of a watermark again keeps its first time.
+func TestMerge_keeps_the_time_of_each_watermark(t *testing.T) {
+	b := tidemark.Boundary{Acked: 5, Read: 3, AckedAt: 50, ReadAt: 30}
+	for _, test := range []struct{ other, want tidemark.Boundary }{
+		{tidemark.Boundary{}, b},
+		{tidemark.Boundary{Acked: 5, Read: 3, AckedAt: 99, ReadAt: 99}, b},
+		{tidemark.Boundary{Acked: 6, Read: 2, AckedAt: 60, ReadAt: 20},
+			tidemark.Boundary{Acked: 6, Read: 3, AckedAt: 60, ReadAt: 30}},
+		{tidemark.Boundary{Acked: 4, Read: 4, AckedAt: 40, ReadAt: 40},
+			tidemark.Boundary{Acked: 5, Read: 4, AckedAt: 50, ReadAt: 40}},
+	} {
+		if got := b.Merge(test.other); got != test.want {
+			t.Errorf("%+v with %+v: got %+v, want %+v", b, test.other, got, test.want)
+		}
+	}
+	state := tidemark.DeliveryState{AckedAt: time.UnixMilli(2), ReadAt: time.UnixMilli(3)}
+	if got := state.UpdatedAt(); !got.Equal(state.ReadAt) {
+		t.Errorf("a state whose read moved last was updated at %v", got)
+	}
+}
 
 func TestRaise_Apply_watermark_monotonic_and_bounded_by_counter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

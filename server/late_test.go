@@ -112,8 +112,16 @@ func TestStatus_snapshots_have_exposed_boundaries(t *testing.T) {
 		got, err := c.Sync(c.ctx, "alice", server.SyncRequest{
 			Cursors: []server.Cursor{{Chat: chat, Acked: 2}}, Limit: 1, Statuses: true,
 		})
+		states, failed := c.store.States(c.ctx, []storage.StateKey{{User: "bob", Chat: chat}})
+		if failed != nil {
+			t.Fatal(failed)
+		}
 		exposed := tidemark.StatusUpdate{
-			ChatID: chat, UserID: "bob", Boundary: tidemark.Boundary{Acked: 2, Read: 2},
+			ChatID: chat, UserID: "bob",
+			Boundary: states[0].Exposed(),
+		}
+		if b := exposed.Boundary; b.Acked != 2 || b.Read != 2 || b.AckedAt == 0 || b.ReadAt == 0 {
+			t.Errorf("bob's boundary is %+v, want 2 and 2, with their times", b)
 		}
 		if err != nil || !slices.Contains(got.Statuses, exposed) {
 			t.Errorf("Sync returns the statuses %+v, %v, want %+v", got.Statuses, err, exposed)

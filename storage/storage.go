@@ -212,7 +212,7 @@ type Deliveries interface {
 	Advance(ctx context.Context, advances []Advance) ([]Advanced, error)
 
 	// States returns the delivery state of each user and chat. If there is no row, the watermarks
-	// are 0 and UpdatedAt is zero. It sees every write that returned before the call.
+	// are 0, and the times are zero. It sees every write that returned before the call.
 	States(ctx context.Context, keys []StateKey) ([]tidemark.DeliveryState, error)
 
 	// StatesOf returns a page of a user's states in the chats in which they are a member now. The
@@ -250,7 +250,7 @@ type Unreads interface {
 	UnreadOf(ctx context.Context, user tidemark.UserID) (UnreadTotal, error)
 
 	// MarkUnread sets or ends the user's mark in a chat: the stored state becomes
-	// DeliveryState.MarkUnread of it. UpdatedAt stays, since no watermark moves. It returns the
+	// DeliveryState.MarkUnread of it. The times stay, since no watermark moves. It returns the
 	// stored state. It may be repeated.
 	//
 	// NotFound: no such chat. InvalidSequence: from is above the head.
@@ -479,7 +479,7 @@ type Advance struct {
 	User tidemark.UserID
 	Chat tidemark.ChatID
 	tidemark.Raise
-	// Now becomes UpdatedAt if a watermark moves.
+	// Now becomes the time of each watermark that moves.
 	Now time.Time
 }
 

@@ -393,7 +393,7 @@ func TestStatuses_of_several_chats(t *testing.T) {
 	for _, want := range []string{
 		`{"results":[{"chat_id":"team","status_updates":[`,
 		`{"chat_id":"team","scope":"member","user_id":"bob","last_acked_sequence":1,` +
-			`"last_read_sequence":1}`,
+			`"last_read_sequence":1,"acked_at":"20`,
 		`{"chat_id":"secret","status_updates":[],"problem":{"code":"NOT_A_MEMBER"`,
 		`{"chat_id":"nowhere","status_updates":[],"problem":{"code":"NOT_FOUND"`,
 		`{"chat_id":"crowd","status_updates":[],"problem":null}`,

@@ -91,7 +91,8 @@ CREATE TABLE delivery_state (
     user_id             text   COLLATE "C" NOT NULL,
     last_acked_sequence bigint NOT NULL,
     last_read_sequence  bigint NOT NULL,
-    updated_at          bigint NOT NULL,
+    acked_at            bigint NOT NULL,            -- when the watermark last moved; 0: never
+    read_at             bigint NOT NULL,
     unread_from         bigint NOT NULL DEFAULT 0,  -- from here on marked as unread; 0: no mark
     sent_before         bigint NOT NULL DEFAULT 0,  -- what of senders.sent is not after the mark
     PRIMARY KEY (chat, user_id)

@@ -86,7 +86,8 @@ CREATE TABLE delivery_state (
     user_id             TEXT    NOT NULL,
     last_acked_sequence INTEGER NOT NULL,
     last_read_sequence  INTEGER NOT NULL,
-    updated_at          INTEGER NOT NULL,
+    acked_at            INTEGER NOT NULL,            -- when the watermark last moved; 0: never
+    read_at             INTEGER NOT NULL,
     unread_from         INTEGER NOT NULL DEFAULT 0,  -- from here on marked as unread; 0: no mark
     sent_before         INTEGER NOT NULL DEFAULT 0,  -- what of members.sent is not after the mark
     PRIMARY KEY (chat, user_id)

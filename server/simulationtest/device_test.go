@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
@@ -221,6 +222,8 @@ type payload struct {
 	From, To tidemark.Sequence
 	Acked    tidemark.Sequence
 	Read     tidemark.Sequence
+	AckedAt  *time.Time
+	ReadAt   *time.Time
 	Reason   tidemark.ResetReason
 	Content  string
 	SenderID tidemark.UserID
@@ -237,6 +240,8 @@ func decode(raw []byte) (payload, error) {
 		To       tidemark.Sequence    `json:"to_sequence"`
 		Acked    tidemark.Sequence    `json:"last_acked_sequence"`
 		Read     tidemark.Sequence    `json:"last_read_sequence"`
+		AckedAt  *time.Time           `json:"acked_at"`
+		ReadAt   *time.Time           `json:"read_at"`
 		Reason   tidemark.ResetReason `json:"reason"`
 		Content  string               `json:"content"`
 		SenderID tidemark.UserID      `json:"sender_id"`
@@ -345,7 +350,9 @@ func (d *device) takeStatus(p payload) {
 	if p.UserID == "" {
 		return
 	}
-	b := tidemark.Boundary{Acked: p.Acked, Read: p.Read}
+	b := tidemark.Boundary{
+		Acked: p.Acked, Read: p.Read, AckedAt: millis(p.AckedAt), ReadAt: millis(p.ReadAt),
+	}
 	st := d.w.state(p.UserID, p.ChatID)
 	if b.Read > st.Read || b.Acked > max(st.Acked, st.Read) || b.Acked < b.Read {
 		d.w.failf("a tick above the truth: %s is told that %s has %d/%d of %s, the truth is %d/%d",
@@ -353,6 +360,13 @@ func (d *device) takeStatus(p payload) {
 	}
 	key := storage.StateKey{User: p.UserID, Chat: p.ChatID}
 	d.ticks[key] = d.ticks[key].Merge(b)
+}
+
+func millis(t *time.Time) tidemark.Millis {
+	if t == nil {
+		return 0
+	}
+	return tidemark.Millis(t.UnixMilli())
 }
 
 // stored returns the highest sequence up to which the device has everything that its user may see.

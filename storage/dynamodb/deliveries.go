@@ -143,13 +143,14 @@ func raised(state, wanted tidemark.DeliveryState, exact bool) call.Update {
 	u := call.Update{
 		Table:  record.States,
 		Key:    record.StateKey(state.UserID, state.ChatID),
-		Values: call.Item{":now": call.Text(wanted.UpdatedAt.Format(call.ISOTime))},
+		Values: call.Item{":now": call.Text(wanted.UpdatedAt().Format(call.ISOTime))},
 		Change: "SET updated_at = :now",
 	}
 	var conditions []string
 	if wanted.Acked != state.Acked {
 		u.Values[":acked"] = call.Number(wanted.Acked)
-		u.Change += ", last_acked_sequence = :acked"
+		u.Values[":acked_at"] = call.Number(wanted.AckedAt.UnixMilli())
+		u.Change += ", last_acked_sequence = :acked, acked_at = :acked_at"
 		if !exact {
 			//rule:watermark_monotonic.acknowledged-only-rises
 			conditions = append(conditions,
@@ -158,7 +159,8 @@ func raised(state, wanted tidemark.DeliveryState, exact bool) call.Update {
 	}
 	if wanted.Read != state.Read {
 		u.Values[":read"] = call.Number(wanted.Read)
-		u.Change += ", last_read_sequence = :read"
+		u.Values[":read_at"] = call.Number(wanted.ReadAt.UnixMilli())
+		u.Change += ", last_read_sequence = :read, read_at = :read_at"
 		//rule:watermark_monotonic.read-only-rises
 		conditions = append(conditions,
 			"(attribute_not_exists(last_read_sequence) OR last_read_sequence < :read)")
@@ -198,13 +200,11 @@ func (c caller) stateOf(
 	if r.Has("unread_from") && s.MarkRead == s.Read {
 		s.UnreadFrom = r.Sequence("unread_from")
 	}
-	if updated := r.Text("updated_at"); updated != "" {
-		at, err := time.Parse(call.ISOTime, updated)
-		if err != nil {
-			return s, tidemark.Errorf(tidemark.Internal,
-				"the updated_at of %s in chat %s is %q, which is no time", user, chat, updated)
-		}
-		s.UpdatedAt = at.UTC()
+	if r.Has("acked_at") {
+		s.AckedAt = r.Time("acked_at")
+	}
+	if r.Has("read_at") {
+		s.ReadAt = r.Time("read_at")
 	}
 	if r.Err == nil {
 		c.SawState(s)
@@ -279,7 +279,7 @@ func (s *Store) StatesOf(
 	var found []tidemark.DeliveryState
 	err = c.chatsOf(ctx,
 		chatsQuery{user: user, after: after, eventual: true, most: limit +
-			1, wanted: func(e entry) bool { return !e.state.UpdatedAt.IsZero() }},
+			1, wanted: func(e entry) bool { return !e.state.UpdatedAt().IsZero() }},
 		func(entries []entry) (bool, error) {
 			for _, e := range entries {
 				found = append(found, e.state.DeliveryState)

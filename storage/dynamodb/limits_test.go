@@ -343,6 +343,7 @@ func TestLimits_user_with_5000_chats(t *testing.T) {
 		it := record.StateKey("anna", chats[i])
 		it["is_member"], it["last_acked_sequence"] = call.Flag(true), call.Number(6+i%2)
 		it["updated_at"] = call.Text(at.UTC().Format(call.ISOTime))
+		it["acked_at"] = call.Number(at.UnixMilli())
 		return it
 	})
 	putAll(t, s, record.Pendings, n, func(i int) call.Item {

@@ -25,7 +25,7 @@ func (r *rival) terminate() {
 func TestBatches_write_whose_connection_broke_is_tried_again(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.do("UPDATE chats SET head = 5 WHERE id = 'c'")
-	r.do("INSERT INTO delivery_state SELECT key, 'anna', 1, 0, 1 FROM chats WHERE id = 'c'")
+	r.do("INSERT INTO delivery_state SELECT key, 'anna', 1, 0, 1, 0 FROM chats WHERE id = 'c'")
 	r.do("INSERT INTO pending_deliveries VALUES ('anna', 'c', 5), ('ben', 'c', 1)")
 	r.do("COMMIT")
 	ctx := context.Background()

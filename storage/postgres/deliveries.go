@@ -26,7 +26,8 @@ import (
 const raiseStates = `WITH raise AS MATERIALIZED (
 	SELECT r.*, c.key, c.head, s.ctid AS place,
 		coalesce(s.last_acked_sequence, 0) AS acked, coalesce(s.last_read_sequence, 0) AS read,
-		coalesce(s.updated_at, 0) AS updated_at, coalesce(s.unread_from, 0) AS unread_from,
+		coalesce(s.acked_at, 0) AS acked_at, coalesce(s.read_at, 0) AS read_at,
+		coalesce(s.unread_from, 0) AS unread_from,
 		coalesce(s.sent_before, 0) AS sent_before
 	FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[],
 		$7::bigint[], $8::bigint[], $9::bigint[])
@@ -37,8 +38,9 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 		WHERE chat = c.key AND user_id = r.user_id LIMIT 1) AS s ON true
 ), applied AS MATERIALIZED (
 	SELECT r.*, a.acked AS new_acked, d.read AS new_read,
+		CASE WHEN a.acked > r.acked THEN r.first_now ELSE r.acked_at END AS new_acked_at,
 		CASE WHEN d.read > greatest(r.read, r.first_read) THEN r.read_now
-			ELSE r.first_now END AS now,
+			WHEN d.read > r.read THEN r.first_now ELSE r.read_at END AS new_read_at,
 		greatest(r.to_acked, r.to_read) <= r.head
 			AND (a.acked, d.read) <> (r.acked, r.read) AS moves,
 		CASE WHEN d.read = r.read THEN r.sent_before
@@ -61,7 +63,8 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 	) AS d
 ), raised AS (
 	UPDATE delivery_state AS s
-		SET last_acked_sequence = a.new_acked, last_read_sequence = a.new_read, updated_at = a.now,
+		SET last_acked_sequence = a.new_acked, last_read_sequence = a.new_read,
+			acked_at = a.new_acked_at, read_at = a.new_read_at,
 			unread_from = CASE a.new_read WHEN a.read THEN a.unread_from ELSE 0 END,
 			sent_before = a.new_sent_before
 	FROM applied AS a
@@ -70,14 +73,14 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 	RETURNING s.chat, s.user_id
 ), created AS (
 	INSERT INTO delivery_state
-		(chat, user_id, last_acked_sequence, last_read_sequence, updated_at, sent_before)
-	SELECT key, user_id, new_acked, new_read, now, new_sent_before FROM applied
-		WHERE moves AND place IS NULL ORDER BY no
+		(chat, user_id, last_acked_sequence, last_read_sequence, acked_at, read_at, sent_before)
+	SELECT key, user_id, new_acked, new_read, new_acked_at, new_read_at, new_sent_before
+		FROM applied WHERE moves AND place IS NULL ORDER BY no
 	ON CONFLICT DO NOTHING RETURNING chat, user_id
 )
-SELECT no, key, '', head, moves, acked, read, updated_at, unread_from FROM applied
-UNION ALL SELECT 0, chat, user_id, 0, true, 0, 0, 0, 0 FROM raised
-UNION ALL SELECT 0, chat, user_id, 0, true, 0, 0, 0, 0 FROM created`
+SELECT no, key, '', head, moves, acked, read, acked_at, read_at, unread_from FROM applied
+UNION ALL SELECT 0, chat, user_id, 0, true, 0, 0, 0, 0, 0 FROM raised
+UNION ALL SELECT 0, chat, user_id, 0, true, 0, 0, 0, 0, 0 FROM created`
 
 // Advance implements storage.Deliveries.
 func (s *Store) Advance(
@@ -254,14 +257,14 @@ func (c *conn) raise(ctx context.Context, advances []storage.Advance, folds []*f
 
 // stateColumns are the columns that stateRow.columns scans, of a row d that may be missing.
 const stateColumns = `coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0),
-	coalesce(d.updated_at, 0), coalesce(d.unread_from, 0)`
+	coalesce(d.acked_at, 0), coalesce(d.read_at, 0), coalesce(d.unread_from, 0)`
 
 // A stateRow is a row of delivery_state. A missing row is all zeros.
-type stateRow struct{ acked, read, updatedAt, unreadFrom int64 }
+type stateRow struct{ acked, read, ackedAt, readAt, unreadFrom int64 }
 
 // columns returns the destinations of stateColumns.
 func (r *stateRow) columns() []any {
-	return []any{&r.acked, &r.read, &r.updatedAt, &r.unreadFrom}
+	return []any{&r.acked, &r.read, &r.ackedAt, &r.readAt, &r.unreadFrom}
 }
 
 func (r *stateRow) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.DeliveryState {
@@ -272,8 +275,11 @@ func (r *stateRow) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.De
 		Read:       tidemark.Sequence(r.read),
 		UnreadFrom: tidemark.Sequence(r.unreadFrom),
 	}
-	if r.acked != 0 || r.read != 0 {
-		s.UpdatedAt = timeOf(r.updatedAt)
+	if r.ackedAt != 0 {
+		s.AckedAt = timeOf(r.ackedAt)
+	}
+	if r.readAt != 0 {
+		s.ReadAt = timeOf(r.readAt)
 	}
 	return s
 }

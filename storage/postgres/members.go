@@ -115,12 +115,13 @@ const (
 			SET current = excluded.current, role = excluded.role, joined_at = excluded.joined_at,
 				intervals = excluded.intervals, metadata = NULL`
 	startAtHead = `INSERT INTO delivery_state AS d
-			(chat, user_id, last_acked_sequence, last_read_sequence, updated_at)
-		SELECT $1, u.id, $3, $3, $4 FROM unnest($2::text[]) AS u (id) ORDER BY u.id COLLATE "C"
+			(chat, user_id, last_acked_sequence, last_read_sequence, acked_at, read_at)
+		SELECT $1, u.id, $3, $3, $4, $4 FROM unnest($2::text[]) AS u (id) ORDER BY u.id COLLATE "C"
 		ON CONFLICT (chat, user_id) DO UPDATE SET
 			last_acked_sequence = greatest(d.last_acked_sequence, $3),
 			last_read_sequence = greatest(d.last_read_sequence, $3),
-			updated_at = $4,
+			acked_at = CASE WHEN d.last_acked_sequence < $3 THEN $4 ELSE d.acked_at END,
+			read_at = CASE WHEN d.last_read_sequence < $3 THEN $4 ELSE d.read_at END,
 			unread_from = CASE WHEN d.last_read_sequence < $3 THEN 0 ELSE d.unread_from END
 		WHERE d.last_acked_sequence < $3 OR d.last_read_sequence < $3`
 	//rule:pending_once.stand-for-members-only

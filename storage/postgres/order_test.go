@@ -14,7 +14,7 @@ import (
 func TestBatches_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.do("UPDATE chats SET head = 5")
-	r.do("INSERT INTO delivery_state SELECT key, 'anna', 1, 0, 1 FROM chats")
+	r.do("INSERT INTO delivery_state SELECT key, 'anna', 1, 0, 1, 0 FROM chats")
 	r.do("INSERT INTO pending_deliveries VALUES ('anna', 'c', 5), ('anna', 'd', 5)")
 	r.do("COMMIT")
 	const (

@@ -345,7 +345,7 @@ func TestAppend_head_that_moved_meanwhile_is_counted_on(t *testing.T) {
 func TestAdvance_row_that_moved_meanwhile_is_looked_at_again(t *testing.T) {
 	s, r := withRival(t, patient)
 	r.do("UPDATE chats SET head = 9 WHERE id = 'c'")
-	r.do(`INSERT INTO delivery_state SELECT key, 'anna', 1, 0, 1 FROM chats WHERE id = 'c'`)
+	r.do(`INSERT INTO delivery_state SELECT key, 'anna', 1, 0, 1, 0 FROM chats WHERE id = 'c'`)
 	r.do("COMMIT")
 	for _, tc := range []struct {
 		name, rival string
@@ -371,7 +371,7 @@ func TestAdvance_row_that_moved_meanwhile_is_looked_at_again(t *testing.T) {
 		},
 		{
 			"it was created",
-			"INSERT INTO delivery_state SELECT key, 'ben', 4, 0, 1 FROM chats WHERE id = 'c'",
+			"INSERT INTO delivery_state SELECT key, 'ben', 4, 0, 1, 0 FROM chats WHERE id = 'c'",
 			"ben", tidemark.Raise{Acked: 2}, 4, 0, false,
 		},
 	} {

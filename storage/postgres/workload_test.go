@@ -60,9 +60,9 @@ func fixture() []string {
 				CASE WHEN s * 2 % $n = 0 THEN 'system' END, repeat('x', 100)
 			FROM ` + chats + `, generate_series(1, $n) AS s ORDER BY s, c.no, c.key`,
 		`INSERT INTO delivery_state (chat, user_id, last_acked_sequence, last_read_sequence,
-			updated_at)
+			acked_at, read_at)
 			SELECT m.chat, m.user_id, CASE WHEN m.user_id = 'reader' THEN $n
-				ELSE $n / 2 END, $n / 2, 1
+				ELSE $n / 2 END, $n / 2, 1, 1
 			FROM ` + chats + ` JOIN members AS m ON m.chat = c.key
 				WHERE (c.no + length(user_id) + ascii(right(user_id, 1))) % 2 = 0`,
 		`INSERT INTO senders (chat, user_id, sent, last_sent)

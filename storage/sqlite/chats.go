@@ -313,7 +313,7 @@ func (s *Store) ChatsOf(
 			}
 			item.State = scanState(row, chatWidth+1, user, item.Chat.ID)
 			list = append(list, item)
-			return a.add(row, chatWidth+5, user)
+			return a.add(row, chatWidth+1+stateWidth, user)
 		})
 		if err == nil {
 			err = a.bad

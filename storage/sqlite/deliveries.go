@@ -2,13 +2,18 @@ package sqlite
 
 import (
 	"context"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
 // stateColumns are the columns that scanState reads, of a row d that may be missing.
-const stateColumns = `d.last_acked_sequence, d.last_read_sequence, d.updated_at, d.unread_from`
+const stateColumns = `d.last_acked_sequence, d.last_read_sequence, d.acked_at, d.read_at,
+	d.unread_from`
+
+// stateWidth is the number of stateColumns.
+const stateWidth = 5
 
 // scanState reads stateColumns from column i on. All are NULL if there is no row.
 func scanState(
@@ -20,8 +25,9 @@ func scanState(
 	}
 	state.Acked = tidemark.Sequence(row.integerAt(i))
 	state.Read = tidemark.Sequence(row.integerAt(i + 1))
-	state.UpdatedAt = timeOf(row.integerAt(i + 2))
-	state.UnreadFrom = tidemark.Sequence(row.integerAt(i + 3))
+	state.AckedAt = timeOrNever(row.integerAt(i + 2))
+	state.ReadAt = timeOrNever(row.integerAt(i + 3))
+	state.UnreadFrom = tidemark.Sequence(row.integerAt(i + 4))
 	return state
 }
 
@@ -45,7 +51,7 @@ func (w *writer) state(c *chat, user tidemark.UserID) (storedState, error) {
 	q.string(2, string(user))
 	found.stored, err = q.one(func(row *stmt) {
 		found.DeliveryState = scanState(row, 0, user, c.id)
-		found.sentBefore = row.integerAt(4)
+		found.sentBefore = row.integerAt(stateWidth)
 	})
 	return found, err
 }
@@ -56,12 +62,12 @@ func (w *writer) putState(c *chat, before storedState, state tidemark.DeliverySt
 	if err != nil {
 		return err
 	}
-	text := `INSERT INTO delivery_state (last_acked_sequence, last_read_sequence, updated_at,
+	text := `INSERT INTO delivery_state (last_acked_sequence, last_read_sequence, acked_at, read_at,
 			unread_from, sent_before, chat, user_id)
-		VALUES (?, ?, ?, ?, ?, ?, ?)`
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 	if before.stored {
 		text = `UPDATE delivery_state SET last_acked_sequence = ?, last_read_sequence = ?,
-				updated_at = ?, unread_from = ?, sent_before = ?
+				acked_at = ?, read_at = ?, unread_from = ?, sent_before = ?
 			WHERE chat = ? AND user_id = ?`
 	}
 	q, err := w.c.prepared(text)
@@ -70,12 +76,29 @@ func (w *writer) putState(c *chat, before storedState, state tidemark.DeliverySt
 	}
 	q.integer(1, int64(state.Acked))
 	q.integer(2, int64(state.Read))
-	q.integer(3, state.UpdatedAt.UnixMilli())
-	q.integer(4, int64(state.UnreadFrom))
-	q.integer(5, sentBefore)
-	q.integer(6, c.key)
-	q.string(7, string(state.UserID))
+	q.integer(3, orNever(state.AckedAt))
+	q.integer(4, orNever(state.ReadAt))
+	q.integer(5, int64(state.UnreadFrom))
+	q.integer(6, sentBefore)
+	q.integer(7, c.key)
+	q.string(8, string(state.UserID))
 	return q.run()
+}
+
+// timeOrNever returns the time of a column in milliseconds. 0 is the zero time.
+func timeOrNever(milliseconds int64) time.Time {
+	if milliseconds == 0 {
+		return time.Time{}
+	}
+	return timeOf(milliseconds)
+}
+
+// orNever returns a time as timeOrNever reads it.
+func orNever(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
 }
 
 // sentBefore returns how many of a user's messages that count are not after a new mark. Usually

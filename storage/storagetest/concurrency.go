@@ -198,7 +198,7 @@ var concurrencyRules = []rule{
 		if total == 0 || total > head+head/2 {
 			f.Errorf("%d raises report a move, want 1 to %d", total, head+head/2)
 		}
-		f.equal("state", f.state(alice, c).Exposed(),
+		f.equal("state", marks(f.state(alice, c).Exposed()),
 			tidemark.Boundary{Acked: head, Read: head / 2})
 	}},
 	{"Advance_watermark_bounded_by_counter_while_it_grows", func(f *fixture) {

@@ -30,7 +30,8 @@ type seat struct {
 	intervals string
 	acked     tidemark.Sequence
 	read      tidemark.Sequence
-	updated   time.Duration // since at(0)
+	// ackedAt and readAt are when the watermarks last moved, since at(0).
+	ackedAt, readAt time.Duration
 	// marked is the first undelivered sequence of the pending row, 0 if there is no row.
 	marked tidemark.Sequence
 }
@@ -55,19 +56,37 @@ func (s seat) member() bool { return s.visible().Open() }
 
 func (s seat) state() tidemark.DeliveryState {
 	state := tidemark.DeliveryState{Acked: s.acked, Read: s.read}
-	if s.updated != 0 {
-		state.UpdatedAt = at(0).Add(s.updated)
+	if s.ackedAt != 0 {
+		state.AckedAt = at(0).Add(s.ackedAt)
+	}
+	if s.readAt != 0 {
+		state.ReadAt = at(0).Add(s.readAt)
 	}
 	return state
 }
 
+// with returns the seat with a delivery state.
+func (s seat) with(state tidemark.DeliveryState) seat {
+	s.acked, s.read = state.Acked, state.Read
+	if !state.AckedAt.IsZero() {
+		s.ackedAt = state.AckedAt.Sub(at(0))
+	}
+	if !state.ReadAt.IsZero() {
+		s.readAt = state.ReadAt.Sub(at(0))
+	}
+	return s
+}
+
 // stateText describes a delivery state.
 func stateText(s tidemark.DeliveryState) string {
-	since := "never"
-	if !s.UpdatedAt.IsZero() {
-		since = s.UpdatedAt.Sub(at(0)).String()
+	since := func(t time.Time) string {
+		if t.IsZero() {
+			return "never"
+		}
+		return t.Sub(at(0)).String()
 	}
-	return fmt.Sprintf("%d/%d moved %s", s.Acked, s.Read, since)
+	return fmt.Sprintf("%d moved %s, %d moved %s", s.Acked, since(s.AckedAt), s.Read,
+		since(s.ReadAt))
 }
 
 // sent is a draft as text. No field contains a space.
@@ -134,10 +153,7 @@ func (r room) advance(who int, raise tidemark.Raise, now time.Time) (room, strin
 		return r, string(tidemark.CodeOf(err))
 	}
 	state, moved := raise.Apply(r.seats[who].state(), now)
-	r.seats[who].acked, r.seats[who].read = state.Acked, state.Read
-	if moved {
-		r.seats[who].updated = now.Sub(at(0))
-	}
+	r.seats[who] = r.seats[who].with(state)
 	return r, advancedText(state, moved)
 }
 

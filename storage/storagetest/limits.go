@@ -232,11 +232,11 @@ var limitRules = []rule{
 		draft.CreatedAt = now
 		f.equal("message", f.append(draft).Message.CreatedAt, want)
 		f.equal("message, read again", f.messages(storage.Range{Chat: c})[0].CreatedAt, want)
-		f.equal("advanced", f.raise(alice, c, tidemark.Raise{Acked: 1}, now).State.UpdatedAt, want)
-		f.equal("state", f.state(alice, c).UpdatedAt, want)
+		f.equal("advanced", f.raise(alice, c, tidemark.Raise{Acked: 1}, now).State.AckedAt, want)
+		f.equal("state", f.state(alice, c).AckedAt, want)
 		added, err := f.store.AddMembers(f.ctx, c, f.users("bob"), now)
 		f.ok(err)
-		f.equal("added", added.States[0].UpdatedAt, want)
+		f.equal("added", added.States[0].AckedAt, want)
 		f.equal("joined", f.member(c, f.user("bob")).JoinedAt, want)
 		f.eventually("activity", func() any { return f.chatsOf(alice, 1)[0].Activity }, want)
 	}},

@@ -33,7 +33,8 @@ var memberRules = []rule{
 		f.send(c, alice, 4)
 		added, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{bob}, at(5))
 		f.ok(err)
-		state := tidemark.DeliveryState{UserID: bob, ChatID: c, Acked: 4, Read: 4, UpdatedAt: at(5)}
+		state := tidemark.DeliveryState{UserID: bob, ChatID: c, Acked: 4, Read: 4,
+			AckedAt: at(5), ReadAt: at(5)}
 		f.equal("added", added, storage.Added{
 			Version: 2,
 			Head:    4,
@@ -99,7 +100,7 @@ var memberRules = []rule{
 		f.equal("intervals, since_join",
 			f.member(since, bob).Intervals, tidemark.Intervals{{From: 4}})
 		f.equal("state, since_join",
-			f.state(bob, since).Exposed(), tidemark.Boundary{Acked: 2, Read: 2})
+			marks(f.state(bob, since).Exposed()), tidemark.Boundary{Acked: 2, Read: 2})
 	}},
 	{"AddMembers_members_are_left_as_they_are", func(f *fixture) {
 		alice, bob, carol := f.user("alice"), f.user("bob"), f.user("carol")

@@ -504,6 +504,10 @@ type Member struct {
 
 // MemberBoundary defines model for MemberBoundary.
 type MemberBoundary struct {
+	// AckedAt When `last_acked_sequence` got there; null if it is 0. It is the time of the messages
+	// that the mark has just passed. Those below were delivered earlier.
+	AckedAt *time.Time `json:"acked_at"`
+
 	// ChatId Not `.` and not `..`.
 	ChatId Id `json:"chat_id"`
 
@@ -511,8 +515,11 @@ type MemberBoundary struct {
 	LastAckedSequence Watermark `json:"last_acked_sequence"`
 
 	// LastReadSequence A position in one chat; 0 is "nothing yet".
-	LastReadSequence Watermark           `json:"last_read_sequence"`
-	Scope            MemberBoundaryScope `json:"scope"`
+	LastReadSequence Watermark `json:"last_read_sequence"`
+
+	// ReadAt The same for `last_read_sequence`.
+	ReadAt *time.Time          `json:"read_at"`
+	Scope  MemberBoundaryScope `json:"scope"`
 
 	// UserId Not `.` and not `..`.
 	UserId Id `json:"user_id"`

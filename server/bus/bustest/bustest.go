@@ -148,7 +148,9 @@ func kinds(s *suite) {
 			To: leases,
 			Status: &bus.Status{
 				Updates: []tidemark.StatusUpdate{
-					{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}},
+					{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{
+						Acked: 5, Read: 4, AckedAt: 1_769_853_605_100, ReadAt: 1,
+					}},
 					{ChatID: "c"},
 				},
 				Version: 9,

@@ -52,8 +52,7 @@ func (c *Cache) Exposed(user tidemark.UserID, chat tidemark.ChatID) tidemark.Bou
 }
 
 func (c *Cache) exposedLocked(key storage.StateKey) tidemark.Boundary {
-	b := c.states[key]
-	return tidemark.DeliveryState{Acked: b.Acked, Read: b.Read}.Exposed().Merge(c.announced[key])
+	return c.states[key].Exposed().Merge(c.announced[key])
 }
 
 // Announce records what the members are sent, and returns the highest known boundary. Announcements
@@ -89,7 +88,7 @@ func (c *Cache) Learn(st tidemark.DeliveryState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b, there := c.states[key]; there {
-		c.states[key] = b.Merge(tidemark.Boundary{Acked: st.Acked, Read: st.Read})
+		c.states[key] = b.Merge(st.Marks())
 	}
 }
 
@@ -109,15 +108,15 @@ func (c *Cache) Statuses(states []tidemark.DeliveryState) (updates []tidemark.St
 	return updates
 }
 
-// Raise enters or raises a state that was read or written, and returns the highest known.
-func (c *Cache) Raise(st tidemark.DeliveryState) tidemark.DeliveryState {
+// Raise enters or raises a state that was read or written, and returns the highest known
+// watermarks of the user.
+func (c *Cache) Raise(st tidemark.DeliveryState) tidemark.Boundary {
 	key := storage.StateKey{User: st.UserID, Chat: st.ChatID}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.states[key]
 	//rule:tick_monotone.merge-known-boundary
-	b = b.Merge(tidemark.Boundary{Acked: st.Acked, Read: st.Read})
+	b = b.Merge(st.Marks())
 	keep(c.states, c.most, key, b)
-	st.Acked, st.Read = b.Acked, b.Read
-	return st
+	return b
 }

@@ -47,9 +47,9 @@ var (
 		CreatedAt:   at, MembersVersion: 3,
 	}
 	gap    = tidemark.Gap{ChatID: "team", From: 3, To: 5, Reason: tidemark.GapNotMember}
-	state  = tidemark.DeliveryState{UserID: "ann", ChatID: "team", Acked: 7, Read: 9, UpdatedAt: at}
+	state  = tidemark.DeliveryState{UserID: "ann", ChatID: "team", Acked: 7, Read: 9, ReadAt: at}
 	marked = tidemark.DeliveryState{
-		UserID: "ann", ChatID: "team", Acked: 7, Read: 9, UnreadFrom: 6, UpdatedAt: at,
+		UserID: "ann", ChatID: "team", Acked: 7, Read: 9, UnreadFrom: 6, ReadAt: at,
 	}
 	fresh = tidemark.DeliveryState{UserID: "bob", ChatID: "team"}
 )
@@ -80,7 +80,7 @@ func events() []struct {
 	add("message", 44, tidemark.EventMessage, message.AppendJSON(nil))
 	add("message with attachments", 45, tidemark.EventMessage, withAttachments.AppendJSON(nil))
 	add("gap", 46, tidemark.EventGap, gap.AppendJSON(nil))
-	acked := tidemark.Boundary{Acked: 7, Read: 3}
+	acked := tidemark.Boundary{Acked: 7, Read: 3, AckedAt: 1_769_853_605_100}
 	add("status of a member", 47, tidemark.EventStatus,
 		tidemark.StatusUpdate{ChatID: "team", UserID: "bob", Boundary: acked}.AppendJSON(nil))
 	add("status of all", 48, tidemark.EventStatus,

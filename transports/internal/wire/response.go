@@ -158,7 +158,7 @@ func AppendState(b []byte, s tidemark.DeliveryState) []byte {
 	b = tidemark.AppendString(b, string(s.UserID))
 	b = appendWatermarks(b, s.Acked, s.Read)
 	b = append(b, `,"updated_at":`...)
-	b = tidemark.AppendTime(b, s.UpdatedAt)
+	b = tidemark.AppendTime(b, s.UpdatedAt())
 	return append(b, '}')
 }
 
@@ -329,7 +329,7 @@ func appendMemberStatus(b []byte, s tidemark.DeliveryState) []byte {
 	b = tidemark.AppendString(b, string(s.UserID))
 	b = appendWatermarks(b, exposed.Acked, exposed.Read)
 	b = append(b, `,"updated_at":`...)
-	b = tidemark.AppendTime(b, s.UpdatedAt)
+	b = tidemark.AppendTime(b, s.UpdatedAt())
 	return append(b, '}')
 }
 

@@ -21,7 +21,7 @@ func TestKnown_only_grows(t *testing.T) {
 	}
 	state := func(acked, read tidemark.Sequence, n int) State {
 		return State{DeliveryState: tidemark.DeliveryState{
-			UserID: "u", ChatID: "c", Acked: acked, Read: read, UpdatedAt: at(n),
+			UserID: "u", ChatID: "c", Acked: acked, Read: read, AckedAt: at(n),
 		}}
 	}
 	want := state(7, 3, 2)
@@ -33,7 +33,7 @@ func TestKnown_only_grows(t *testing.T) {
 			t.Errorf("an older state replaced the later one (-want +got):\n%s", diff)
 		}
 	}
-	want.Acked, want.UpdatedAt = 8, at(3)
+	want.Acked, want.AckedAt = 8, at(3)
 	k.SawState(want)
 	if got, _ := k.Guess("u", "c"); got != want {
 		t.Errorf("a later state was not remembered: %v", got)

@@ -160,6 +160,8 @@ func appendStatus(b []byte, to []registry.Lease, s *bus.Status) []byte {
 		b = appendText(b, u.UserID)
 		b = binary.AppendUvarint(b, uint64(u.Acked))
 		b = binary.AppendUvarint(b, uint64(u.Read))
+		b = binary.AppendUvarint(b, uint64(u.AckedAt))
+		b = binary.AppendUvarint(b, uint64(u.ReadAt))
 	}
 	return b
 }

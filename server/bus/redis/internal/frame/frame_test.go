@@ -87,7 +87,9 @@ func examples() map[string]bus.Event {
 			To: leases("bob"),
 			Status: &bus.Status{
 				Updates: []tidemark.StatusUpdate{
-					{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{Acked: 5, Read: 4}},
+					{ChatID: "c", UserID: "bob", Boundary: tidemark.Boundary{
+						Acked: 5, Read: 4, AckedAt: 1_769_853_605_100, ReadAt: 1,
+					}},
 					{ChatID: "c"},
 				},
 				Version: 9,

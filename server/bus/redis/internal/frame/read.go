@@ -2,6 +2,7 @@ package frame
 
 import (
 	"errors"
+	"math"
 	"strings"
 
 	"github.com/tidemark-im/tidemark"
@@ -178,6 +179,16 @@ func (r *reader) sequence() tidemark.Sequence {
 	return n
 }
 
+// millis reads a time.
+func (r *reader) millis() tidemark.Millis {
+	n := r.number()
+	if n > math.MaxInt64 {
+		r.fail()
+		return 0
+	}
+	return tidemark.Millis(n)
+}
+
 // position reads the sequence of a message, which cannot be 0.
 func (r *reader) position() tidemark.Sequence {
 	n := r.sequence()
@@ -280,6 +291,7 @@ func (r *reader) status() (to []registry.Lease, s *bus.Status) {
 			r.byte() // an aggregate has no user
 		}
 		u.Acked, u.Read = r.sequence(), r.sequence()
+		u.AckedAt, u.ReadAt = r.millis(), r.millis()
 		s.Updates = append(s.Updates, u)
 	}
 	return to, s
