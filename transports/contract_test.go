@@ -168,26 +168,7 @@ func (e exchange) try(t *testing.T, s *transporttest.Stack) *http.Response {
 // send makes the exchange and compares the answer with the contract.
 func (e exchange) send(t *testing.T, s *transporttest.Stack) *http.Response {
 	t.Helper()
-	root := strings.TrimSuffix(s.URL, transports.BasePath)
-	r, err := http.NewRequestWithContext(t.Context(), e.method, root+e.full(),
-		strings.NewReader(e.body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	switch e.who {
-	case "":
-	case "backend":
-		r.Header.Set("Authorization", "Bearer "+s.Backend)
-		r.Header.Set("X-User-ID", "ann")
-	default:
-		r.Header.Set("Authorization", "Bearer dev:"+e.who)
-	}
-	if e.body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if e.header[0] != "" {
-		r.Header.Set(e.header[0], e.header[1])
-	}
+	r := e.request(t, s)
 	res, err := s.Transport(t).RoundTrip(r)
 	if err != nil {
 		t.Fatalf("%s %s: %v", e.method, e.path, err)
