@@ -78,10 +78,12 @@ func (s DeliveryState) Marks() Boundary {
 // Exposed returns the boundary that others see.
 func (s DeliveryState) Exposed() Boundary { return s.Marks().Exposed() }
 
-// Exposed returns the boundary that others see of a user's own watermarks.
+// Exposed returns the boundary that others see of a user's own watermarks. What they read before
+// they acknowledged it was delivered when they read it. Once they acknowledge it, AckedAt is the
+// time of that.
 func (b Boundary) Exposed() Boundary {
 	//rule:read_implies_delivered.read-counts-as-delivered
-	if b.Read > b.Acked || b.Read == b.Acked && b.ReadAt < b.AckedAt {
+	if b.Read > b.Acked {
 		b.Acked, b.AckedAt = b.Read, b.ReadAt
 	}
 	return b

@@ -37,7 +37,7 @@ func TestExposed_read_implies_delivered(t *testing.T) {
 		acked, read, want tidemark.Watermark
 		ackedAt           tidemark.Millis
 	}{
-		{0, 0, 0, 1}, {5, 3, 5, 2}, {3, 5, 5, 1}, {4, 4, 4, 1},
+		{0, 0, 0, 2}, {5, 3, 5, 2}, {3, 5, 5, 1}, {4, 4, 4, 2},
 	} {
 		got := tidemark.DeliveryState{
 			Acked: test.acked, Read: test.read,

@@ -61,7 +61,8 @@ func curlReads(t *testing.T, p *process) {
 	sent := alice.send(t, chat, "hello from alice")
 	bob.ack(t, chat, sent.Sequence)
 	shows(`(?m)^data: ?\{"chat_id":"` + chat +
-		`","scope":"member","user_id":"bob","last_acked_sequence":2,"last_read_sequence":\d+\}$`)
+		`","scope":"member","user_id":"bob","last_acked_sequence":2,"last_read_sequence":\d+,` +
+		`"acked_at":"[^"]+","read_at":"[^"]+"\}$`)
 
 	for block := range strings.SplitSeq(strings.TrimSuffix(stdout.String(), "\n\n"), "\n\n") {
 		for line := range strings.SplitSeq(block, "\n") {

@@ -505,7 +505,8 @@ type Member struct {
 // MemberBoundary defines model for MemberBoundary.
 type MemberBoundary struct {
 	// AckedAt When `last_acked_sequence` got there; null if it is 0. It is the time of the messages
-	// that the mark has just passed. Those below were delivered earlier.
+	// that the mark has just passed. Those below were delivered earlier. If the member read
+	// them before they were acknowledged, it is either time.
 	AckedAt *time.Time `json:"acked_at"`
 
 	// ChatId Not `.` and not `..`.
