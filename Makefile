@@ -92,6 +92,10 @@ lint-aws: ## run cfn-lint over the stack of deploy/aws, which a test of make sui
 aws-deps: ## cfn-lint (by pip, below .build), for the test of deploy/aws
 	@scripts/lint-aws --install
 
+.PHONY: contract-deps
+contract-deps: ## schemathesis (by pip, below .build), which generates requests from openapi.yaml
+	@scripts/pip-deps schemathesis
+
 .PHONY: static
 static: stages ## stage: format check, lint, build, and the tests of the tree's shape
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
@@ -126,6 +130,7 @@ stages: # not within a run, whose stages execute it
 # It comes first. So a machine without network fails at once, and no test waits for a download.
 .PHONY: deps
 deps: postgres-deps dynamodb-deps redis-deps proxy-deps chaos-deps browser-deps aws-deps helm-deps
+deps: contract-deps
 deps: ## stage: installs what the tests need: programs by apt, npm and pip
 	@scripts/need gcc gcc libc6-dev
 	@scripts/need spin spin
@@ -183,7 +188,7 @@ simulation: stages ## stage: the core in a simulated world, TIDEMARK_SIMULATION_
 		-run invariants ./server/simulationtest
 
 .PHONY: suites
-suites: stages build browser-deps aws-deps proxy-deps
+suites: stages build browser-deps aws-deps proxy-deps contract-deps
 suites: postgres-deps dynamodb-deps redis-deps helm-deps
 suites: ## stage: the real binary under curl, other clients, proxies, faults and Chromium
 	@scripts/need curl curl ca-certificates
@@ -225,7 +230,7 @@ invariants: ## write into docs/internals/invariants.md where each rule is kept
 	go run ./test/mutate -write
 
 .PHONY: soak
-soak: stages browser-deps aws-deps proxy-deps
+soak: stages browser-deps aws-deps proxy-deps contract-deps
 soak: postgres-deps dynamodb-deps redis-deps chaos-deps helm-deps
 soak: ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
@@ -236,6 +241,7 @@ soak: ## the suites, and the random histories of every storage, with long counts
 		TIDEMARK_FAULT_SECONDS=$(or $(TIDEMARK_FAULT_SECONDS),80) \
 		TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) \
 		TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),3600) \
+		TIDEMARK_SCHEMATHESIS_EXAMPLES=$(or $(TIDEMARK_SCHEMATHESIS_EXAMPLES),1000) \
 		go test -count=1 -timeout 24h ./transports/transporttest ./test/...
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) \
 		go test -count=1 -v -timeout 24h ./server/simulationtest

@@ -31,16 +31,16 @@ func (e ChatBoundaryScope) Valid() bool {
 
 // Defines values for ChatType.
 const (
-	Direct ChatType = "direct"
-	Group  ChatType = "group"
+	ChatTypeDirect ChatType = "direct"
+	ChatTypeGroup  ChatType = "group"
 )
 
 // Valid indicates whether the value is a known member of the ChatType enum.
 func (e ChatType) Valid() bool {
 	switch e {
-	case Direct:
+	case ChatTypeDirect:
 		return true
-	case Group:
+	case ChatTypeGroup:
 		return true
 	default:
 		return false
@@ -101,6 +101,21 @@ func (e Code) Valid() bool {
 	case UNAVAILABLE:
 		return true
 	case UNSUPPORTEDMEDIATYPE:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CreateChat0Type.
+const (
+	CreateChat0TypeDirect CreateChat0Type = "direct"
+)
+
+// Valid indicates whether the value is a known member of the CreateChat0Type enum.
+func (e CreateChat0Type) Valid() bool {
+	switch e {
+	case CreateChat0TypeDirect:
 		return true
 	default:
 		return false
@@ -200,6 +215,24 @@ func (e ResetReason) Valid() bool {
 	}
 }
 
+// Defines values for SendMessageKind.
+const (
+	SendMessageKindMessage SendMessageKind = "message"
+	SendMessageKindSystem  SendMessageKind = "system"
+)
+
+// Valid indicates whether the value is a known member of the SendMessageKind enum.
+func (e SendMessageKind) Valid() bool {
+	switch e {
+	case SendMessageKindMessage:
+		return true
+	case SendMessageKindSystem:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UpdateMemberRole.
 const (
 	UpdateMemberRoleAdmin  UpdateMemberRole = "admin"
@@ -227,19 +260,26 @@ func (e UpdateMemberRole) Valid() bool {
 // Ack At least one of the two sequences is needed.
 type Ack struct {
 	// ChatId Not `.` and not `..`.
-	ChatId Id `json:"chat_id"`
-
-	// LastAckedSequence A position in one chat, from 1.
+	ChatId            Id        `json:"chat_id"`
 	LastAckedSequence *Sequence `json:"last_acked_sequence,omitempty"`
+	LastReadSequence  *Sequence `json:"last_read_sequence,omitempty"`
+	union             json.RawMessage
+}
 
-	// LastReadSequence A position in one chat, from 1.
-	LastReadSequence *Sequence `json:"last_read_sequence,omitempty"`
+// Ack0 defines model for Ack.0.
+type Ack0 struct {
+	LastAckedSequence int `json:"last_acked_sequence"`
+}
+
+// Ack1 defines model for Ack.1.
+type Ack1 struct {
+	LastReadSequence int `json:"last_read_sequence"`
 }
 
 // AckResult Either `state` or `problem` is null.
 type AckResult struct {
-	// ChatId Not `.` and not `..`.
-	ChatId  Id             `json:"chat_id"`
+	// ChatId As it was sent.
+	ChatId  string         `json:"chat_id"`
 	Problem *ProblemDetail `json:"problem"`
 	State   *DeliveryState `json:"state"`
 }
@@ -260,6 +300,7 @@ type Acks struct {
 
 // AddMembers Example: {"user_ids":["dave"]}
 type AddMembers struct {
+	// UserIds At most 1,000 different users.
 	UserIds []Id `json:"user_ids"`
 }
 
@@ -367,24 +408,40 @@ type Code string
 
 // CreateChat Example: {"client_chat_id":"5c1e","member_ids":["bob","carol"],"name":"Team","type":"group"}
 type CreateChat struct {
-	// ChatId Not `.` and not `..`.
 	ChatId *Id `json:"chat_id,omitempty"`
 
 	// ClientChatId A new random one for each new group. The server makes the `chat_id` from it.
-	ClientChatId *Id `json:"client_chat_id,omitempty"`
+	ClientChatId *Id      `json:"client_chat_id,omitempty"`
+	History      *History `json:"history,omitempty"`
 
-	// History What a new member may see: everything, or what is sent after they joined.
-	History *History `json:"history,omitempty"`
-
-	// MemberIds With the caller, whether named or not, at most 1,000 users.
+	// MemberIds With the caller, whether named or not, at most 1,000 different users.
 	MemberIds []Id `json:"member_ids"`
 
 	// Metadata An object of the application, at most 4 KiB and 32 levels deep. It is kept byte for byte.
 	Metadata *ChatMetadata `json:"metadata,omitempty"`
 
 	// Name At most 256 bytes.
-	Name *string  `json:"name,omitempty"`
-	Type ChatType `json:"type"`
+	Name  *string  `json:"name,omitempty"`
+	Type  ChatType `json:"type"`
+	union json.RawMessage
+}
+
+// CreateChat0 defines model for CreateChat.0.
+type CreateChat0 struct {
+	Type *CreateChat0Type `json:"type,omitempty"`
+}
+
+// CreateChat0Type defines model for CreateChat.0.Type.
+type CreateChat0Type string
+
+// CreateChat1 defines model for CreateChat.1.
+type CreateChat1 struct {
+	ClientChatId string `json:"client_chat_id"`
+}
+
+// CreateChat2 defines model for CreateChat.2.
+type CreateChat2 struct {
+	ChatId string `json:"chat_id"`
 }
 
 // DeliveryState Example: {"chat_id":"team","last_acked_sequence":42,"last_read_sequence":40,"updated_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}
@@ -632,7 +689,9 @@ type MessageList struct {
 //
 // Example: {"user_ids":["bob"]}
 type NewMentions struct {
-	All     *bool `json:"all,omitempty"`
+	All *bool `json:"all,omitempty"`
+
+	// UserIds At most 20 different users.
 	UserIds *[]Id `json:"user_ids,omitempty"`
 }
 
@@ -749,8 +808,8 @@ type SendMessage struct {
 	ContentType *string `json:"content_type,omitempty"`
 
 	// Kind `message` is the default. Only backends may send `system`.
-	Kind     *MessageKind `json:"kind,omitempty"`
-	Mentions *NewMentions `json:"mentions,omitempty"`
+	Kind     *SendMessageKind `json:"kind,omitempty"`
+	Mentions *NewMentions     `json:"mentions,omitempty"`
 
 	// Metadata What your application wants to keep with the message: at most 4,096 bytes of JSON,
 	// returned as `attachments` are. Never put it into a page unescaped.
@@ -771,6 +830,9 @@ type SendMessage struct {
 	// can be 503 instead, while an earlier try may still succeed.
 	SendBy *time.Time `json:"send_by,omitempty"`
 }
+
+// SendMessageKind defines model for SendMessage.Kind.
+type SendMessageKind string
 
 // Sequence A position in one chat, from 1.
 type Sequence = int64
@@ -907,10 +969,14 @@ type UpdateChat struct {
 }
 
 // UpdateChat0 defines model for UpdateChat.0.
-type UpdateChat0 = interface{}
+type UpdateChat0 struct {
+	Name string `json:"name"`
+}
 
 // UpdateChat1 defines model for UpdateChat.1.
-type UpdateChat1 = interface{}
+type UpdateChat1 struct {
+	Metadata map[string]interface{} `json:"metadata"`
+}
 
 // UpdateMember Example: {"metadata":{"team":"blue"},"role":"admin"}
 type UpdateMember struct {
@@ -924,10 +990,14 @@ type UpdateMember struct {
 type UpdateMemberRole string
 
 // UpdateMember0 defines model for UpdateMember.0.
-type UpdateMember0 = interface{}
+type UpdateMember0 struct {
+	Role string `json:"role"`
+}
 
 // UpdateMember1 defines model for UpdateMember.1.
-type UpdateMember1 = interface{}
+type UpdateMember1 struct {
+	Metadata map[string]interface{} `json:"metadata"`
+}
 
 // UpdatedMember defines model for UpdatedMember.
 type UpdatedMember struct {
@@ -945,11 +1015,19 @@ type Watermark = int64
 
 // Watermarks Example: {"last_acked_sequence":42,"last_read_sequence":40}
 type Watermarks struct {
-	// LastAckedSequence A position in one chat, from 1.
 	LastAckedSequence *Sequence `json:"last_acked_sequence,omitempty"`
+	LastReadSequence  *Sequence `json:"last_read_sequence,omitempty"`
+	union             json.RawMessage
+}
 
-	// LastReadSequence A position in one chat, from 1.
-	LastReadSequence *Sequence `json:"last_read_sequence,omitempty"`
+// Watermarks0 defines model for Watermarks.0.
+type Watermarks0 struct {
+	LastAckedSequence int `json:"last_acked_sequence"`
+}
+
+// Watermarks1 defines model for Watermarks.1.
+type Watermarks1 struct {
+	LastReadSequence int `json:"last_read_sequence"`
 }
 
 // ChatId Not `.` and not `..`.
@@ -1229,6 +1307,333 @@ func (a Attachment) MarshalJSON() ([]byte, error) {
 		}
 	}
 	return json.Marshal(object)
+}
+
+// AsAck0 returns the union data inside the Ack as a Ack0
+func (t Ack) AsAck0() (Ack0, error) {
+	var body Ack0
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromAck0 overwrites any union data inside the Ack as the provided Ack0
+func (t *Ack) FromAck0(v Ack0) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeAck0 performs a merge with any union data inside the Ack, using the provided Ack0
+func (t *Ack) MergeAck0(v Ack0) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsAck1 returns the union data inside the Ack as a Ack1
+func (t Ack) AsAck1() (Ack1, error) {
+	var body Ack1
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromAck1 overwrites any union data inside the Ack as the provided Ack1
+func (t *Ack) FromAck1(v Ack1) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeAck1 performs a merge with any union data inside the Ack, using the provided Ack1
+func (t *Ack) MergeAck1(v Ack1) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t Ack) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	object := make(map[string]json.RawMessage)
+	if t.union != nil {
+		err = json.Unmarshal(b, &object)
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	object["chat_id"], err = json.Marshal(t.ChatId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'chat_id': %w", err)
+	}
+
+	if t.LastAckedSequence != nil {
+		object["last_acked_sequence"], err = json.Marshal(t.LastAckedSequence)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'last_acked_sequence': %w", err)
+		}
+	}
+
+	if t.LastReadSequence != nil {
+		object["last_read_sequence"], err = json.Marshal(t.LastReadSequence)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'last_read_sequence': %w", err)
+		}
+	}
+	b, err = json.Marshal(object)
+	return b, err
+}
+
+func (t *Ack) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	if err != nil {
+		return err
+	}
+	object := make(map[string]json.RawMessage)
+	err = json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["chat_id"]; found {
+		err = json.Unmarshal(raw, &t.ChatId)
+		if err != nil {
+			return fmt.Errorf("error reading 'chat_id': %w", err)
+		}
+	}
+
+	if raw, found := object["last_acked_sequence"]; found {
+		err = json.Unmarshal(raw, &t.LastAckedSequence)
+		if err != nil {
+			return fmt.Errorf("error reading 'last_acked_sequence': %w", err)
+		}
+	}
+
+	if raw, found := object["last_read_sequence"]; found {
+		err = json.Unmarshal(raw, &t.LastReadSequence)
+		if err != nil {
+			return fmt.Errorf("error reading 'last_read_sequence': %w", err)
+		}
+	}
+
+	return err
+}
+
+// AsCreateChat0 returns the union data inside the CreateChat as a CreateChat0
+func (t CreateChat) AsCreateChat0() (CreateChat0, error) {
+	var body CreateChat0
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromCreateChat0 overwrites any union data inside the CreateChat as the provided CreateChat0
+func (t *CreateChat) FromCreateChat0(v CreateChat0) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeCreateChat0 performs a merge with any union data inside the CreateChat, using the provided CreateChat0
+func (t *CreateChat) MergeCreateChat0(v CreateChat0) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsCreateChat1 returns the union data inside the CreateChat as a CreateChat1
+func (t CreateChat) AsCreateChat1() (CreateChat1, error) {
+	var body CreateChat1
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromCreateChat1 overwrites any union data inside the CreateChat as the provided CreateChat1
+func (t *CreateChat) FromCreateChat1(v CreateChat1) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeCreateChat1 performs a merge with any union data inside the CreateChat, using the provided CreateChat1
+func (t *CreateChat) MergeCreateChat1(v CreateChat1) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsCreateChat2 returns the union data inside the CreateChat as a CreateChat2
+func (t CreateChat) AsCreateChat2() (CreateChat2, error) {
+	var body CreateChat2
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromCreateChat2 overwrites any union data inside the CreateChat as the provided CreateChat2
+func (t *CreateChat) FromCreateChat2(v CreateChat2) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeCreateChat2 performs a merge with any union data inside the CreateChat, using the provided CreateChat2
+func (t *CreateChat) MergeCreateChat2(v CreateChat2) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t CreateChat) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	object := make(map[string]json.RawMessage)
+	if t.union != nil {
+		err = json.Unmarshal(b, &object)
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	if t.ChatId != nil {
+		object["chat_id"], err = json.Marshal(t.ChatId)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'chat_id': %w", err)
+		}
+	}
+
+	if t.ClientChatId != nil {
+		object["client_chat_id"], err = json.Marshal(t.ClientChatId)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'client_chat_id': %w", err)
+		}
+	}
+
+	if t.History != nil {
+		object["history"], err = json.Marshal(t.History)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'history': %w", err)
+		}
+	}
+
+	if t.MemberIds != nil {
+		object["member_ids"], err = json.Marshal(t.MemberIds)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'member_ids': %w", err)
+		}
+	}
+
+	if t.Metadata != nil {
+		object["metadata"], err = json.Marshal(t.Metadata)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'metadata': %w", err)
+		}
+	}
+
+	if t.Name != nil {
+		object["name"], err = json.Marshal(t.Name)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'name': %w", err)
+		}
+	}
+
+	object["type"], err = json.Marshal(t.Type)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'type': %w", err)
+	}
+
+	b, err = json.Marshal(object)
+	return b, err
+}
+
+func (t *CreateChat) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	if err != nil {
+		return err
+	}
+	object := make(map[string]json.RawMessage)
+	err = json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["chat_id"]; found {
+		err = json.Unmarshal(raw, &t.ChatId)
+		if err != nil {
+			return fmt.Errorf("error reading 'chat_id': %w", err)
+		}
+	}
+
+	if raw, found := object["client_chat_id"]; found {
+		err = json.Unmarshal(raw, &t.ClientChatId)
+		if err != nil {
+			return fmt.Errorf("error reading 'client_chat_id': %w", err)
+		}
+	}
+
+	if raw, found := object["history"]; found {
+		err = json.Unmarshal(raw, &t.History)
+		if err != nil {
+			return fmt.Errorf("error reading 'history': %w", err)
+		}
+	}
+
+	if raw, found := object["member_ids"]; found {
+		err = json.Unmarshal(raw, &t.MemberIds)
+		if err != nil {
+			return fmt.Errorf("error reading 'member_ids': %w", err)
+		}
+	}
+
+	if raw, found := object["metadata"]; found {
+		err = json.Unmarshal(raw, &t.Metadata)
+		if err != nil {
+			return fmt.Errorf("error reading 'metadata': %w", err)
+		}
+	}
+
+	if raw, found := object["name"]; found {
+		err = json.Unmarshal(raw, &t.Name)
+		if err != nil {
+			return fmt.Errorf("error reading 'name': %w", err)
+		}
+	}
+
+	if raw, found := object["type"]; found {
+		err = json.Unmarshal(raw, &t.Type)
+		if err != nil {
+			return fmt.Errorf("error reading 'type': %w", err)
+		}
+	}
+
+	return err
 }
 
 // AsMemberBoundary returns the union data inside the StatusUpdate as a MemberBoundary
@@ -1546,6 +1951,116 @@ func (t *UpdateMember) UnmarshalJSON(b []byte) error {
 		err = json.Unmarshal(raw, &t.Role)
 		if err != nil {
 			return fmt.Errorf("error reading 'role': %w", err)
+		}
+	}
+
+	return err
+}
+
+// AsWatermarks0 returns the union data inside the Watermarks as a Watermarks0
+func (t Watermarks) AsWatermarks0() (Watermarks0, error) {
+	var body Watermarks0
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromWatermarks0 overwrites any union data inside the Watermarks as the provided Watermarks0
+func (t *Watermarks) FromWatermarks0(v Watermarks0) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeWatermarks0 performs a merge with any union data inside the Watermarks, using the provided Watermarks0
+func (t *Watermarks) MergeWatermarks0(v Watermarks0) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsWatermarks1 returns the union data inside the Watermarks as a Watermarks1
+func (t Watermarks) AsWatermarks1() (Watermarks1, error) {
+	var body Watermarks1
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromWatermarks1 overwrites any union data inside the Watermarks as the provided Watermarks1
+func (t *Watermarks) FromWatermarks1(v Watermarks1) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeWatermarks1 performs a merge with any union data inside the Watermarks, using the provided Watermarks1
+func (t *Watermarks) MergeWatermarks1(v Watermarks1) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t Watermarks) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	object := make(map[string]json.RawMessage)
+	if t.union != nil {
+		err = json.Unmarshal(b, &object)
+		if err != nil {
+			return nil, err
+		}
+	}
+
+	if t.LastAckedSequence != nil {
+		object["last_acked_sequence"], err = json.Marshal(t.LastAckedSequence)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'last_acked_sequence': %w", err)
+		}
+	}
+
+	if t.LastReadSequence != nil {
+		object["last_read_sequence"], err = json.Marshal(t.LastReadSequence)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'last_read_sequence': %w", err)
+		}
+	}
+	b, err = json.Marshal(object)
+	return b, err
+}
+
+func (t *Watermarks) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	if err != nil {
+		return err
+	}
+	object := make(map[string]json.RawMessage)
+	err = json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["last_acked_sequence"]; found {
+		err = json.Unmarshal(raw, &t.LastAckedSequence)
+		if err != nil {
+			return fmt.Errorf("error reading 'last_acked_sequence': %w", err)
+		}
+	}
+
+	if raw, found := object["last_read_sequence"]; found {
+		err = json.Unmarshal(raw, &t.LastReadSequence)
+		if err != nil {
+			return fmt.Errorf("error reading 'last_read_sequence': %w", err)
 		}
 	}
 

@@ -39,9 +39,9 @@ func (d *Delivery) late(ctx context.Context, draft *tidemark.Draft) (storage.App
 		return appended, appended.Message.Repeats(draft)
 	//rule:send_idempotent.expired-when-certain
 	case d.Now().Before(draft.SendBy.Add(certainAfter)):
-		return storage.Appended{}, tidemark.Errorf(tidemark.Unavailable,
-			"the time of send_by is over, and an earlier send of this message may still store it; "+
-				"in a minute the same send tells whether it did")
+		return storage.Appended{}, tidemark.BadParam(tidemark.Unavailable, "send_by",
+			"is over, and an earlier send of this message may still store it; in a minute the "+
+				"same send tells whether it did")
 	default:
 		return storage.Appended{}, tidemark.BadParam(tidemark.Expired, "send_by",
 			"is over, and the message is not stored; send it with a new client_message_id, "+

@@ -1,0 +1,48 @@
+"""A check of schemathesis: what fits openapi.yaml succeeds, or is refused for a known reason.
+
+The tool imports this module (TestSchemathesis_finds_nothing).
+"""
+
+import schemathesis
+
+# Why a request that fits the schema may be refused, by the problem's code and parameter. None is a
+# problem without a parameter.
+REASONS = {
+    ("INVALID", "cursor"): "only the server makes cursors",
+    ("INVALID", "after_sequence"): "excludes before_sequence",
+    ("INVALID", None): "two fields exclude each other",
+    ("INVALID", "chats"): "names a chat twice",
+    ("INVALID", "send_by"): "is too far ahead",
+    ("INVALID_SEQUENCE", "for_sequence"): "is above the head",
+    ("INVALID_SEQUENCE", "from_sequence"): "is above the head",
+    ("INVALID_SEQUENCE", "last_acked_sequence"): "is above the head",
+    ("INVALID_SEQUENCE", "last_read_sequence"): "is above the head",
+    ("INVALID_SEQUENCE", "seen_sequence"): "is above the head",
+    ("SESSION_GONE", None): "there is no such session",
+    ("CONFLICT", None): "the key is used by something else",
+    ("EXPIRED", "send_by"): "is over",
+    ("UNAVAILABLE", "send_by"): "is over since less than a minute",
+}
+# Texts have limits in bytes, and no U+0000. A schema counts characters.
+TEXTS = ("content", "name", "metadata", "attachments")
+STATES = (401, 403, 404, 429)
+
+
+@schemathesis.check
+def fits_or_says_why(ctx, response, case):
+    """Fails for an unexplained refusal of a request that fits the schema."""
+    mode = case.meta and case.meta.generation.mode
+    if not mode or not mode.is_positive or response.status_code < 400:
+        return
+    if response.status_code in STATES:
+        return
+    problem = response.json()
+    code, param = problem.get("code"), problem.get("param")
+    if (code, param) in REASONS:
+        return
+    if code in ("INVALID", "TOO_LARGE") and (param or "").split("[")[0] in TEXTS:
+        return
+    raise AssertionError(
+        f"{response.status_code} {code} of {param}: {problem.get('detail')}; "
+        "the schema accepts this request, and hooks.py has no reason to refuse it"
+    )
