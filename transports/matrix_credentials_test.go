@@ -455,12 +455,16 @@ func (w *matrix) reader(what, transport string, header http.Header) func() strin
 			fail(fmt.Errorf("%d %s", res.StatusCode, raw))
 		}
 		lines := bufio.NewScanner(res.Body)
-		return func() string {
+		next := func() string {
 			if !lines.Scan() {
 				fail(fmt.Errorf("the stream ended: %w", lines.Err()))
 			}
 			return lines.Text()
 		}
+		for next() != "event: session" {
+			// the answer begins before the session is open
+		}
+		return next
 	case "long-poll":
 		query := "?wait=0"
 		next := func() string {

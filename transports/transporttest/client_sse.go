@@ -45,8 +45,8 @@ type EventStream struct {
 	cancel context.CancelFunc
 }
 
-// DialSSE sends GET /events and returns the open answer, whatever its status. It compares the
-// exchanges of transport with openapi.yaml.
+// DialSSE sends GET /events and returns the open answer, whatever its status. If the status is 200,
+// it waits until the session is open. It compares the exchanges of transport with openapi.yaml.
 func DialSSE(
 	t testing.TB, s *Stack, transport http.RoundTripper, query url.Values, h http.Header,
 ) *EventStream {
@@ -63,11 +63,15 @@ func DialSSE(
 		t.Fatalf("connecting: %v", err)
 	}
 	t.Cleanup(func() { _ = response.Body.Close() })
+	lines := bufio.NewReader(response.Body)
+	if response.StatusCode == http.StatusOK {
+		_, _ = lines.Peek(len(":\nretry:")) // Next returns its error
+	}
 	return &EventStream{
 		Response: response,
 		t:        t,
 		stack:    s,
-		lines:    bufio.NewReader(response.Body),
+		lines:    lines,
 		cancel:   cancel,
 	}
 }
