@@ -30,8 +30,14 @@ func SendKeyOf(d *tidemark.Draft) SendKey {
 	return SendKey{d.ChatID, d.SenderID, d.ClientMessageID}
 }
 
+// Appender is the part of Messages that stores messages.
+type Appender interface {
+	// Append is Messages.Append.
+	Append(ctx context.Context, drafts []tidemark.Draft) ([]Appended, error)
+}
+
 // AppendOne calls Append with one draft. Its error is that of the call or of the draft.
-func AppendOne(ctx context.Context, m Messages, draft tidemark.Draft) (Appended, error) {
+func AppendOne(ctx context.Context, m Appender, draft tidemark.Draft) (Appended, error) {
 	appended, err := m.Append(ctx, []tidemark.Draft{draft})
 	if err == nil {
 		err = appended[0].Err

@@ -230,6 +230,11 @@ var metricTable = []metric{
 	},
 
 	{
+		"sse_errors_total",
+		"Event streams that ended with a problem, by its code: refused after their head, or " +
+			"ended later.", "code",
+	},
+	{
 		"websocket_closes_total",
 		"WebSocket connections that ended, by close code; 1006 is a connection that broke.", "code",
 	},

@@ -221,6 +221,8 @@ func traffic(t *testing.T, url string) map[string]float64 {
 		`{"type":"no such thing","request_id":"r1"}`)
 	read(t, bob, `"r1"`)
 	stream(t, "dev:cid", api+"/events", `"hello"`)
+	stream(t, "dev:fay", api+"/events", "caught_up")
+	must(t, 204, "dev:fay", "DELETE", api+"/sessions", "")
 	var page struct {
 		Session string `json:"session_id"`
 		Events  []struct{ ID int }
@@ -257,7 +259,7 @@ func traffic(t *testing.T, url string) map[string]float64 {
 		"tidemark_typing_total":                                                             1,
 		"tidemark_marks_written_total":                                                      2,
 		"tidemark_clears_total":                                                             1,
-		"tidemark_opens_total":                                                              5,
+		"tidemark_opens_total":                                                              6,
 		"tidemark_resumes_total":                                                            1,
 		"tidemark_resets_total":                                                             1,
 		"tidemark_replaced_total":                                                           1,
@@ -266,6 +268,7 @@ func traffic(t *testing.T, url string) map[string]float64 {
 		`tidemark_connections{transport="websocket"}`:                                       2,
 		`tidemark_connections{transport="sse"}`:                                             1,
 		`tidemark_connections{transport="longpoll"}`:                                        0,
+		`tidemark_sse_errors_total{code="REPLACED"}`:                                        1,
 		`tidemark_websocket_closes_total{code="1000"}`:                                      1,
 		`tidemark_websocket_closes_total{code="4409"}`:                                      1,
 		`tidemark_websocket_errors_total{code="INVALID"}`:                                   3,
@@ -273,7 +276,7 @@ func traffic(t *testing.T, url string) map[string]float64 {
 		`tidemark_http_errors_total{code="METHOD_NOT_ALLOWED"}`:                             1,
 		`tidemark_http_requests_total{method="GET",route="none",status="404"}`:              1,
 		`tidemark_http_requests_total{method="GET",route="/api/v1/ws",status="101"}`:        4,
-		`tidemark_http_requests_total{method="GET",route="/api/v1/events",status="200"}`:    1,
+		`tidemark_http_requests_total{method="GET",route="/api/v1/events",status="200"}`:    2,
 		`tidemark_http_requests_total{method="POST",route="` + messages + `",status="201"}`: 1,
 		`tidemark_http_seconds_count{method="POST",route="` + messages + `"}`:               2,
 		`tidemark_storage_seconds_count{operation="append"}`:                                3,

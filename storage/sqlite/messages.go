@@ -180,20 +180,24 @@ func (s *Store) Sent(
 	ctx context.Context, key storage.SendKey,
 ) (appended storage.Appended, found bool, err error) {
 	err = s.read(ctx, func(c *conn) error {
-		chat, known, err := oneChat(c, chatByID, string(key.Chat))
-		switch {
-		case err != nil:
-			return err
-		case !known:
-			return noChat(key.Chat)
-		}
-		at, _, err := c.head(key.Chat)
+		q, err := c.prepared(`SELECT key, members_version FROM chats WHERE id = ?`)
 		if err != nil {
 			return err
 		}
-		appended.Message, found, err = c.byKey(at, key)
-		if found {
-			appended.Duplicate, appended.Version = true, chat.MembersVersion
+		q.string(1, string(key.Chat))
+		var chat int64
+		var version uint64
+		known, err := q.one(func(row *stmt) {
+			chat, version = row.integerAt(0), uint64(row.integerAt(1))
+		})
+		if err == nil && !known {
+			err = noChat(key.Chat)
+		}
+		if err != nil {
+			return err
+		}
+		if appended.Message, found, err = c.byKey(chat, key); found {
+			appended.Duplicate, appended.Version = true, version
 		}
 		return err
 	})

@@ -156,10 +156,7 @@ func (a *Adapter) open(r *http.Request) (*poll, error) {
 		Limit:  a.cfg.Limit,
 		Gate:   a.cfg.Gate,
 	}
-	if err = opener.Admit(id, req); err == nil {
-		p.session, p.pass, err = opener.Poll(p.ctx, r, id, req)
-	}
-	if err != nil {
+	if p.session, p.pass, err = opener.Poll(p.ctx, r, id, req); err != nil {
 		a.group.Remove(p)
 		return nil, err
 	}

@@ -24,7 +24,6 @@ import (
 // waits for the client to close.
 type connection struct {
 	adapter *Adapter
-	request wire.Stream
 	// session is nil until it is open.
 	session *server.Connection
 	// pass is the client's place among those that catch up.
@@ -33,6 +32,8 @@ type connection struct {
 	identity auth.Identity
 	// chunked is true if the answer has the chunked transfer coding.
 	chunked bool
+	// closed is true once the client of a connection that was taken over has closed its side.
+	closed atomic.Bool
 	// retryAfter is the argument of Stop.
 	retryAfter atomic.Int64
 
@@ -55,16 +56,17 @@ func setHead(h http.Header) {
 
 // serveConn serves the stream on a connection that was taken over. It returns when the session is
 // open.
-func (c *connection) serveConn(conn net.Conn, r *http.Request, h http.Header) {
+func (c *connection) serveConn(
+	conn net.Conn, r *http.Request, req wire.Stream, h http.Header,
+) {
 	c.chunked = r.ProtoAtLeast(1, 1)
 	if c.chunked {
 		h.Set("Transfer-Encoding", "chunked")
 	}
 	c.start(conn)
 	_ = c.out.Append(stream.AppendHead(nil, http.StatusOK, h)) // a failure shows at the first flush
-	ctx, closed := context.WithCancel(r.Context())
-	c.adapter.group.Go(func() { c.awaitClose(conn, closed) })
-	if !c.open(r.WithContext(ctx)) {
+	c.adapter.group.Go(func() { c.awaitClose(conn) })
+	if !c.open(r, req, c.closed.Load) {
 		return
 	}
 	c.adapter.group.Go(func() {
@@ -75,27 +77,27 @@ func (c *connection) serveConn(conn net.Conn, r *http.Request, h http.Header) {
 }
 
 // serveResponse serves the stream through net/http. It returns when the stream has ended.
-func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request) {
+func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request, req wire.Stream) {
 	w.WriteHeader(http.StatusOK)
 	// The request's context ends if the server stops or the client goes. In the latter case the
 	// next write fails.
 	defer context.AfterFunc(r.Context(), func() { c.cancel(errStopping) })()
 	c.start(&response{w: w, control: http.NewResponseController(w)})
-	if c.open(r) && c.catchUp() {
+	if c.open(r, req, stream.Left(r)) && c.catchUp() {
 		c.follow()
 	}
 }
 
 // open sends the first bytes of the stream, and opens the session. It reports whether the stream
-// goes on. The context of r ends when the client closes its side.
-func (c *connection) open(r *http.Request) bool {
+// goes on. left reports whether the client has closed its side.
+func (c *connection) open(r *http.Request, req wire.Stream, left func() bool) bool {
 	//rule:bounded_use.head-before-waiting
 	if c.writeComment(":\n") != nil { // it begins the first block, which retryLine continues
 		c.finish(errClientGone)
 		return false
 	}
 	var err error
-	c.session, c.pass, err = c.adapter.opener().Open(c.ctx, r, c.identity, c.request)
+	c.session, c.pass, err = c.adapter.opener().Open(c.ctx, r, c.identity, req, left)
 	if err != nil {
 		c.finish(err)
 		return false
@@ -143,12 +145,13 @@ func (c *connection) finish(err error) {
 	c.heartbeat.Stop()
 	c.writeEnd(err)
 	c.out.Close()
+	var session tidemark.SessionID
 	if c.session != nil {
-		c.adapter.cfg.Logger.Debug("an event stream ended",
-			"session", c.session.Session(), "reason", err)
+		session = c.session.Session()
 		c.session.Detach()
-		c.adapter.cfg.Auth.Leave(c.identity, c.session.Session())
+		c.adapter.cfg.Auth.Leave(c.identity, session)
 	}
+	c.adapter.cfg.Logger.Debug("an event stream ended", "session", session, "reason", err)
 	c.cancel(errClientGone)
 	c.adapter.group.Remove(c)
 }
@@ -203,11 +206,11 @@ func (c *connection) writeEnd(err error) {
 	switch {
 	case errors.Is(err, errClientGone):
 		return
-	case errors.Is(err, errStopping):
+	case errors.Is(err, errStopping),
+		c.session != nil && tidemark.CodeOf(err) == tidemark.Unavailable:
 		c.write(retryLine(time.Duration(c.retryAfter.Load())))
-	case c.session != nil && tidemark.CodeOf(err) == tidemark.Unavailable:
-		c.write(retryLine(0))
 	case errors.As(err, &stated):
+		c.adapter.errors.Add(stated.Code)
 		var b []byte
 		if c.session == nil {
 			//rule:bounded_use.refused-stream-says-when
@@ -225,16 +228,15 @@ func (c *connection) writeEnd(err error) {
 	_ = c.out.Drain()
 }
 
-// awaitClose waits until the client closes its side, and calls closed. It ends the stream if the
+// awaitClose waits until the client closes its side, and sets closed. It ends the stream if the
 // client has gone. It ignores what the client sends.
-func (c *connection) awaitClose(conn net.Conn, closed func()) {
-	defer closed()
+func (c *connection) awaitClose(conn net.Conn) {
 	ignored := make([]byte, 16)
 	for {
 		switch _, err := conn.Read(ignored); {
 		case errors.Is(err, io.EOF):
 			//rule:resume_lossless.closed-client-takes-nothing
-			closed()
+			c.closed.Store(true)
 			c.probe()
 			return
 		case err != nil:

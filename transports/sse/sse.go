@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
+	"github.com/tidemark-im/tidemark/transports/internal/tally"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
@@ -46,6 +47,8 @@ type Adapter struct {
 	cfg   Config
 	group stream.Group
 	pool  stream.Pool
+	// errors counts streams that ended with a problem, by its code.
+	errors tally.Tally[tidemark.Code]
 }
 
 // New returns an adapter without streams. It starts no goroutine.
@@ -64,7 +67,9 @@ func (a *Adapter) Connections() int { return a.group.Len() }
 
 // Counters returns the adapter's metrics (transports.CounterFunc).
 func (a *Adapter) Counters() map[string]int64 {
-	return map[string]int64{"connections{sse}": int64(a.Connections())}
+	counters := map[string]int64{"connections{sse}": int64(a.Connections())}
+	a.errors.Read(counters, "sse_errors_total")
+	return counters
 }
 
 // Drain refuses further streams with 503 and sends the clients of the present ones to other nodes,
@@ -86,38 +91,38 @@ func (a *Adapter) Shutdown(ctx context.Context) error { return a.group.Shutdown(
 // returns when the stream has ended.
 func (a *Adapter) Handle(e echo.Context) error {
 	w, r := e.Response(), e.Request()
-	c, err := a.admit(r)
+	c, req, err := a.admit(r)
 	if err != nil {
 		return err
 	}
 	setHead(w.Header())
 	if conn, ok := stream.TakeOver(w, r); ok {
-		c.serveConn(conn, r, w.Header())
+		c.serveConn(conn, r, req, w.Header())
 	} else {
-		c.serveResponse(w, r)
+		c.serveResponse(w, r, req)
 	}
 	return nil
 }
 
 // admit authenticates the request and checks that its user may open a stream now.
-func (a *Adapter) admit(r *http.Request) (*connection, error) {
+func (a *Adapter) admit(r *http.Request) (*connection, wire.Stream, error) {
 	req, err := openRequest(r)
 	if err != nil {
-		return nil, err
+		return nil, req, err
 	}
 	id, err := a.cfg.Auth.Stream(r, req.Session)
 	if err != nil {
-		return nil, err
+		return nil, req, err
 	}
 	if err := a.opener().Admit(id, req); err != nil {
-		return nil, err
+		return nil, req, err
 	}
-	c := &connection{adapter: a, identity: id, request: req}
+	c := &connection{adapter: a, identity: id}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	if !a.group.Add(c) {
-		return nil, stream.Restarting()
+		return nil, req, stream.Restarting()
 	}
-	return c, nil
+	return c, req, nil
 }
 
 func (a *Adapter) opener() stream.SessionOpener {

@@ -113,7 +113,7 @@ func (c *connection) open(r *http.Request) error {
 	}
 	//rule:bounded_use.hello-before-waiting
 	c.reply(func(b []byte) []byte { return wire.AppendHello(b, cfg.Server.Heartbeat()) })
-	session, pass, err := opener.Open(c.ctx, r, id, req)
+	session, pass, err := opener.Open(c.ctx, r, id, req, stream.Left(r))
 	if err != nil {
 		return err
 	}

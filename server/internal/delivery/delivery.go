@@ -23,7 +23,7 @@ import (
 
 // Storage reads and writes what delivery needs.
 type Storage interface {
-	Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error)
+	storage.Appender
 	Sent(ctx context.Context, key storage.SendKey) (storage.Appended, bool, error)
 	Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)

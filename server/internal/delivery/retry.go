@@ -71,11 +71,7 @@ func (d *Delivery) resolve(
 	if draft.LateAt(d.Now()) {
 		return d.late(ctx, draft)
 	}
-	appended, err := d.Storage.Append(ctx, []tidemark.Draft{*draft})
-	if err != nil {
-		return storage.Appended{}, err
-	}
-	return appended[0], appended[0].Err
+	return storage.AppendOne(ctx, d.Storage, *draft)
 }
 
 // sendAgain resolves an append by its idempotency key, and then hands the message over. A refusal

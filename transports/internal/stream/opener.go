@@ -35,7 +35,7 @@ type SessionOpener struct {
 	Gate *limit.Gate
 }
 
-// Admit returns Exhausted if the user may not open a stream now. It must precede Open and Poll.
+// Admit returns Exhausted if the user may not open a stream now. It must precede Open.
 func (o SessionOpener) Admit(id auth.Identity, q wire.Stream) error {
 	cost := limit.Call
 	if q.Session == "" {
@@ -50,18 +50,18 @@ func (o SessionOpener) Admit(id auth.Identity, q wire.Stream) error {
 // which the client keeps until it has caught up. The caller must call Auth.Leave when the
 // connection ends.
 //
-// It waits for the place until ctx ends, which is the connection's context. The context of r ends
-// when the client closes its side. Such a client still gets an answer. But it does not take a
+// It waits for the place until ctx ends, which is the connection's context. left reports whether
+// the client has closed its side. Such a client still gets an answer. But it does not take a
 // session that another connection reads: most likely the client has come back on that connection.
 func (o SessionOpener) Open(
-	ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream,
+	ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream, left func() bool,
 ) (*server.Connection, *limit.Pass, error) {
 	return o.enter(ctx, r, id, func(ctx context.Context) (*server.Connection, error) {
 		open := server.OpenRequest{User: id.User, Device: q.Device, Statuses: q.Statuses}
 		if q.Session == "" {
 			return o.Server.Open(ctx, open)
 		}
-		c, err := o.Server.Resume(ctx, resume(r, id, q, true))
+		c, err := o.Server.Resume(ctx, resume(id, q, true, left))
 		if tidemark.CodeOf(err) != tidemark.Gone && !errors.Is(err, server.ErrUncertain) {
 			return c, err
 		}
@@ -70,11 +70,15 @@ func (o SessionOpener) Open(
 	})
 }
 
-// Poll is Open for a long-poll. If the session cannot be resumed, it returns Gone or Unavailable: a
-// new session with each poll would not help. A resumed session gets no `open` event.
+// Poll is Admit and Open for a long-poll. If the session cannot be resumed, it returns Gone or
+// Unavailable: a new session with each poll would not help. A resumed session gets no `session`
+// event.
 func (o SessionOpener) Poll(
 	ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream,
 ) (*server.Connection, *limit.Pass, error) {
+	if err := o.Admit(id, q); err != nil {
+		return nil, nil, err
+	}
 	return o.enter(ctx, r, id, func(ctx context.Context) (*server.Connection, error) {
 		if q.Session == "" {
 			return o.Server.Open(ctx, server.OpenRequest{
@@ -84,16 +88,24 @@ func (o SessionOpener) Poll(
 			})
 		}
 		//rule:resume_lossless.poll-keeps-its-session
-		return o.Server.Resume(ctx, resume(r, id, q, false))
+		return o.Server.Resume(ctx, resume(id, q, false, Left(r)))
 	})
 }
 
+// Left reports whether the client of a request has closed its side, as long as net/http reads the
+// connection.
+func Left(r *http.Request) func() bool {
+	return func() bool { return r.Context().Err() != nil }
+}
+
 // resume returns the request to resume the session that q names.
-func resume(r *http.Request, id auth.Identity, q wire.Stream, announce bool) server.ResumeRequest {
+func resume(
+	id auth.Identity, q wire.Stream, announce bool, left func() bool,
+) server.ResumeRequest {
 	return server.ResumeRequest{
 		User: id.User, Session: q.Session, After: q.After, Announce: announce,
 		//rule:resume_lossless.ask-whether-client-left
-		Yield: func() bool { return r.Context().Err() != nil },
+		Yield: left,
 	}
 }
 

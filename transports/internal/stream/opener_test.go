@@ -43,7 +43,7 @@ func TestOpen_of_a_client_that_has_left(t *testing.T) {
 		r := httptest.NewRequestWithContext(left, "GET", "/events", nil)
 		_, _, err := SessionOpener{Server: core}.Open(t.Context(), r,
 			auth.Identity{Caller: server.Caller{User: "bob"}},
-			wire.Stream{Session: newest.Session()})
+			wire.Stream{Session: newest.Session()}, Left(r))
 		return err
 	}
 	if err := open(); tidemark.CodeOf(err) != tidemark.Unavailable {
