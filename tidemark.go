@@ -85,7 +85,7 @@ const (
 	// (delivery.md §4).
 	PendingFanoutLimit = 500
 	// StatusFanoutLimit is the number of members above which a status update carries the least
-	// boundary of the group, instead of one boundary per member.
+	// boundary of the group, instead of one boundary per member. Operators can set another number.
 	StatusFanoutLimit = 50
 )
 

@@ -60,6 +60,11 @@ type Config struct {
 	// StatusInterval is the least time between two status updates about one member of one chat.
 	// Default 100 ms.
 	StatusInterval time.Duration
+	// AckBatch is how many raises of watermarks one call to storage has at most. Default 2,000.
+	AckBatch int
+	// StatusFanout is the number of members above which a chat has one status update for all of its
+	// members, and no typing notices. Default tidemark.StatusFanoutLimit.
+	StatusFanout int
 	// AuthorRetry is the pause before an author's run that was not contiguous is tried once more.
 	// Default 1 s.
 	AuthorRetry time.Duration
@@ -102,6 +107,8 @@ func (c Config) withDefaults() (Config, error) {
 	defaultTo(&c.LeaseTTL, time.Minute)
 	defaultTo(&c.AckInterval, 50*time.Millisecond)
 	defaultTo(&c.StatusInterval, 100*time.Millisecond)
+	defaultTo(&c.AckBatch, 2_000)
+	defaultTo(&c.StatusFanout, tidemark.StatusFanoutLimit)
 	defaultTo(&c.AuthorRetry, time.Second)
 	defaultTo(&c.SessionsPerUser, 32)
 	defaultTo(&c.SessionChats, 16_384)

@@ -187,7 +187,7 @@ func (s *Server) RemoveMember(
 		// Each later version has at most one member less than the one before.
 		later := int(roster.Version - removed.Version)
 		//rule:group_delivered_requires_all_members.count-members-before-removal
-		wasLarge = len(roster.Users)+1+later > tidemark.StatusFanoutLimit
+		wasLarge = len(roster.Users)+1+later > s.cfg.StatusFanout
 	}
 	changes := []tidemark.MembershipChange{
 		{ChatID: chat, UserID: user, Change: tidemark.Removed},

@@ -80,7 +80,8 @@ func New(cfg Config) (*Server, error) {
 		Storage: cfg.Storage, Heads: cfg.Storage, Unreads: cfg.Storage,
 		Chats: s.chats, Watermarks: watermarks,
 		Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, MaxChats: cfg.SessionChats,
-		Now: s.now, Grace: session.NewDeadlines(cfg.Grace),
+		StatusFanout: cfg.StatusFanout,
+		Now:          s.now, Grace: session.NewDeadlines(cfg.Grace),
 		Expiry:      session.NewDeadlines(cfg.ResumeWindow),
 		Arrivals:    session.NewDeadlines(sessions.TransferWithin),
 		Incarnation: cfg.Storage.Incarnation(),
@@ -97,6 +98,7 @@ func New(cfg Config) (*Server, error) {
 		Storage: cfg.Storage, Acks: acks, Chats: s.chats, Watermarks: watermarks, Sessions: s.table,
 		Delivery: s.delivery, Retry: again, Log: s.log, Now: s.now, AckInterval: cfg.AckInterval,
 		AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
+		AckBatch: cfg.AckBatch, StatusFanout: cfg.StatusFanout,
 	})
 	s.sessions = sessions.New(sessions.Config{
 		Node: s.node, Host: s.host, Table: s.table, Leases: s.leases, Delivery: s.delivery,

@@ -54,7 +54,7 @@ func (t *typists) allow(key storage.StateKey, now time.Time) bool {
 }
 
 // Typing notifies the other members' sessions that a user is typing. In a chat of more than
-// tidemark.StatusFanoutLimit members it does nothing, nor within typingEvery of the notice before.
+// Config.StatusFanout members it does nothing, nor within typingEvery of the notice before.
 // A notice is not stored, and may be lost.
 //
 // Errors: NotFound, NotMember, Denied (a reader), Unavailable.
@@ -68,7 +68,7 @@ func (s *Server) Typing(ctx context.Context, user tidemark.UserID, chat tidemark
 	if !m.Role.MaySend() {
 		return storage.NotSender(chat, user, true)
 	}
-	if len(roster.Users) > tidemark.StatusFanoutLimit ||
+	if len(roster.Users) > s.cfg.StatusFanout ||
 		!s.typists.allow(storage.StateKey{User: user, Chat: chat}, s.now()) {
 		return nil
 	}

@@ -302,6 +302,7 @@ var (
 	manyFields = map[string]string{
 		"server/config.go:Config":                      "one for each setting of the core",
 		"transports/transports.go:Config":              "one for each part and setting of HTTP",
+		"server/internal/session/host.go:Host":         "what all sessions of a node share",
 		"server/internal/session/snapshot.go:Snapshot": "a session in writing: all eight values",
 		"transports/websocket/connection.go:connection": "a socket, its session and both " +
 			"directions",

@@ -38,6 +38,9 @@ type coreFlags struct {
 	Grace           time.Duration `env:"TIDEMARK_GRACE" placeholder:"TIME" help:"How long a client may take to acknowledge a message before a pending row says that it is missing. Default 10s."`
 	AckInterval     time.Duration `env:"TIDEMARK_ACK_INTERVAL" placeholder:"TIME" help:"Least time between two writes of acknowledgements that came over streams. Default 50ms."`
 	StatusInterval  time.Duration `env:"TIDEMARK_STATUS_INTERVAL" placeholder:"TIME" help:"Least time between two status updates about one member of one chat. Default 100ms."`
+	StatusFanout    int           `env:"TIDEMARK_STATUS_FANOUT" placeholder:"N" help:"Greatest number of members of a chat with status updates for each member, and with typing notices. Default 50."`
+	AckBatch        int           `env:"TIDEMARK_ACK_BATCH" placeholder:"N" help:"Greatest number of acknowledgements in one call of the storage. Default 2000."`
+	CommitBatch     int           `env:"TIDEMARK_COMMIT_BATCH" placeholder:"N" help:"Greatest number of writes that share a commit of SQLite or a statement of Postgres. Default 512."`
 	SessionsPerUser int           `env:"TIDEMARK_SESSIONS_PER_USER" placeholder:"N" help:"Greatest number of sessions of a user. Default 32."`
 }
 
@@ -57,8 +60,19 @@ func (f coreFlags) check() error {
 				given.to)
 		}
 	}
-	if f.SessionsPerUser < 0 || f.SessionsPerUser > 10_000 {
-		return usagef("--sessions-per-user is %d; it must be 1 to 10000", f.SessionsPerUser)
+	for _, given := range []struct {
+		flag            string
+		value, from, to int
+	}{
+		{"--sessions-per-user", f.SessionsPerUser, 1, 10_000},
+		{"--status-fanout", f.StatusFanout, 2, tidemark.PendingFanoutLimit},
+		{"--ack-batch", f.AckBatch, 1, 10_000},
+		{"--commit-batch", f.CommitBatch, 1, 512},
+	} {
+		if given.value != 0 && (given.value < given.from || given.value > given.to) {
+			return usagef("%s is %d; it must be %d to %d", given.flag, given.value, given.from,
+				given.to)
+		}
 	}
 	return nil
 }

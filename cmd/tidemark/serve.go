@@ -77,7 +77,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 	}
 	meter := metered.New(log)
 	open := func(ctx context.Context) (openedStore, error) {
-		return openStore(ctx, set.store, c.Migrate, meter)
+		return openStore(ctx, set.store, c.Migrate, c.Core.CommitBatch, meter)
 	}
 	//rule:metrics_private.metrics-listener-options
 	return serve(ctx, options{
@@ -281,6 +281,8 @@ func (o *options) coreConfig(
 		Grace:           o.core.Grace,
 		AckInterval:     o.core.AckInterval,
 		StatusInterval:  o.core.StatusInterval,
+		AckBatch:        o.core.AckBatch,
+		StatusFanout:    o.core.StatusFanout,
 		SessionsPerUser: o.core.SessionsPerUser,
 	}
 }

@@ -105,10 +105,11 @@ type openedStore struct {
 	committing func() time.Duration
 }
 
-// openStore opens the store behind a meter. It brings SQLite's schema up to date.
+// openStore opens the store behind a meter. It brings SQLite's schema up to date. most is how many
+// writes share a commit, 0 for the default.
 // It does that for Postgres and DynamoDB only if migrate is set, because others may use them.
 func openStore(
-	ctx context.Context, u storeURL, migrate bool, meter *metered.Meter,
+	ctx context.Context, u storeURL, migrate bool, most int, meter *metered.Meter,
 ) (openedStore, error) {
 	switch u.scheme {
 	case schemeMemory:
@@ -119,7 +120,9 @@ func openStore(
 				return openedStore{}, err
 			}
 		}
-		s, err := postgres.Open(ctx, postgres.Config{URL: u.url, Committed: meter.Committed})
+		s, err := postgres.Open(ctx, postgres.Config{
+			URL: u.url, Batch: most, Committed: meter.Committed,
+		})
 		if err != nil {
 			return openedStore{}, err
 		}
@@ -140,7 +143,9 @@ func openStore(
 		}
 		return openedStore{Store: meter.Store(s)}, nil
 	}
-	s, err := sqlite.Open(ctx, sqlite.Config{Path: u.path, Committed: meter.Committed})
+	s, err := sqlite.Open(ctx, sqlite.Config{
+		Path: u.path, Batch: most, Committed: meter.Committed,
+	})
 	if err != nil {
 		return openedStore{}, err
 	}

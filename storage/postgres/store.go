@@ -40,6 +40,9 @@ type Config struct {
 	Writers int
 	// Readers is the number of connections that read, 8 by default.
 	Readers int
+	// Batch is how many writes share a statement at most, 512 by default. A call with more of them
+	// has a statement of its own.
+	Batch int
 	// Committed, if not nil, is called after each statement that stored messages or raised
 	// watermarks. It gets their numbers and the duration, commit included. The goroutines that
 	// write call it, so it must not block.
@@ -47,7 +50,8 @@ type Config struct {
 }
 
 const (
-	// maxItems is how many items share a statement, unless one call has more.
+	// maxItems is how many items share a statement, unless one call has more. Config.Batch may
+	// lower it.
 	maxItems = 512
 	// pageReaders is how many statements read pages of messages at a time. maxPages is how many
 	// pages share a statement.
@@ -101,17 +105,18 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if config.Committed == nil {
-		config.Committed = func(int, int, time.Duration) {}
-	}
-	return open(ctx, to, config.Committed)
+	return open(ctx, to, config)
 }
 
 // open opens the store on a DSN.
-func open(
-	ctx context.Context, to *dsn.DSN, committed func(sends, acks int, took time.Duration),
-) (*Store, error) {
-	s := &Store{committed: committed, place: place.New()}
+func open(ctx context.Context, to *dsn.DSN, config Config) (*Store, error) {
+	if config.Committed == nil {
+		config.Committed = func(int, int, time.Duration) {}
+	}
+	if config.Batch <= 0 {
+		config.Batch = maxItems
+	}
+	s := &Store{committed: config.Committed, place: place.New()}
 	var err error
 	if s.writers, err = to.Pool(ctx, to.Writers, s.place.Greet); err == nil {
 		s.readers, err = to.Pool(ctx, to.Readers, s.place.Greet)
@@ -130,13 +135,13 @@ func open(
 		return nil, to.Named(err)
 	}
 	//rule:confirmed_is_durable.confirm-duplicates
-	s.appends = newBatcher(s.writers, s.wrote("append"), 1, maxItems,
+	s.appends = newBatcher(s.writers, s.wrote("append"), 1, config.Batch,
 		settled(s.append, someDuplicate))
 	//rule:watermark_monotonic.confirm-stale-raises
-	s.advances = newBatcher(s.writers, s.wrote("advance"), 1, maxItems,
+	s.advances = newBatcher(s.writers, s.wrote("advance"), 1, config.Batch,
 		settled(s.advance, noneMoved))
-	s.marks = newBatcher(s.writers, s.wrote("mark"), 1, maxItems, s.mark)
-	s.clears = newBatcher(s.writers, s.wrote("clear"), 1, maxItems, s.clear)
+	s.marks = newBatcher(s.writers, s.wrote("mark"), 1, config.Batch, s.mark)
+	s.clears = newBatcher(s.writers, s.wrote("clear"), 1, config.Batch, s.clear)
 	s.pages = newBatcher(s.readers, nil, pageReaders, maxPages, readPages)
 	s.pending = newBatcher(s.readers, nil, 2, maxPages, readPending)
 	s.states = newBatcher(s.readers, nil, 2, maxItems, readStates)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -55,7 +54,7 @@ func watched(t *testing.T, url string) (*Store, *watch) {
 		return &watchedConn{Conn: c, watch: w}, err
 	}
 	to.Config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
-	s, err := open(t.Context(), to, func(int, int, time.Duration) {})
+	s, err := open(t.Context(), to, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

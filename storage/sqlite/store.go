@@ -33,6 +33,8 @@ type Config struct {
 	// CacheBytes is the size of the writer's page cache in bytes, 64 MiB by default. The readers
 	// together use the same size again.
 	CacheBytes int
+	// Batch is how many writes share a commit at most, 512 by default.
+	Batch int
 	// Committed, if not nil, is called after each transaction that wrote something. sends is the
 	// number of stored messages, acks that of raised watermarks. took is the duration, with the
 	// commit. The goroutine that writes calls it, so it must not block.
@@ -78,6 +80,9 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if config.CacheBytes <= 0 {
 		config.CacheBytes = defaultCache
 	}
+	if config.Batch <= 0 {
+		config.Batch = maxJobs
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, tidemark.Wrap(tidemark.Unavailable, err,
 			"the time for opening the database was over before it began; try again")
@@ -94,7 +99,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 		lock: held, path: path, pool: config.Readers, readers: make(chan *conn, config.Readers),
 		health: health.New(),
 	}
-	cfg := batch.Config{Name: "the database", Most: maxJobs, Answered: s.checkpoint}
+	cfg := batch.Config{Name: "the database", Most: config.Batch, Answered: s.checkpoint}
 	s.writes = batch.New(cfg, s.write)
 	if err := s.connect(path, config); err != nil {
 		s.disconnect()

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxJobs is the maximum number of writes that share a commit.
+	// maxJobs is the default of Config.Batch.
 	maxJobs = 512
 	// checkpointFrames is the length of the log, in pages, from which it is copied into the
 	// database file: 16 MiB.

@@ -46,6 +46,9 @@ type Config struct {
 	// the time after which a failed author run is tried again. StatusInterval is the least time
 	// between two updates about one member and chat.
 	AckInterval, AuthorRetry, StatusInterval time.Duration
+	// AckBatch is how many raises one call to storage has at most. StatusFanout is the number of
+	// members above which a chat has one update for all of them.
+	AckBatch, StatusFanout int
 }
 
 // Counters count events of Receipts. They only grow.
@@ -114,9 +117,6 @@ func (r *Receipts) requeue() (next time.Time) {
 	return next
 }
 
-// ackBatch is how many raises one call to storage has at most.
-const ackBatch = 2_000
-
 // Flush writes everything that is buffered. If ctx ends while another Flush is writing, it writes
 // nothing.
 func (r *Receipts) Flush(ctx context.Context) {
@@ -130,7 +130,7 @@ func (r *Receipts) Flush(ctx context.Context) {
 	defer r.Acks.Written()
 	r.Retry.Mark(rows)
 	for len(items) > 0 {
-		n := min(len(items), ackBatch)
+		n := min(len(items), r.AckBatch)
 		r.write(ctx, r.ofMembers(ctx, items[:n]))
 		//rule:delivered_is_eventually_consistent.write-all-batches
 		items = items[n:]

@@ -261,7 +261,7 @@ func (r *Receipts) publish(ctx context.Context, due news, onlyCertain bool) (cer
 }
 
 // announce returns the announcement for a chat's members, and the number of its updates. In a chat
-// above tidemark.StatusFanoutLimit, updates of members become one update of the chat. Its least
+// above StatusFanout, updates of members become one update of the chat. Its least
 // boundary is then read once for all of them. If that was asked for and the chat has become small
 // meanwhile, the boundaries of all members are read: those that rose before were not published.
 func (r *Receipts) announce(
@@ -274,7 +274,7 @@ func (r *Receipts) announce(
 	aggregate := func(u tidemark.StatusUpdate) bool { return u.UserID == "" }
 	switch asked := slices.ContainsFunc(updates, aggregate); {
 	//rule:group_delivered_requires_all_members.aggregate-for-large-chats
-	case len(roster.Users) <= tidemark.StatusFanoutLimit:
+	case len(roster.Users) <= r.StatusFanout:
 		//rule:group_delivered_requires_all_members.each-member-after-shrinking
 		if asked {
 			keys := make([]storage.StateKey, len(roster.Users))

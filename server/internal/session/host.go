@@ -68,6 +68,8 @@ type Host struct {
 	Log        *slog.Logger
 	// MaxChats is how many chats one session may know.
 	MaxChats int
+	// StatusFanout is the number of members above which a chat has one boundary for all of them.
+	StatusFanout int
 	// Heartbeat and Resume are durations that `open` tells the client.
 	Heartbeat, Resume time.Duration
 	// Incarnation is that of the data.
@@ -96,7 +98,7 @@ func (s *Session) key(chat tidemark.ChatID) storage.StateKey {
 }
 
 // Boundaries returns what a user may know of the members' watermarks in chats. In chats with more
-// than tidemark.StatusFanoutLimit members, it returns one aggregate. It omits zero boundaries, and
+// than StatusFanout members, it returns one aggregate. It omits zero boundaries, and
 // chats of which the user is no member.
 //
 // also names users who may be former members of these chats; their boundaries are returned too.
@@ -117,7 +119,7 @@ func (h *Host) Boundaries(
 		if _, ok := p.Member(user); !ok {
 			continue
 		}
-		if len(p.Users) > tidemark.StatusFanoutLimit {
+		if len(p.Users) > h.StatusFanout {
 			sum, err := h.Storage.Summary(ctx, p.ChatID, 0, "")
 			if err != nil {
 				return nil, nil, err

@@ -17,15 +17,16 @@ func newNode() *session.Host {
 	// The sessions are not served, so the store is not used.
 	store := memory.New()
 	return &session.Host{
-		MaxChats:   16_384,
-		Storage:    store,
-		Chats:      chat.New(store, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}),
-		Watermarks: watermark.New(10),
-		Log:        slog.Default(),
-		Grace:      session.NewDeadlines(time.Second),
-		Expiry:     session.NewDeadlines(time.Second),
-		Now:        time.Now,
-		Arrivals:   session.NewDeadlines(time.Second),
+		MaxChats:     16_384,
+		StatusFanout: tidemark.StatusFanoutLimit,
+		Storage:      store,
+		Chats:        chat.New(store, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}),
+		Watermarks:   watermark.New(10),
+		Log:          slog.Default(),
+		Grace:        session.NewDeadlines(time.Second),
+		Expiry:       session.NewDeadlines(time.Second),
+		Now:          time.Now,
+		Arrivals:     session.NewDeadlines(time.Second),
 	}
 }
 
