@@ -49,7 +49,8 @@ func TestServe_core_flags_take_effect(t *testing.T) {
 	must(t, 201, "dev:ann", "POST", api+"/chats/two/messages",
 		`{"client_message_id":"m2","content":"hello"}`)
 	poll(t, func() error {
-		if got := must(t, 200, "dev:bob", "GET", api+"/pending", ""); !strings.Contains(got, "two") {
+		got := must(t, 200, "dev:bob", "GET", api+"/pending", "")
+		if !strings.Contains(got, "two") {
 			return fmt.Errorf("--grace 1s: no pending row in %s", got)
 		}
 		return nil

@@ -117,6 +117,17 @@ func note(held *os.File, main, log os.FileInfo) error {
 	return nil
 }
 
+// noteSpoiled writes into the lock file that the log does not belong to the database file any more.
+// ownLog of the next opener then refuses.
+func noteSpoiled(held *os.File, log os.FileInfo) {
+	if held.Truncate(0) == nil {
+		_, _ = held.WriteAt([]byte(spoiled+" "+identity(log)+"\n"), 0)
+	}
+}
+
+// spoiled takes the place of the identity of a database file that was overwritten.
+const spoiled = "overwritten"
+
 // identity names a file on this machine, whatever its path is.
 func identity(info os.FileInfo) string {
 	s := info.Sys().(*syscall.Stat_t)
@@ -139,6 +150,12 @@ func ownLog(path string, held *os.File) error {
 	logNow, logErr := os.Stat(path + "-wal")
 	if mainErr != nil || logErr != nil || logNow.Size() == 0 {
 		return nil
+	}
+	if main == spoiled && identity(logNow) == log {
+		return tidemark.Errorf(tidemark.Unavailable,
+			"another program wrote into %[1]s while the last server ran; if a backup was copied "+
+				"into it, move the log away (mv %[1]s-wal %[1]s-wal.old); if its content is as "+
+				"before, remove %[1]s-lock", path)
 	}
 	//rule:confirmed_is_durable.refuse-log-of-another-file
 	if identity(mainNow) != main && identity(logNow) == log {

@@ -189,6 +189,7 @@ func (s *Store) closeAll() {
 	if s.writer != nil {
 		s.writer.c.close()
 	}
+	s.files.Close()
 }
 
 // Close implements storage.Store. It also copies the write-ahead log into the database file.
@@ -196,7 +197,10 @@ func (s *Store) Close() error {
 	s.calls.Close()
 	s.release.Do(func() {
 		s.writes.Stop()
-		clean := s.health.Failure() == nil && s.files.Intact() == nil
+		clean := s.health.Failure() == nil && s.files.Intact() == nil && s.files.Unchanged() == nil
+		if s.files.Spoiled() {
+			s.keepLog()
+		}
 		s.closeAll()
 		if clean {
 			noteClosed(s.lock, s.files.Main, s.path, s.Incarnation())

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -23,7 +24,8 @@ const (
 	restartFrames       = 8 * checkpointFrames
 	restartMilliseconds = 100
 	// lookEvery is the minimum time between two checks of both open files. Besides, each commit
-	// checks whether the database file was moved or replaced, by one system call.
+	// checks before and after whether the database file was moved, replaced or overwritten, by one
+	// system call each.
 	lookEvery = 100 * time.Millisecond
 )
 
@@ -58,8 +60,24 @@ func (s *Store) write(_ context.Context, collect func() []job) ([]error, error) 
 // checkpoint runs on the goroutine that writes, after each batch, when its callers have their
 // answers.
 func (s *Store) checkpoint() {
-	//rule:confirmed_is_durable.room-after-full-disk
-	s.health.Checkpoint(func() error { return s.writer.checkpoint(health.Full(s.health.Commit())) })
+	s.health.Checkpoint(func() error {
+		if s.files.Unchanged() != nil {
+			return nil // the next commit says why
+		}
+		//rule:confirmed_is_durable.room-after-full-disk
+		ran, err := s.writer.checkpoint(health.Full(s.health.Commit()))
+		if ran {
+			err = cmp.Or(err, s.files.Written())
+		}
+		return err
+	})
+}
+
+// keepLog prevents that the log gets into a database file that was overwritten: neither Close nor
+// the next Open copies it.
+func (s *Store) keepLog() {
+	s.writer.c.KeepLog()
+	noteSpoiled(s.lock, s.files.Log)
 }
 
 // commit runs the batch in one transaction. If SQLite rejects a statement of one item, each item
@@ -77,6 +95,9 @@ func (s *Store) commit(batch []job, errs []error) {
 
 func (s *Store) attempt(batch []job, errs []error) error {
 	err := s.health.Begin()
+	if err == nil {
+		err = s.files.Unchanged()
+	}
 	if err == nil && time.Since(s.writer.looked) >= lookEvery {
 		//rule:confirmed_is_durable.check-files
 		if err = s.files.Intact(); err == nil {
@@ -85,12 +106,20 @@ func (s *Store) attempt(batch []job, errs []error) error {
 	}
 	committing := false
 	if err == nil {
+		frames := s.writer.c.Log().Frames
 		committing, err = s.writer.transaction(batch, errs)
 		if err == nil {
 			// What was written into a file that is gone is not confirmed.
 			//rule:confirmed_is_durable.confirm-nothing-in-replaced-file
-			committing, err = false, s.files.InPlace()
+			committing, err = false, s.files.Unchanged()
 		}
+		if err == nil && s.writer.c.Log().Frames < frames {
+			err = s.files.Written() // the log began anew
+		}
+	}
+	if s.files.Spoiled() {
+		//rule:confirmed_is_durable.keep-log-of-overwritten-file
+		s.keepLog()
 	}
 	if err != nil {
 		for i := range errs {
@@ -180,14 +209,14 @@ func (w *writer) rollback() {
 
 // checkpoint copies the log into the database file if the log is long, or if full says that the
 // disk is full. Then the log restarts within the space that it has. If the disk is full or locked,
-// the checkpoint is tried again later.
-func (w *writer) checkpoint(full bool) error {
+// the checkpoint is tried again later. ran reports whether it was tried.
+func (w *writer) checkpoint(full bool) (ran bool, err error) {
 	frames := w.c.Log().Frames
 	if frames < w.checkpointEvery {
 		w.checkpointAt = w.checkpointEvery
 	}
 	if frames < w.checkpointAt && !full {
-		return nil
+		return false, nil
 	}
 	// The log cannot restart while a reader uses it. Then the next try comes after as many pages
 	// again.
@@ -198,7 +227,7 @@ func (w *writer) checkpoint(full bool) error {
 		defer w.c.BusyTimeout(busyMilliseconds)
 	}
 	if err := w.c.Checkpoint(restart); health.UnknownOutcome(err) {
-		return err
+		return true, err
 	}
-	return nil
+	return true, nil
 }

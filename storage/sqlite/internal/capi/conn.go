@@ -100,6 +100,14 @@ func (c *Conn) WatchLog() {
 	}{hook})), c.log)
 }
 
+// KeepLog prevents that Close runs a checkpoint.
+func (c *Conn) KeepLog() {
+	arguments := lib.Xsqlite3_malloc(c.tls, 2*8)
+	defer lib.Xsqlite3_free(c.tls, arguments)
+	lib.Xsqlite3_db_config(c.tls, c.db, lib.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE,
+		libc.VaList(arguments, int32(1), uintptr(0)))
+}
+
 // Log returns the state after the latest commit. WatchLog must have been called.
 func (c *Conn) Log() Log { return *(*Log)(pointer(c.log)) }
 

@@ -2,20 +2,52 @@ package health
 
 import (
 	"os"
+	"sync/atomic"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 )
 
-// Files identifies the files of an open database. If somebody moves or replaces one, SQLite does
-// not notice, and continues with the old file. The writes that it then confirms would be lost when
-// the process ends.
+// Files identifies the files of an open database. If somebody moves, replaces or overwrites one,
+// SQLite does not notice, and continues with the old file. The writes that it then confirms would
+// be lost when the process ends. The goroutine that writes calls all methods but Intact, which is
+// safe for concurrent use.
 type Files struct {
 	path string
 	// Main is the database file, and Log its write-ahead log.
 	Main, Log os.FileInfo
+	// index is the index of the log. It stays open as long as the database: closing it releases
+	// every lock that this process has on it, and SQLite has some.
+	index *os.File
+	// known is the state of the database file at the last look.
+	known content
+	// spoiled is the error of an overwritten database file, which stays.
+	spoiled atomic.Pointer[error]
 }
 
-// Watch records which files are open. A read must have happened before: it creates the log.
+// content is how a database file is known to be.
+type content struct {
+	modified time.Time
+	size     int64
+	log      logState
+}
+
+// A logState is what the index of the log says of checkpoints. SQLite's file format has the places
+// in "WAL-Index Format".
+type logState struct {
+	run       [8]byte // names the present run of the log
+	copied    [4]byte // how many pages of it are in the database file
+	attempted [4]byte // how many may be there
+}
+
+const (
+	runAt       = 32
+	copiedAt    = 96
+	attemptedAt = 128
+)
+
+// Watch records which files are open. A read must have happened before: it creates the log. Close
+// ends it, after the database is closed.
 func Watch(path string) (f *Files, err error) {
 	f = &Files{path: path}
 	if f.Main, err = os.Stat(path); err != nil {
@@ -26,25 +58,89 @@ func Watch(path string) (f *Files, err error) {
 		return nil, tidemark.Wrap(tidemark.Unavailable, err,
 			"the log of the database (-wal) cannot be found; look into its directory")
 	}
-	return f, nil
+	if f.index, err = os.Open(path + "-shm"); err != nil {
+		return nil, tidemark.Wrap(tidemark.Unavailable, err,
+			"the index of the database's log (-shm) cannot be read")
+	}
+	return f, f.Written()
 }
 
-// Intact returns Unavailable if a path no longer leads to the file that is open.
+// Close ends Watch.
+func (f *Files) Close() {
+	if f != nil && f.index != nil {
+		f.index.Close()
+	}
+}
+
+// Intact returns Unavailable if a path no longer leads to the file that is open, or if Unchanged
+// has found that the database file was overwritten.
 func (f *Files) Intact() error {
-	if err := same(f.path, f.Main); err != nil {
+	if spoiled := f.spoiled.Load(); spoiled != nil {
+		return *spoiled
+	}
+	if _, err := same(f.path, f.Main); err != nil {
 		return err
 	}
-	return same(f.path+"-wal", f.Log)
+	_, err := same(f.path+"-wal", f.Log)
+	return err
 }
 
-// InPlace is Intact for the database file alone, at half the price.
-func (f *Files) InPlace() error { return same(f.path, f.Main) }
+// Unchanged returns Unavailable if the path no longer leads to the database file that is open, or
+// if another program has written into that file. Checkpoints of other programs are no such writes.
+func (f *Files) Unchanged() error {
+	if spoiled := f.spoiled.Load(); spoiled != nil {
+		return *spoiled
+	}
+	now, err := same(f.path, f.Main)
+	if err != nil || now.ModTime().Equal(f.known.modified) && now.Size() == f.known.size {
+		return err
+	}
+	before := f.known.log
+	if err := f.Written(); err != nil {
+		return err
+	}
+	// Only a checkpoint writes into the file. It leaves its mark in the index, before and after.
+	//rule:confirmed_is_durable.notice-overwritten-file
+	if f.known.log != before || before.copied != before.attempted {
+		return nil
+	}
+	err = tidemark.Errorf(tidemark.Unavailable,
+		"another program has written into %[1]s while the server runs: nothing is confirmed any "+
+			"more; stop the server. If a backup was copied into the file, move the log away "+
+			"(mv %[1]s-wal %[1]s-wal.old); if its content is as before, remove %[1]s-lock. Then "+
+			"start the server", f.path)
+	f.spoiled.Store(&err)
+	return err
+}
 
-func same(name string, open os.FileInfo) error {
-	if now, err := os.Stat(name); err != nil || !os.SameFile(now, open) {
-		return tidemark.Errorf(tidemark.Unavailable,
+// Spoiled reports whether Unchanged has found that the database file was overwritten.
+func (f *Files) Spoiled() bool { return f.spoiled.Load() != nil }
+
+// Written records how the database file is now. It must be called after each checkpoint, and after
+// each commit that began the log anew.
+func (f *Files) Written() error {
+	now, err := os.Stat(f.path)
+	if err == nil {
+		f.known.modified, f.known.size = now.ModTime(), now.Size()
+		_, err = f.index.ReadAt(f.known.log.run[:], runAt)
+	}
+	if err == nil {
+		_, err = f.index.ReadAt(f.known.log.copied[:], copiedAt)
+	}
+	if err == nil {
+		_, err = f.index.ReadAt(f.known.log.attempted[:], attemptedAt)
+	}
+	return tidemark.Wrap(tidemark.Unavailable, err,
+		"the state of the database's files cannot be read")
+}
+
+// same returns the file at a path, which must be the one that is open.
+func same(name string, open os.FileInfo) (os.FileInfo, error) {
+	now, err := os.Stat(name)
+	if err != nil || !os.SameFile(now, open) {
+		return nil, tidemark.Errorf(tidemark.Unavailable,
 			"the file %s was moved, deleted or replaced under the server: nothing is confirmed "+
 				"until it is back; put it back, or stop the server and restore a backup", name)
 	}
-	return nil
+	return now, nil
 }
