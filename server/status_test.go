@@ -402,6 +402,42 @@ func TestStatus_delivered_is_eventually_consistent_after_a_return(t *testing.T) 
 	})
 }
 
+// The session need not have had an event of the chat: Bob sends without one, and opens it later.
+func TestStatus_delivered_is_eventually_consistent_after_a_return_to_a_silent_chat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		small := a.chat("abc", "alice", "bob", "carol")
+		many := crowd(tidemark.StatusFanoutLimit + 1)
+		large := a.chat("large", many...)
+		chats := []tidemark.ChatID{small, large}
+		for _, chat := range chats {
+			a.send("bob", chat)
+		}
+		settle()
+		bob := b.open("bob")
+		settle()
+		bob.drain()
+		for _, chat := range chats {
+			a.remove(chat, "bob")
+		}
+		a.ack("alice", small, 1, 1)
+		for _, user := range many {
+			if user != "bob" {
+				a.ack(user, large, 1, 1)
+			}
+		}
+		settle()
+		bob.drain()
+		for _, chat := range chats {
+			a.add(chat, "bob")
+		}
+		settle()
+		want(t, "a member again", statusesOf(bob.drain(), "alice", "large"),
+			"status large all 1 1", "status abc alice 1 1")
+	})
+}
+
 // A chat has no unread messages from a time when the user was no member, however many there are.
 func TestChat_nothing_outside_membership_in_the_unread_count(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -93,9 +93,9 @@ func (s *Session) notify(n Notification) {
 }
 
 // MembersChanged queues the events of members who joined or left. If the user left a chat, it drops
-// the events of that chat that are not sent yet. If the user returns to one, it sends the chat's
-// statuses: what rose meanwhile did not reach the session. version is that of the membership after
-// the changes.
+// the events of that chat that are not sent yet. If the user joins one, it sends the chat's
+// statuses: they may have been there before, and what rose meanwhile did not reach the session.
+// version is that of the membership after the changes.
 func (s *Session) MembersChanged(changes []tidemark.MembershipChange, version uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *Session) MembersChanged(changes []tidemark.MembershipChange, version ui
 			//rule:nothing_outside_membership.drop-removed-chat
 			s.leave(c.ChatID)
 			about = ""
-		} else if own && c.Change == tidemark.Added && s.chats.get(c.ChatID) != nil {
+		} else if own && c.Change == tidemark.Added {
 			//rule:delivered_is_eventually_consistent.refresh-after-return
 			s.statuses.refreshChat(c.ChatID)
 		}
