@@ -188,6 +188,30 @@ func (e MemberBoundaryScope) Valid() bool {
 	}
 }
 
+// Defines values for NewRole.
+const (
+	NewRoleAdmin  NewRole = "admin"
+	NewRoleMember NewRole = "member"
+	NewRoleOwner  NewRole = "owner"
+	NewRoleReader NewRole = "reader"
+)
+
+// Valid indicates whether the value is a known member of the NewRole enum.
+func (e NewRole) Valid() bool {
+	switch e {
+	case NewRoleAdmin:
+		return true
+	case NewRoleMember:
+		return true
+	case NewRoleOwner:
+		return true
+	case NewRoleReader:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ResetReason.
 const (
 	Ahead           ResetReason = "ahead"
@@ -227,30 +251,6 @@ func (e SendMessageKind) Valid() bool {
 	case SendMessageKindMessage:
 		return true
 	case SendMessageKindSystem:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for UpdateMemberRole.
-const (
-	UpdateMemberRoleAdmin  UpdateMemberRole = "admin"
-	UpdateMemberRoleMember UpdateMemberRole = "member"
-	UpdateMemberRoleOwner  UpdateMemberRole = "owner"
-	UpdateMemberRoleReader UpdateMemberRole = "reader"
-)
-
-// Valid indicates whether the value is a known member of the UpdateMemberRole enum.
-func (e UpdateMemberRole) Valid() bool {
-	switch e {
-	case UpdateMemberRoleAdmin:
-		return true
-	case UpdateMemberRoleMember:
-		return true
-	case UpdateMemberRoleOwner:
-		return true
-	case UpdateMemberRoleReader:
 		return true
 	default:
 		return false
@@ -298,8 +298,11 @@ type Acks struct {
 	Incarnation *Incarnation `json:"incarnation,omitempty"`
 }
 
-// AddMembers Example: {"user_ids":["dave"]}
+// AddMembers Example: {"role":"reader","user_ids":["dave"]}
 type AddMembers struct {
+	// Role Of those who are no members yet.
+	Role *NewRole `json:"role,omitempty"`
+
 	// UserIds At most 1,000 different users.
 	UserIds []Id `json:"user_ids"`
 }
@@ -343,7 +346,10 @@ type Chat struct {
 	Metadata *ChatMetadata `json:"metadata"`
 	Name     string        `json:"name"`
 	Peer     *Peer         `json:"peer"`
-	Type     ChatType      `json:"type"`
+
+	// Role My own. Null if a backend calls for a user who is no member.
+	Role *Role    `json:"role"`
+	Type ChatType `json:"type"`
 
 	// UnreadCount How many messages of the kind `message`, by others, I may see and have not read. It is
 	// exact.
@@ -695,6 +701,9 @@ type NewMentions struct {
 	UserIds *[]Id `json:"user_ids,omitempty"`
 }
 
+// NewRole A role to give. `Role` says what each may do.
+type NewRole string
+
 // Pagination defines model for Pagination.
 type Pagination struct {
 	HasMore    bool    `json:"has_more"`
@@ -981,13 +990,10 @@ type UpdateChat1 struct {
 // UpdateMember Example: {"metadata":{"team":"blue"},"role":"admin"}
 type UpdateMember struct {
 	// Metadata Takes the place of the whole object. `{}` removes it.
-	Metadata *MemberMetadata   `json:"metadata,omitempty"`
-	Role     *UpdateMemberRole `json:"role,omitempty"`
+	Metadata *MemberMetadata `json:"metadata,omitempty"`
+	Role     *NewRole        `json:"role,omitempty"`
 	union    json.RawMessage
 }
-
-// UpdateMemberRole defines model for UpdateMember.Role.
-type UpdateMemberRole string
 
 // UpdateMember0 defines model for UpdateMember.0.
 type UpdateMember0 struct {
