@@ -29,84 +29,6 @@ func (e ChatBoundaryScope) Valid() bool {
 	}
 }
 
-// Defines values for ChatType.
-const (
-	ChatTypeDirect ChatType = "direct"
-	ChatTypeGroup  ChatType = "group"
-)
-
-// Valid indicates whether the value is a known member of the ChatType enum.
-func (e ChatType) Valid() bool {
-	switch e {
-	case ChatTypeDirect:
-		return true
-	case ChatTypeGroup:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for Code.
-const (
-	CONFLICT             Code = "CONFLICT"
-	DENIED               Code = "DENIED"
-	EXPIRED              Code = "EXPIRED"
-	INTERNAL             Code = "INTERNAL"
-	INVALID              Code = "INVALID"
-	INVALIDSEQUENCE      Code = "INVALID_SEQUENCE"
-	METHODNOTALLOWED     Code = "METHOD_NOT_ALLOWED"
-	NOTAMEMBER           Code = "NOT_A_MEMBER"
-	NOTFOUND             Code = "NOT_FOUND"
-	RATELIMITED          Code = "RATE_LIMITED"
-	REPLACED             Code = "REPLACED"
-	SESSIONGONE          Code = "SESSION_GONE"
-	TOOLARGE             Code = "TOO_LARGE"
-	UNAUTHENTICATED      Code = "UNAUTHENTICATED"
-	UNAVAILABLE          Code = "UNAVAILABLE"
-	UNSUPPORTEDMEDIATYPE Code = "UNSUPPORTED_MEDIA_TYPE"
-)
-
-// Valid indicates whether the value is a known member of the Code enum.
-func (e Code) Valid() bool {
-	switch e {
-	case CONFLICT:
-		return true
-	case DENIED:
-		return true
-	case EXPIRED:
-		return true
-	case INTERNAL:
-		return true
-	case INVALID:
-		return true
-	case INVALIDSEQUENCE:
-		return true
-	case METHODNOTALLOWED:
-		return true
-	case NOTAMEMBER:
-		return true
-	case NOTFOUND:
-		return true
-	case RATELIMITED:
-		return true
-	case REPLACED:
-		return true
-	case SESSIONGONE:
-		return true
-	case TOOLARGE:
-		return true
-	case UNAUTHENTICATED:
-		return true
-	case UNAVAILABLE:
-		return true
-	case UNSUPPORTEDMEDIATYPE:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for CreateChat0Type.
 const (
 	CreateChat0TypeDirect CreateChat0Type = "direct"
@@ -122,57 +44,6 @@ func (e CreateChat0Type) Valid() bool {
 	}
 }
 
-// Defines values for DependencyStatus.
-const (
-	DependencyStatusOk          DependencyStatus = "ok"
-	DependencyStatusUnavailable DependencyStatus = "unavailable"
-)
-
-// Valid indicates whether the value is a known member of the DependencyStatus enum.
-func (e DependencyStatus) Valid() bool {
-	switch e {
-	case DependencyStatusOk:
-		return true
-	case DependencyStatusUnavailable:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for GapReason.
-const (
-	NotAMember GapReason = "not_a_member"
-)
-
-// Valid indicates whether the value is a known member of the GapReason enum.
-func (e GapReason) Valid() bool {
-	switch e {
-	case NotAMember:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for History.
-const (
-	Full      History = "full"
-	SinceJoin History = "since_join"
-)
-
-// Valid indicates whether the value is a known member of the History enum.
-func (e History) Valid() bool {
-	switch e {
-	case Full:
-		return true
-	case SinceJoin:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for MemberBoundaryScope.
 const (
 	MemberBoundaryScopeMember MemberBoundaryScope = "member"
@@ -182,6 +53,42 @@ const (
 func (e MemberBoundaryScope) Valid() bool {
 	switch e {
 	case MemberBoundaryScopeMember:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for NewChatType.
+const (
+	NewChatTypeDirect NewChatType = "direct"
+	NewChatTypeGroup  NewChatType = "group"
+)
+
+// Valid indicates whether the value is a known member of the NewChatType enum.
+func (e NewChatType) Valid() bool {
+	switch e {
+	case NewChatTypeDirect:
+		return true
+	case NewChatTypeGroup:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for NewHistory.
+const (
+	Full      NewHistory = "full"
+	SinceJoin NewHistory = "since_join"
+)
+
+// Valid indicates whether the value is a known member of the NewHistory enum.
+func (e NewHistory) Valid() bool {
+	switch e {
+	case Full:
+		return true
+	case SinceJoin:
 		return true
 	default:
 		return false
@@ -206,33 +113,6 @@ func (e NewRole) Valid() bool {
 	case NewRoleOwner:
 		return true
 	case NewRoleReader:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for ResetReason.
-const (
-	Ahead           ResetReason = "ahead"
-	Overflow        ResetReason = "overflow"
-	Restored        ResetReason = "restored"
-	UnknownPosition ResetReason = "unknown_position"
-	UnknownSession  ResetReason = "unknown_session"
-)
-
-// Valid indicates whether the value is a known member of the ResetReason enum.
-func (e ResetReason) Valid() bool {
-	switch e {
-	case Ahead:
-		return true
-	case Overflow:
-		return true
-	case Restored:
-		return true
-	case UnknownPosition:
-		return true
-	case UnknownSession:
 		return true
 	default:
 		return false
@@ -328,7 +208,7 @@ type Chat struct {
 	// HeadSequence A position in one chat; 0 is "nothing yet".
 	HeadSequence Watermark `json:"head_sequence"`
 
-	// History What a new member may see: everything, or what is sent after they joined.
+	// History As `NewHistory`. If you do not know the value, show what you get.
 	History History `json:"history"`
 
 	// LastAckedSequence A position in one chat; 0 is "nothing yet".
@@ -388,7 +268,7 @@ type ChatList struct {
 type ChatMetadata map[string]interface{}
 
 // ChatType defines model for ChatType.
-type ChatType string
+type ChatType = string
 
 // ChatUnread Example: {"chat_id":"team","mention_count":1,"unread_count":3,"unread_from_sequence":40}
 type ChatUnread struct {
@@ -409,16 +289,16 @@ type ChatUnread struct {
 // ChatVersion Grows by one with every change of the name or the metadata.
 type ChatVersion = int64
 
-// Code Clients have to expect unknown codes.
-type Code string
+// Code What went wrong. There will be more codes.
+type Code = string
 
 // CreateChat Example: {"client_chat_id":"5c1e","member_ids":["bob","carol"],"name":"Team","type":"group"}
 type CreateChat struct {
 	ChatId *Id `json:"chat_id,omitempty"`
 
 	// ClientChatId A new random one for each new group. The server makes the `chat_id` from it.
-	ClientChatId *Id      `json:"client_chat_id,omitempty"`
-	History      *History `json:"history,omitempty"`
+	ClientChatId *Id         `json:"client_chat_id,omitempty"`
+	History      *NewHistory `json:"history,omitempty"`
 
 	// MemberIds With the caller, whether named or not, at most 1,000 different users.
 	MemberIds []Id `json:"member_ids"`
@@ -427,8 +307,8 @@ type CreateChat struct {
 	Metadata *ChatMetadata `json:"metadata,omitempty"`
 
 	// Name At most 256 bytes.
-	Name  *string  `json:"name,omitempty"`
-	Type  ChatType `json:"type"`
+	Name  *string     `json:"name,omitempty"`
+	Type  NewChatType `json:"type"`
 	union json.RawMessage
 }
 
@@ -510,12 +390,9 @@ type Dependencies struct {
 // Dependency defines model for Dependency.
 type Dependency struct {
 	// Detail Why it is unavailable.
-	Detail *string          `json:"detail,omitempty"`
-	Status DependencyStatus `json:"status"`
+	Detail *string `json:"detail,omitempty"`
+	Status string  `json:"status"`
 }
-
-// DependencyStatus defines model for Dependency.Status.
-type DependencyStatus string
 
 // Gap A range, both ends included, that the user may not see. It counts as received.
 type Gap struct {
@@ -523,18 +400,17 @@ type Gap struct {
 	ChatId Id `json:"chat_id"`
 
 	// FromSequence A position in one chat, from 1.
-	FromSequence Sequence  `json:"from_sequence"`
-	Reason       GapReason `json:"reason"`
+	FromSequence Sequence `json:"from_sequence"`
+
+	// Reason Why. Whatever it is, the range counts as received.
+	Reason string `json:"reason"`
 
 	// ToSequence A position in one chat, from 1.
 	ToSequence Sequence `json:"to_sequence"`
 }
 
-// GapReason defines model for Gap.Reason.
-type GapReason string
-
-// History What a new member may see: everything, or what is sent after they joined.
-type History string
+// History As `NewHistory`. If you do not know the value, show what you get.
+type History = string
 
 // Id Not `.` and not `..`.
 type Id = string
@@ -690,6 +566,12 @@ type MessageList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
+// NewChatType defines model for NewChatType.
+type NewChatType string
+
+// NewHistory What a new member may see: everything, or what is sent after they joined.
+type NewHistory string
+
 // NewMentions To whom a message is of special interest. `all` names all members; in a group only owners
 // and backends may do so. The users need not be members.
 //
@@ -746,7 +628,7 @@ type PendingList struct {
 //
 // Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type Problem struct {
-	// Code Clients have to expect unknown codes.
+	// Code What went wrong. There will be more codes.
 	Code Code `json:"code"`
 
 	// Dependencies What the server needs: `store`; `issuer`, if tokens come from one; `redis`, if it
@@ -767,7 +649,7 @@ type Problem struct {
 
 // ProblemDetail The part of a `Problem` that says what was wrong.
 type ProblemDetail struct {
-	// Code Clients have to expect unknown codes.
+	// Code What went wrong. There will be more codes.
 	Code   Code   `json:"code"`
 	Detail string `json:"detail"`
 
@@ -779,15 +661,14 @@ type ProblemDetail struct {
 // Reset The position is unknown. Send the cursors of the device by `sync`. After `ahead` and
 // `restored`, first drop what the device has of the chat above its head or above `through`.
 type Reset struct {
-	ChatId *Id         `json:"chat_id"`
-	Reason ResetReason `json:"reason"`
+	ChatId *Id `json:"chat_id"`
+
+	// Reason Why. If you do not know it, drop nothing.
+	Reason string `json:"reason"`
 
 	// Through Only after `restored`: what the device has up to here is the same on the server.
 	Through *Watermark `json:"through"`
 }
-
-// ResetReason defines model for Reset.Reason.
-type ResetReason string
 
 // Role What a member may do, from most to least. More roles may come.
 //
