@@ -164,7 +164,7 @@ type AckResult struct {
 	State   *DeliveryState `json:"state"`
 }
 
-// AckResults defines model for AckResults.
+// AckResults Example: {"results":[{"chat_id":"team","problem":null,"state":{"chat_id":"team","last_acked_sequence":42,"last_read_sequence":40,"updated_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}},{"chat_id":"gone","problem":{"code":"NOT_FOUND","detail":"there is no chat gone","param":"chats[1].chat_id"},"state":null}]}
 type AckResults struct {
 	Results []AckResult `json:"results"`
 }
@@ -199,7 +199,7 @@ type Attachment struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Chat defines model for Chat.
+// Chat Example: {"chat_id":"team","created_at":"2026-01-31T10:00:00.000Z","head_sequence":42,"history":"full","last_acked_sequence":42,"last_message":null,"last_read_sequence":40,"member_count":3,"mention_count":1,"metadata":{"color":"teal"},"name":"Team","peer":null,"role":"admin","type":"group","unread_count":2,"unread_from_sequence":null,"version":2}
 type Chat struct {
 	// ChatId Not `.` and not `..`.
 	ChatId    Id        `json:"chat_id"`
@@ -258,9 +258,11 @@ type ChatBoundary struct {
 // ChatBoundaryScope defines model for ChatBoundary.Scope.
 type ChatBoundaryScope string
 
-// ChatList defines model for ChatList.
+// ChatList Example: {"chats":[{"chat_id":"dm","created_at":"2026-01-31T10:00:00.000Z","head_sequence":1,"history":"full","last_acked_sequence":1,"last_message":{"attachments":[],"chat_id":"dm","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"sender_id":"alice","sequence":1},"last_read_sequence":0,"member_count":2,"mention_count":0,"metadata":null,"name":"","peer":{"last_acked_sequence":1,"last_read_sequence":1,"user_id":"alice"},"role":"owner","type":"direct","unread_count":1,"unread_from_sequence":null,"version":1}],"pagination":{"has_more":true,"next_cursor":"MTc2OTg1MzYwNTEwMCBkbQ"}}
 type ChatList struct {
-	Chats      []Chat     `json:"chats"`
+	Chats []Chat `json:"chats"`
+
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination `json:"pagination"`
 }
 
@@ -346,13 +348,14 @@ type DeliveryState struct {
 	UserId Id `json:"user_id"`
 }
 
-// DeliveryStateList defines model for DeliveryStateList.
+// DeliveryStateList Example: {"pagination":{"has_more":false,"next_cursor":null},"states":[{"chat_id":"team","last_acked_sequence":42,"last_read_sequence":40,"updated_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}]}
 type DeliveryStateList struct {
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination      `json:"pagination"`
 	States     []DeliveryState `json:"states"`
 }
 
-// DeliveryStatus defines model for DeliveryStatus.
+// DeliveryStatus Example: {"chat_id":"team","chat_type":"group","delivery_summary":{"all_delivered":false,"all_read":false,"delivered_count":2,"pending_count":1,"read_count":1,"sequence":42},"member_count":3,"members":[{"display_name":"bob","last_acked_sequence":42,"last_read_sequence":40,"updated_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}],"pagination":{"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}}
 type DeliveryStatus struct {
 	// ChatId Not `.` and not `..`.
 	ChatId   Id       `json:"chat_id"`
@@ -363,7 +366,9 @@ type DeliveryStatus struct {
 	DeliverySummary DeliverySummary `json:"delivery_summary"`
 	MemberCount     int             `json:"member_count"`
 	Members         []MemberStatus  `json:"members"`
-	Pagination      Pagination      `json:"pagination"`
+
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
+	Pagination Pagination `json:"pagination"`
 }
 
 // DeliverySummary Counts all current members by their watermarks. The author counts as having read
@@ -468,7 +473,7 @@ type MemberBoundary struct {
 // MemberBoundaryScope defines model for MemberBoundary.Scope.
 type MemberBoundaryScope string
 
-// MemberList defines model for MemberList.
+// MemberList Example: {"members":[{"joined_at":"2026-01-31T10:00:05.100Z","metadata":{"team":"a"},"role":"member","user_id":"bob"}],"members_version":2,"pagination":{"has_more":false,"next_cursor":null}}
 type MemberList struct {
 	Members []Member `json:"members"`
 
@@ -476,7 +481,9 @@ type MemberList struct {
 	// members of a lower version than a message may lack somebody whose watermarks count for its
 	// tick, or have one too many.
 	MembersVersion MembersVersion `json:"members_version"`
-	Pagination     Pagination     `json:"pagination"`
+
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
+	Pagination Pagination `json:"pagination"`
 }
 
 // MemberMetadata An object of the application, at most 1 KiB and 32 levels deep. It is kept byte for byte.
@@ -559,10 +566,12 @@ type Message struct {
 // Example: message
 type MessageKind = string
 
-// MessageList defines model for MessageList.
+// MessageList Example: {"gaps":[{"chat_id":"team","from_sequence":1,"reason":"not_a_member","to_sequence":2}],"messages":[{"attachments":[{"content_type":"image/png","key":"k1","name":"a.png","size":1020}],"chat_id":"team","client_message_id":"b2f3","content":"","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":{"all":false,"user_ids":["bob"]},"message_id":"0190b5a1-7c5e-7000-8000-000000000003","metadata":{"priority":1},"relation":null,"sender_id":"alice","sequence":3}],"pagination":{"has_more":false,"next_cursor":null}}
 type MessageList struct {
-	Gaps       []Gap      `json:"gaps"`
-	Messages   []Message  `json:"messages"`
+	Gaps     []Gap     `json:"gaps"`
+	Messages []Message `json:"messages"`
+
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination `json:"pagination"`
 }
 
@@ -586,7 +595,7 @@ type NewMentions struct {
 // NewRole A role to give. `Role` says what each may do.
 type NewRole string
 
-// Pagination defines model for Pagination.
+// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 type Pagination struct {
 	HasMore    bool    `json:"has_more"`
 	NextCursor *string `json:"next_cursor"`
@@ -618,8 +627,9 @@ type Pending struct {
 	FirstUndeliveredSequence *Sequence `json:"first_undelivered_sequence"`
 }
 
-// PendingList defines model for PendingList.
+// PendingList Example: {"pagination":{"has_more":false,"next_cursor":null},"pending":[{"chat_id":"team","first_undelivered_sequence":41}]}
 type PendingList struct {
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination `json:"pagination"`
 	Pending    []Pending  `json:"pending"`
 }
@@ -734,8 +744,9 @@ type SessionInfo struct {
 	SessionId string `json:"session_id"`
 }
 
-// SessionList defines model for SessionList.
+// SessionList Example: {"pagination":{"has_more":false,"next_cursor":null},"sessions":[{"device_id":"phone","session_id":"EMVYNQ2GHS5JXD"}]}
 type SessionList struct {
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination    `json:"pagination"`
 	Sessions   []SessionInfo `json:"sessions"`
 }
@@ -748,7 +759,7 @@ type StatusResult struct {
 	StatusUpdates []StatusUpdate `json:"status_updates"`
 }
 
-// StatusResults defines model for StatusResults.
+// StatusResults Example: {"results":[{"chat_id":"team","problem":null,"status_updates":[{"acked_at":"2026-01-31T10:00:05.100Z","chat_id":"team","last_acked_sequence":42,"last_read_sequence":40,"read_at":"2026-01-31T10:00:04.000Z","scope":"member","user_id":"bob"}]},{"chat_id":"town","problem":null,"status_updates":[{"all_acked_sequence":7,"all_read_sequence":5,"chat_id":"town","scope":"chat"}]}]}
 type StatusResults struct {
 	Results []StatusResult `json:"results"`
 }
@@ -797,7 +808,7 @@ type SyncRequest struct {
 	StatusUpdates *bool   `json:"status_updates,omitempty"`
 }
 
-// SyncResponse defines model for SyncResponse.
+// SyncResponse Example: {"chats":[{"chat_id":"team","gaps":[],"has_more":false,"head_sequence":0,"messages":[],"problem":null,"reset":{"chat_id":"team","reason":"ahead","through":null}}],"has_more":false,"status_updates":[]}
 type SyncResponse struct {
 	Chats         []SyncChat     `json:"chats"`
 	HasMore       bool           `json:"has_more"`
@@ -810,7 +821,7 @@ type Ticket struct {
 	Ticket    string    `json:"ticket"`
 }
 
-// Token defines model for Token.
+// Token Example: {"expires_at":"2026-01-31T11:00:05.100Z","token":"eyJhbGciOiJIUzI1NiJ9.e30.c2ln"}
 type Token struct {
 	ExpiresAt time.Time `json:"expires_at"`
 
@@ -886,7 +897,7 @@ type UpdateMember1 struct {
 	Metadata map[string]interface{} `json:"metadata"`
 }
 
-// UpdatedMember defines model for UpdatedMember.
+// UpdatedMember Example: {"member":{"joined_at":"2026-01-31T10:00:05.100Z","metadata":null,"role":"admin","user_id":"bob"},"members_version":3}
 type UpdatedMember struct {
 	// Member Example: {"joined_at":"2026-01-31T10:00:05.100Z","metadata":null,"role":"admin","user_id":"bob"}
 	Member Member `json:"member"`
