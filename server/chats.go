@@ -47,6 +47,8 @@ type CreateChatRequest struct {
 // ChatView is a chat as one of its members sees it.
 type ChatView struct {
 	tidemark.Chat
+	// Role is the caller's, and empty if they are a backend whose user is no member.
+	Role tidemark.Role
 	// State holds the caller's own raw watermarks. Both are 0 if they have none.
 	State  tidemark.DeliveryState
 	Unread storage.Unread
@@ -110,7 +112,8 @@ func (s *Server) CreateChat(
 		}
 		s.delivery.Publish(ctx, all, false)
 		view := ChatView{
-			Chat: chat, State: tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID},
+			Chat: chat, Role: tidemark.Owner,
+			State: tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID},
 		}
 		for _, member := range n.Members {
 			if chat.Type == tidemark.Direct && member != c.User {
@@ -230,7 +233,9 @@ func (s *Server) Chats(
 	}
 	page := ChatPage{Chats: make([]ChatView, len(found))}
 	for i, c := range found {
-		page.Chats[i] = ChatView{Chat: c.Chat, State: c.State, Unread: c.Unread, Last: c.Last}
+		page.Chats[i] = ChatView{
+			Chat: c.Chat, Role: c.Role, State: c.State, Unread: c.Unread, Last: c.Last,
+		}
 	}
 	if more && len(found) > 0 {
 		last := found[len(found)-1]
@@ -308,7 +313,7 @@ func (s *Server) view(
 	if err != nil {
 		return ChatView{}, err
 	}
-	view := ChatView{Chat: chat, State: states[0], Unread: counts[0]}
+	view := ChatView{Chat: chat, Role: m.Role, State: states[0], Unread: counts[0]}
 	if len(states) > 1 {
 		view.Peer = &states[1]
 	}

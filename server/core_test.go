@@ -229,7 +229,8 @@ func line(t *testing.T, e tidemark.Event) string {
 			p.ChatID, p.Acked, p.Read, p.Mark, p.Unread, p.Mentions)
 	case tidemark.EventMembership:
 		text := fmt.Sprintf("membership %s %s %s", p.ChatID, p.UserID, p.Change)
-		if p.Change != string(tidemark.Added) && p.Role != "" {
+		asCreated := p.Role == string(tidemark.Owner) || p.Role == string(tidemark.Ordinary)
+		if p.Role != "" && (p.Change != string(tidemark.Added) || !asCreated) {
 			text += " " + p.Role
 		}
 		return text

@@ -48,13 +48,22 @@ func pageOfMembers(roster *chat.Roster, after tidemark.UserID, limit int) Member
 
 // AddMembers makes users members of a group and returns the first page of its members. For the
 // users it is like a send: what they may see and have not acknowledged is marked pending, and they
-// are notified. Owners, admins and backends may add members.
+// are notified. Owners, admins and backends may add members. role is that of the new members, ""
+// for tidemark.Ordinary. The caller must be able to give it to a member (UpdateMember). Users who
+// are members already keep theirs.
 //
 // Errors: Invalid, NotFound, NotMember, Denied (also above tidemark.MaxMembers and
 // tidemark.MaxIntervals), Unavailable (repeat the call).
 func (s *Server) AddMembers(
 	ctx context.Context, c Caller, chat tidemark.ChatID, users []tidemark.UserID,
+	role tidemark.Role,
 ) (MemberPage, error) {
+	if role == "" {
+		role = tidemark.Ordinary
+	}
+	if err := tidemark.CheckRole(role); err != nil {
+		return MemberPage{}, err
+	}
 	users, err := distinct("user_ids", users)
 	switch {
 	case err != nil:
@@ -71,22 +80,20 @@ func (s *Server) AddMembers(
 		return MemberPage{}, err
 	}
 	defer s.calls.end()
-	if _, _, err := s.mayManage(ctx, c, chat); err != nil {
+	_, m, err := s.mayManage(ctx, c, chat)
+	if err != nil {
+		return MemberPage{}, err
+	}
+	if err := mayGrant(c, m, role); err != nil {
 		return MemberPage{}, err
 	}
 	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
-	added, err := s.add(ctx, chat, users)
+	added, err := s.add(ctx, chat, users, role)
 	if err != nil {
 		return MemberPage{}, err
 	}
 	s.chats.Chat(chat).Invalidate(added.Version)
-	changes := make([]tidemark.MembershipChange, len(added.New))
-	for i, user := range added.New {
-		changes[i] = tidemark.MembershipChange{
-			ChatID: chat, UserID: user, Change: tidemark.Added, Role: tidemark.Ordinary,
-		}
-	}
 	// Users who were members already get a row as well: this call may repeat one whose answer was
 	// lost.
 	var rows []tidemark.PendingDelivery
@@ -107,8 +114,25 @@ func (s *Server) AddMembers(
 	if err != nil {
 		return MemberPage{}, err
 	}
-	s.announce(ctx, changes, added.Version, roster.Users)
+	s.announce(ctx, additions(roster, added.New, role), added.Version, roster.Users)
 	return pageOfMembers(roster, "", 1000), markErr
+}
+
+// additions says that users were added, and which roles they have. Those who are not in the roster
+// have left since they were added with the role.
+func additions(
+	roster *chat.Roster, users []tidemark.UserID, role tidemark.Role,
+) []tidemark.MembershipChange {
+	changes := make([]tidemark.MembershipChange, len(users))
+	for i, user := range users {
+		changes[i] = tidemark.MembershipChange{
+			ChatID: roster.ChatID, UserID: user, Change: tidemark.Added, Role: role,
+		}
+		if m, there := roster.Member(user); there {
+			changes[i].Role = m.Role
+		}
+	}
+	return changes
 }
 
 // A change of members whose outcome is unknown is tried up to changeAttempts times. The pause
@@ -121,10 +145,10 @@ const (
 // add makes users members. If the outcome stays unknown, this node cannot know who must receive
 // what: Overflow then makes all sessions reconcile.
 func (s *Server) add(
-	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, role tidemark.Role,
 ) (storage.Added, error) {
 	for attempt := 1; ; attempt++ {
-		added, err := s.storage.AddMembers(ctx, chat, users, s.now())
+		added, err := s.storage.AddMembers(ctx, chat, users, role, s.now())
 		if tidemark.CodeOf(err) != tidemark.Unavailable {
 			if err == nil && attempt > 1 {
 				added.New = users // an attempt whose answer was lost may have added them

@@ -31,7 +31,7 @@ func (c *core) remove(chat tidemark.ChatID, user tidemark.UserID) {
 // add lets alice add members.
 func (c *core) add(chat tidemark.ChatID, users ...tidemark.UserID) {
 	c.t.Helper()
-	if _, err := c.AddMembers(c.ctx, server.Caller{User: "alice"}, chat, users); err != nil {
+	if _, err := c.AddMembers(c.ctx, server.Caller{User: "alice"}, chat, users, ""); err != nil {
 		c.t.Fatalf("AddMembers(%s, %s): %v", chat, users, err)
 	}
 }

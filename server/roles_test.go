@@ -22,6 +22,10 @@ const rolesTable = `
 verb                  owner admin member reader stranger key
 rename                +     +     D      D      N        +
 add                   +     +     D      D      N        +
+add owner             +     D     D      D      N        +
+add admin             +     D     D      D      N        +
+add member            +     +     D      D      N        +
+add reader            +     +     D      D      N        +
 remove owner2         +     D     D      D      N        +
 remove admin2         +     D     D      D      N        +
 remove member2        +     +     D      D      N        +
@@ -124,7 +128,11 @@ func try(node *core, c server.Caller, id tidemark.ChatID, verb []string) error {
 		_, err := node.UpdateChat(ctx, c, id, server.ChatChange{Name: &name})
 		return err
 	case "add":
-		_, err := node.AddMembers(ctx, c, id, []tidemark.UserID{"new"})
+		var role tidemark.Role
+		if len(verb) > 1 {
+			role = tidemark.Role(verb[1])
+		}
+		_, err := node.AddMembers(ctx, c, id, []tidemark.UserID{"new"}, role)
 		return err
 	case "remove":
 		user := tidemark.UserID(verb[1])
@@ -199,6 +207,52 @@ func TestUpdateMember_reaches_all_members_on_all_nodes(t *testing.T) {
 			server.MemberChange{Role: tidemark.Ordinary})
 		wantCode(t, "the former owner", err, tidemark.Denied)
 		want(t, "dave, who never was a member", dave.drain())
+	})
+}
+
+// TestAddMembers_with_a_role: the new members have it, their events say so, and so does what they
+// see of the chat. Those who were members already keep theirs.
+func TestAddMembers_with_a_role(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("team", "alice", "bob", "erin")
+		bob := b.open("bob")
+		settle()
+		bob.drain()
+		page, err := a.AddMembers(a.ctx, server.Caller{User: "alice"}, chat,
+			[]tidemark.UserID{"bob", "carol"}, tidemark.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		want(t, "bob", bob.drain(), "membership team carol added reader")
+		wanted := map[tidemark.UserID]tidemark.Role{
+			"alice": tidemark.Owner, "bob": tidemark.Ordinary, "carol": tidemark.Reader,
+			"erin": tidemark.Ordinary,
+		}
+		for _, m := range page.Members {
+			if m.Role != wanted[m.UserID] {
+				t.Errorf("%s is %s, want %s", m.UserID, m.Role, wanted[m.UserID])
+			}
+		}
+		for user, role := range wanted {
+			view, err := b.Chat(b.ctx, server.Caller{User: user}, chat)
+			list, listErr := b.Chats(b.ctx, user, 10, "")
+			if err != nil || listErr != nil || view.Role != role || list.Chats[0].Role != role {
+				t.Errorf("%s sees the role %q, %v, and in the list %+v, %v, want %s", user,
+					view.Role, err, list.Chats, listErr, role)
+			}
+		}
+		name := "Crew"
+		view, err := b.UpdateChat(b.ctx, server.Caller{User: "system", Backend: true}, chat,
+			server.ChatChange{Name: &name})
+		if err != nil || view.Role != "" {
+			t.Errorf("a backend that is no member sees the role %q, %v, want none", view.Role, err)
+		}
+		_, err = a.AddMembers(a.ctx, server.Caller{User: "alice"}, chat,
+			[]tidemark.UserID{"dave"}, "king")
+		wantCode(t, "a role that does not exist", err, tidemark.Invalid)
 	})
 }
 
@@ -307,7 +361,7 @@ func TestUpdateMember_as_the_roles_are_stored(t *testing.T) {
 			server.MemberChange{Role: tidemark.Reader})
 		wantCode(t, "the former owner", err, tidemark.Denied)
 		if _, err := b.AddMembers(b.ctx, server.Caller{User: "carol"}, chat,
-			[]tidemark.UserID{"dave"}); err != nil {
+			[]tidemark.UserID{"dave"}, ""); err != nil {
 			t.Errorf("the new admin: %v", err)
 		}
 	})

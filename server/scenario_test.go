@@ -225,7 +225,7 @@ func (sc *scenario) member(verb string, args []string) ([]string, error) {
 	if verb == "remove" {
 		return nil, sc.core.RemoveMember(sc.core.ctx, caller, chat, user)
 	}
-	_, err := sc.core.AddMembers(sc.core.ctx, caller, chat, []tidemark.UserID{user})
+	_, err := sc.core.AddMembers(sc.core.ctx, caller, chat, []tidemark.UserID{user}, "")
 	return nil, err
 }
 

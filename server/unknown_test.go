@@ -60,7 +60,8 @@ func TestMembership_adding_again_after_a_lost_answer_is_a_send_to_the_new_member
 		a.send("alice", chat)
 		a.leaveProof("dave")
 		w.after.set(every("AddMembers", errDown))
-		_, err := a.AddMembers(w.ctx, server.Caller{User: "alice"}, chat, []tidemark.UserID{"dave"})
+		_, err := a.AddMembers(w.ctx, server.Caller{User: "alice"}, chat,
+			[]tidemark.UserID{"dave"}, "")
 		wantCode(t, "every answer is lost", err, tidemark.Unavailable)
 		w.wantRows("before the call is repeated", "dave")
 		w.after.clear()
@@ -95,7 +96,8 @@ func TestMembership_adding_whose_outcome_stays_unknown_makes_all_sessions_reconc
 		a.send("alice", chat)
 		a.leaveProof("dave")
 		w.after.set(every("AddMembers", errDown))
-		_, err := a.AddMembers(w.ctx, server.Caller{User: "alice"}, chat, []tidemark.UserID{"dave"})
+		_, err := a.AddMembers(w.ctx, server.Caller{User: "alice"}, chat,
+			[]tidemark.UserID{"dave"}, "")
 		wantCode(t, "every answer is lost", err, tidemark.Unavailable)
 		settle()
 		want(t, "dave", messagesOf(a.open("dave").drain()), "message abc 1")

@@ -110,8 +110,8 @@ type Chats interface {
 
 // Members changes and reads the memberships, which decide what a user may see.
 type Members interface {
-	// AddMembers makes the users members of a group, with the role tidemark.Ordinary. It does so in
-	// one step with the chat's head:
+	// AddMembers makes the users members of a group, with a valid role. It does so in one step with
+	// the chat's head:
 	//
 	//   - The intervals of a new member become Intervals.Joined(head).
 	//   - If there is a new member, the membership version grows by one.
@@ -130,7 +130,7 @@ type Members interface {
 	//   - Denied: the chat is direct, or it would have more than tidemark.MaxMembers members, or a
 	//     user would have more than tidemark.MaxIntervals intervals.
 	AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
-		now time.Time) (Added, error)
+		role tidemark.Role, now time.Time) (Added, error)
 
 	// RemoveMember ends the membership of a user. It does so in one step with the chat's head: the
 	// user's intervals become Intervals.Left(head), and the membership version grows by one. The
@@ -350,13 +350,15 @@ type ChatsPage struct {
 	// Activity and ChatID are those of the last chat on the previous page.
 	Activity time.Time
 	ChatID   tidemark.ChatID
-	// Brief leaves out Unread and Last, which need further reads.
+	// Brief leaves out Role, Unread and Last, which may need further reads.
 	Brief bool
 }
 
 // ChatListItem is a chat as one of its members sees it in their list.
 type ChatListItem struct {
-	Chat   tidemark.Chat
+	Chat tidemark.Chat
+	// Role is that of the member.
+	Role   tidemark.Role
 	State  tidemark.DeliveryState
 	Unread Unread
 	// Last is the chat's last message. It is nil if there is none, or if the member may not see it.

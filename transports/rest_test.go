@@ -103,6 +103,33 @@ func TestMembers_added_listed_removed(t *testing.T) {
 	}
 }
 
+func TestMembers_added_with_a_role_which_each_sees_in_the_chat(t *testing.T) {
+	s := start(t, dev())
+	ann := s.as("ann")
+	get[rest.Chat](ann, 201, "POST", "/chats", group)
+	list := get[rest.MemberList](ann, 200, "POST",
+		"/chats/team/members", `{"user_ids":["cid","bob"],"role":"admin"}`)
+	var got []string
+	for _, m := range list.Members {
+		got = append(got, m.UserId+" "+m.Role)
+	}
+	if diff := cmp.Diff([]string{"ann owner", "bob member", "cid admin"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for user, want := range map[string]string{"ann": "owner", "bob": "member", "cid": "admin"} {
+		one := get[rest.Chat](s.as(user), 200, "GET", "/chats/team", "")
+		all := get[rest.ChatList](s.as(user), 200, "GET", "/chats", "")
+		if *one.Role != want || *all.Chats[0].Role != want {
+			t.Errorf("%s sees the roles %s and %s, want %s", user, *one.Role, *all.Chats[0].Role,
+				want)
+		}
+	}
+	r := s.as("cid").do("POST", "/chats/team/members", `{"user_ids":["dan"],"role":"owner"}`)
+	if r.StatusCode != 403 || r.code() != "DENIED" {
+		t.Errorf("an admin makes an owner: %d %s", r.StatusCode, r.body)
+	}
+}
+
 func TestMessages_duplicate_has_200_and_the_same_body(t *testing.T) {
 	ann := start(t, dev()).as("ann")
 	get[rest.Chat](ann, 201, "POST", "/chats", group)

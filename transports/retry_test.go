@@ -49,7 +49,7 @@ func retries() map[string]retried {
 			want: fmt.Sprint(1+retryRounds, " chats"),
 		},
 		"addMembers": {
-			who: "ann", path: "/chats/team/members", body: `{"user_ids":["r%d"]}`,
+			who: "ann", path: "/chats/team/members", body: `{"user_ids":["r%d"],"role":"admin"}`,
 			effect: func(c *caller, _ []byte) string {
 				var list struct {
 					Version int `json:"members_version"`

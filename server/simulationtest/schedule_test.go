@@ -383,7 +383,7 @@ func (w *simulation) members() {
 	}
 	w.act(n, fmt.Sprintf("%s joins %s at %s", user, chat, n.id), func(ctx context.Context) func() {
 		_, err := n.server.AddMembers(ctx, server.Caller{User: "alice"}, chat,
-			[]tidemark.UserID{user})
+			[]tidemark.UserID{user}, "")
 		return func() { w.expect(err, tidemark.Unavailable) }
 	})
 }

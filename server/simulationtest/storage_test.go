@@ -109,11 +109,12 @@ func (s gatedStore) Heads(
 }
 
 func (s gatedStore) AddMembers(
-	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+	role tidemark.Role, now time.Time,
 ) (storage.Added, error) {
 	return through(ctx, s.n, "AddMembers",
 		string(chat)+" "+join(users), func(ctx context.Context) (storage.Added, error) {
-			added, err := s.n.simulation.raw.AddMembers(ctx, chat, users, now)
+			added, err := s.n.simulation.raw.AddMembers(ctx, chat, users, role, now)
 			if err == nil {
 				s.n.simulation.truth.added(chat, added)
 			}

@@ -158,7 +158,7 @@ func unsettled(t *testing.T, s *Store, url string) {
 		effect = effect || operation == "UpdateItem" && strings.Contains(body, "change_head = head")
 		return gone
 	})
-	_, err = dies.AddMembers(ctx, "c", usersFrom(120, "u"), time.UnixMilli(3))
+	_, err = dies.AddMembers(ctx, "c", usersFrom(120, "u"), tidemark.Ordinary, time.UnixMilli(3))
 	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Fatalf("AddMembers of the process that died: %v", err)
 	}
@@ -184,7 +184,8 @@ func TestRemoveMember_since_join_of_a_change_that_is_not_settled(t *testing.T) {
 	if _, err := s.RemoveMember(t.Context(), "c", "u00001", time.UnixMilli(4)); err != nil {
 		t.Fatal(err)
 	}
-	added, err := s.AddMembers(t.Context(), "c", []tidemark.UserID{"u00001"}, time.UnixMilli(5))
+	added, err := s.AddMembers(t.Context(), "c", []tidemark.UserID{"u00001"}, tidemark.Ordinary,
+		time.UnixMilli(5))
 	if err != nil || added.States[0].Acked != 5 {
 		t.Fatalf("AddMembers: %+v, error %v, want the watermark 5", added, err)
 	}
@@ -213,20 +214,21 @@ func TestAddMembers_behind_a_change_of_a_process_that_died(t *testing.T) {
 	createGroup(t, s, "c", "anna")
 	ctx, dies := dying(t, url,
 		func(_, body string) bool { return strings.Contains(body, "change_head = head") })
-	_, err := dies.AddMembers(ctx, "c", usersFrom(60, "u"), time.UnixMilli(3))
+	_, err := dies.AddMembers(ctx, "c", usersFrom(60, "u"), tidemark.Ordinary, time.UnixMilli(3))
 	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Fatalf("AddMembers of the process that died: %v", err)
 	}
 	began(t, s, "c", 0)
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err = s.AddMembers(short, "c", usersFrom(60, "u"), time.UnixMilli(3))
+	_, err = s.AddMembers(short, "c", usersFrom(60, "u"), tidemark.Ordinary, time.UnixMilli(3))
 	wantRefused(t, "at once",
 		err, tidemark.Unavailable, "another change of the members of the chat c is under way")
 	began(t, s, "c", 5*time.Second)
 	long, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
-	if _, err := s.AddMembers(long, "c", usersFrom(60, "u"), time.UnixMilli(3)); err != nil {
+	if _, err := s.AddMembers(long, "c", usersFrom(60, "u"), tidemark.Ordinary,
+		time.UnixMilli(3)); err != nil {
 		t.Errorf("after 5 s: %v", err)
 	}
 }
@@ -276,7 +278,10 @@ func TestAddMembers_prepared_late_by_a_process_that_was_overtaken(t *testing.T) 
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var overtaken sync.WaitGroup
-	overtaken.Go(func() { _, _ = slow.AddMembers(ctx, "c", usersFrom(60, "u"), time.UnixMilli(3)) })
+	overtaken.Go(func() {
+		_, _ = slow.AddMembers(ctx, "c", usersFrom(60, "u"), tidemark.Ordinary,
+			time.UnixMilli(3))
+	})
 	<-p.there
 	began(t, s, "c", time.Minute)
 
@@ -286,7 +291,7 @@ func TestAddMembers_prepared_late_by_a_process_that_was_overtaken(t *testing.T) 
 		effect = effect || strings.Contains(body, "change_head = head")
 		return gone
 	})
-	_, err = dies.AddMembers(last, "c", usersFrom(60, "u"), time.UnixMilli(3))
+	_, err = dies.AddMembers(last, "c", usersFrom(60, "u"), tidemark.Ordinary, time.UnixMilli(3))
 	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Fatalf("AddMembers of the process that died: %v", err)
 	}

@@ -279,22 +279,19 @@ func later(a, b storage.ChatsPage) int {
 	return cmp.Or(b.Activity.Compare(a.Activity), cmp.Compare(a.ChatID, b.ChatID))
 }
 
-// fill adds the last messages and the unread counts.
+// fill adds the roles, the last messages and the unread counts.
 func (c caller) fill(
 	ctx context.Context, user tidemark.UserID, found []storage.ChatListItem,
 	accounts map[tidemark.ChatID]account,
 ) error {
 	return call.Together(ctx, len(found), func(ctx context.Context, i int) error {
 		v := &found[i]
-		if v.Chat.Head == 0 {
-			return nil
-		}
 		one := accounts[v.Chat.ID]
-		intervals, err := c.visible(ctx, user, one.counter)
-		if err != nil {
+		member, err := c.member(ctx, user, one.counter)
+		if v.Role = member.Role; err != nil || v.Chat.Head == 0 {
 			return err
 		}
-		if intervals.Contains(v.Chat.Head) {
+		if member.Intervals.Contains(v.Chat.Head) {
 			page, err := c.page(ctx, storage.Range{
 				Chat:  v.Chat.ID,
 				After: v.Chat.Head - 1,
@@ -307,7 +304,7 @@ func (c caller) fill(
 				v.Last = &page[0]
 			}
 		}
-		v.Unread, err = c.unread(ctx, user, one, intervals)
+		v.Unread, err = c.unread(ctx, user, one, member.Intervals)
 		return err
 	})
 }

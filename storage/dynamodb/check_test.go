@@ -86,7 +86,8 @@ func TestCheck_a_store_that_cannot_write_is_not_ready(t *testing.T) {
 		}},
 		{"members", func(s *Store, n int) error {
 			_, err := s.AddMembers(t.Context(), chat,
-				[]tidemark.UserID{tidemark.UserID(fmt.Sprint("u", n))}, now)
+				[]tidemark.UserID{tidemark.UserID(fmt.Sprint("u", n))}, tidemark.Ordinary,
+				now)
 			return err
 		}},
 		{"many members", func(s *Store, n int) error {
@@ -94,7 +95,7 @@ func TestCheck_a_store_that_cannot_write_is_not_ready(t *testing.T) {
 			for i := range users {
 				users[i] = tidemark.UserID(fmt.Sprintf("u%d-%d", n, i))
 			}
-			_, err := s.AddMembers(t.Context(), chat, users, now)
+			_, err := s.AddMembers(t.Context(), chat, users, tidemark.Ordinary, now)
 			return err
 		}},
 	} {

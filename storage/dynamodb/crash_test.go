@@ -118,7 +118,7 @@ func TestCrash_of_a_change_leaves_it_whole_or_undone(t *testing.T) {
 				createGroup(t, other, chat, "anna")
 				send(t, other, chat, "anna", "before", 1)
 				ctx := die(t, w, tc.at)
-				_, err := author.AddMembers(ctx, chat, users, time.UnixMilli(5))
+				_, err := author.AddMembers(ctx, chat, users, tidemark.Ordinary, time.UnixMilli(5))
 				if tidemark.CodeOf(err) != tidemark.Unavailable {
 					t.Fatalf("the author did not die: %v", err)
 				}
@@ -205,7 +205,7 @@ func TestCrash_of_a_change_keeps_where_its_members_begin(t *testing.T) {
 				send(t, other, chat, "anna", fmt.Sprint("k", n), tidemark.Sequence(n+1))
 			}
 			ctx := die(t, w, tc.at)
-			_, err = author.AddMembers(ctx, chat, users, time.UnixMilli(5))
+			_, err = author.AddMembers(ctx, chat, users, tidemark.Ordinary, time.UnixMilli(5))
 			if tidemark.CodeOf(err) != tidemark.Unavailable {
 				t.Fatalf("the author did not die: %v", err)
 			}
@@ -424,7 +424,7 @@ func TestCrash_pending_or_delivered_when_a_chat_does_not_become_Large(t *testing
 		{"members are added", trap{operation: "UpdateItem", has: "change_head = head"},
 			func(ctx context.Context, chat tidemark.ChatID) error {
 				createGroup(t, other, chat, many[:450]...)
-				_, err := author.AddMembers(ctx, chat, many, time.UnixMilli(5))
+				_, err := author.AddMembers(ctx, chat, many, tidemark.Ordinary, time.UnixMilli(5))
 				return err
 			}, func(tidemark.ChatID) {}},
 		{"it is created", trap{operation: "PutItem", has: "chat_counters"},

@@ -81,7 +81,7 @@ func TestAddMembers_late_preparation_brings_nobody_back(t *testing.T) {
 			createGroup(t, other, chat, "anna")
 			if before == "a member once" {
 				_, err := other.AddMembers(t.Context(), chat, []tidemark.UserID{"u00007"},
-					time.UnixMilli(2))
+					tidemark.Ordinary, time.UnixMilli(2))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -168,11 +168,13 @@ func TestLimits_actions_of_a_transaction(t *testing.T) {
 			1, 100, func() error { createGroup(t, s, "f", usersFrom(50, "f")...); return nil },
 		},
 		{"AddMembers of 49", 1, 99, func() error {
-			_, err := s.AddMembers(t.Context(), "c", usersFrom(49, "g"), time.UnixMilli(3))
+			_, err := s.AddMembers(t.Context(), "c", usersFrom(49, "g"), tidemark.Ordinary,
+				time.UnixMilli(3))
 			return err
 		}},
 		{"AddMembers of 120, settled", 3, 100, func() error {
-			_, err := s.AddMembers(t.Context(), "c", usersFrom(120, "h"), time.UnixMilli(3))
+			_, err := s.AddMembers(t.Context(), "c", usersFrom(120, "h"), tidemark.Ordinary,
+				time.UnixMilli(3))
 			return err
 		}},
 	} {

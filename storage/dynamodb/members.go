@@ -17,7 +17,8 @@ import (
 // AddMembers implements storage.Members. It uses one transaction if the members fit, and a change
 // otherwise (changes.go).
 func (s *Store) AddMembers(
-	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, at time.Time,
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+	role tidemark.Role, at time.Time,
 ) (storage.Added, error) {
 	if err := fits(len(users)); err != nil {
 		return storage.Added{}, err
@@ -31,6 +32,7 @@ func (s *Store) AddMembers(
 		caller: c,
 		chat:   chat,
 		users:  slices.Compact(slices.Sorted(slices.Values(users))),
+		role:   role,
 		at:     call.Stored(at),
 		token:  rand.Text(),
 	}
@@ -51,6 +53,7 @@ type adding struct {
 	caller
 	chat  tidemark.ChatID
 	users []tidemark.UserID // ascending, distinct
+	role  tidemark.Role
 	at    time.Time
 	token string
 	// doubtful reports that an attempt with an unknown outcome may have taken effect.
@@ -153,7 +156,7 @@ func (a *adding) joiners(
 		join = append(join, record.Membership{
 			Member: tidemark.Member{
 				UserID:    user,
-				Role:      tidemark.Ordinary,
+				Role:      a.role,
 				Intervals: intervals,
 				JoinedAt:  a.at,
 			},

@@ -22,7 +22,7 @@ const appendsOne = "idempotency_keys" // only in a transaction that appends
 
 func add(t *testing.T, s *Store, chat tidemark.ChatID, users ...tidemark.UserID) storage.Added {
 	t.Helper()
-	added, err := s.AddMembers(t.Context(), chat, users, time.UnixMilli(5))
+	added, err := s.AddMembers(t.Context(), chat, users, tidemark.Ordinary, time.UnixMilli(5))
 	if err != nil {
 		t.Errorf("AddMembers of %v: %v", users, err)
 	}

@@ -136,7 +136,8 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 			return err
 		},
 		"AddMembers": func() error {
-			_, err := one.AddMembers(t.Context(), "c", usersFrom(1, "n"), time.UnixMilli(7))
+			_, err := one.AddMembers(t.Context(), "c", usersFrom(1, "n"), tidemark.Ordinary,
+				time.UnixMilli(7))
 			return err
 		},
 		"RemoveMember": func() error {

@@ -41,7 +41,8 @@ func TestStand_while_somebody_else_adds_a_new_member(t *testing.T) {
 	if err != nil || len(join) != 2 {
 		t.Fatalf("%d joiners, %v, want 2", len(join), err)
 	}
-	if _, err := s.AddMembers(t.Context(), chat, []tidemark.UserID{early}, now); err != nil {
+	if _, err := s.AddMembers(t.Context(), chat, []tidemark.UserID{early}, tidemark.Ordinary,
+		now); err != nil {
 		t.Fatalf("AddMembers: %v", err)
 	}
 	// seen is older than that addition. RosterAt reads the counter again.

@@ -118,20 +118,20 @@ type account struct {
 	state   record.State
 }
 
-// visible returns what a user may see of a chat.
-func (c caller) visible(
+// member returns the present or past membership of a user.
+func (c caller) member(
 	ctx context.Context, user tidemark.UserID, counter *record.Counter,
-) (tidemark.Intervals, error) {
+) (tidemark.Member, error) {
 	rows, err := c.Memberships(ctx, counter.ID, []tidemark.UserID{user})
 	if err != nil {
-		return nil, err
+		return tidemark.Member{}, err
 	}
 	if rows[user].Next != nil { // Then the counter decides whether the change took effect.
 		if counter, err = c.Counter(ctx, counter.ID); err != nil {
-			return nil, err
+			return tidemark.Member{}, err
 		}
 	}
-	return rows[user].At(counter).Intervals, nil
+	return rows[user].At(counter), nil
 }
 
 // unread counts one chat. The counter and the state may be of different moments; if they are at
@@ -251,11 +251,11 @@ func (c caller) unreadIn(
 	if one.counter == nil || one.counter.Head <= one.state.UnreadAfter() {
 		return storage.Unread{}, nil
 	}
-	intervals, err := c.visible(ctx, user, one.counter)
-	if err != nil || len(intervals) == 0 {
+	member, err := c.member(ctx, user, one.counter)
+	if err != nil || len(member.Intervals) == 0 {
 		return storage.Unread{}, err
 	}
-	return c.unread(ctx, user, one, intervals)
+	return c.unread(ctx, user, one, member.Intervals)
 }
 
 // UnreadOf implements storage.Unreads.

@@ -160,7 +160,7 @@ func (w *workload) create(
 }
 
 func (w *workload) add(chat tidemark.ChatID, users ...tidemark.UserID) error {
-	_, err := w.s.AddMembers(w.t.Context(), chat, users, time.UnixMilli(8))
+	_, err := w.s.AddMembers(w.t.Context(), chat, users, tidemark.Ordinary, time.UnixMilli(8))
 	return err
 }
 

@@ -139,12 +139,13 @@ func (c *chat) activity() time.Time {
 }
 
 func (s *Store) listItem(user tidemark.UserID, c *chat, brief bool) storage.ChatListItem {
-	intervals := c.members[user].Intervals
+	member := c.members[user]
 	v := storage.ChatListItem{Chat: c.Chat, State: s.state(user, c.ID), Activity: c.activity()}
 	if brief {
 		return v
 	}
-	if c.Head > 0 && intervals.Contains(c.Head) {
+	v.Role = member.Role
+	if c.Head > 0 && member.Intervals.Contains(c.Head) {
 		v.Last = &c.messages[c.Head-1]
 	}
 	v.Unread = c.unread(user, v.State)

@@ -12,7 +12,8 @@ import (
 
 // AddMembers implements storage.Members.
 func (s *Store) AddMembers(
-	ctx context.Context, id tidemark.ChatID, users []tidemark.UserID, now time.Time,
+	ctx context.Context, id tidemark.ChatID, users []tidemark.UserID,
+	role tidemark.Role, now time.Time,
 ) (storage.Added, error) {
 	if err := s.enterBatch(ctx, len(users)); err != nil {
 		return storage.Added{}, err
@@ -40,7 +41,7 @@ func (s *Store) AddMembers(
 		}
 		joined[user] = tidemark.Member{
 			UserID:    user,
-			Role:      tidemark.Ordinary,
+			Role:      role,
 			Intervals: intervals,
 			JoinedAt:  stored(now),
 		}

@@ -71,10 +71,11 @@ func (s *Store) Heads(
 
 // AddMembers implements storage.Members.
 func (s *Store) AddMembers(
-	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+	role tidemark.Role, now time.Time,
 ) (added storage.Added, err error) {
 	began := time.Now()
-	added, err = s.store.AddMembers(ctx, chat, users, now)
+	added, err = s.store.AddMembers(ctx, chat, users, role, now)
 	s.meter.done(ctx, opAddMembers, began, err)
 	return added, err
 }

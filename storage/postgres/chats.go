@@ -251,9 +251,9 @@ func texts[T ~string](ids []T) []string {
 // conversationsByActivity lists a user's chats, the latest activity first. It reads all chats of
 // the user, since every message changes the order, and the other tables for one page only.
 const conversationsByActivity = `SELECT ` + chatColumns + `,
-	c.activity_at, ` + stateColumns + `, ` + accountColumns + `
+	c.activity_at, c.role, ` + stateColumns + `, ` + accountColumns + `
 	FROM (
-		SELECT c.*, m.intervals AS visible, m.seat
+		SELECT c.*, m.intervals AS visible, m.seat, m.role
 		FROM members AS m
 		CROSS JOIN LATERAL (SELECT * FROM chats WHERE key = m.chat LIMIT 1) AS c
 		WHERE m.user_id = $1 AND m.current
@@ -276,7 +276,7 @@ func (s *Store) ChatsOf(
 	var l listing
 	more := false
 	err := s.read(ctx, func(ctx context.Context, c *conn) error {
-		l = listing{user: user}
+		l = listing{user: user, brief: page.Brief}
 		err := c.each(ctx, conversationsByActivity,
 			[]any{string(user), activity, string(page.ChatID), int64(page.Limit) + 1}, l.add)
 		if more = len(l.conversations) > page.Limit; more {
@@ -304,6 +304,7 @@ func (s *Store) ChatsOf(
 // A listing is a page of a user's chats while it is being read.
 type listing struct {
 	user          tidemark.UserID
+	brief         bool
 	conversations []storage.ChatListItem
 	accounts      accounts
 }
@@ -312,13 +313,17 @@ type listing struct {
 func (l *listing) add(row pgx.Rows) error {
 	var chat chatRow
 	var activity int64
+	var role string
 	var found stateRow
 	var account accountRow
-	to := append(append(chat.columns(), &activity), found.columns()...)
+	to := append(append(chat.columns(), &activity, &role), found.columns()...)
 	if err := row.Scan(append(to, account.columns()...)...); err != nil {
 		return err
 	}
 	c := storage.ChatListItem{Chat: chat.chat(), Activity: timeOf(activity)}
+	if !l.brief {
+		c.Role = tidemark.Role(role)
+	}
 	c.State = found.state(l.user, c.Chat.ID)
 	l.conversations = append(l.conversations, c)
 	return l.accounts.add(&account, l.user)

@@ -108,7 +108,8 @@ func TestChange_whose_connection_broke_is_not_repeated(t *testing.T) {
 	result := make(chan error, 1)
 	go func() {
 		_, err := s.AddMembers(context.Background(), "c",
-			[]tidemark.UserID{"cleo"}, time.UnixMilli(3))
+			[]tidemark.UserID{"cleo"}, tidemark.Ordinary,
+			time.UnixMilli(3))
 		result <- err
 	}()
 	r.terminate()

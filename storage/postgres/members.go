@@ -154,7 +154,8 @@ const (
 
 // AddMembers implements storage.Members.
 func (s *Store) AddMembers(
-	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+	role tidemark.Role, now time.Time,
 ) (storage.Added, error) {
 	if err := checkBatch(len(users)); err != nil {
 		return storage.Added{}, err
@@ -166,7 +167,7 @@ func (s *Store) AddMembers(
 	err := s.locked(ctx, chat, func(ctx context.Context, m *membership) error {
 		err := m.changeable()
 		if err == nil {
-			added, err = m.add(ctx, users, now)
+			added, err = m.add(ctx, users, role, now)
 		}
 		return err
 	})
@@ -178,7 +179,7 @@ func (s *Store) AddMembers(
 
 // add decides about all the users before it writes anything. users are sorted.
 func (m *membership) add(
-	ctx context.Context, users []tidemark.UserID, now time.Time,
+	ctx context.Context, users []tidemark.UserID, role tidemark.Role, now time.Time,
 ) (storage.Added, error) {
 	known, err := m.named(ctx, users)
 	if err != nil {
@@ -212,7 +213,7 @@ func (m *membership) add(
 		added.Version++
 		at := now.UnixMilli()
 		batch.Queue(putMembers, m.key, string(m.chat.ID), joining, intervals,
-			string(tidemark.Ordinary), true, at)
+			string(role), true, at)
 		if m.chat.History == tidemark.HistorySinceJoin && m.chat.Head > 0 && len(first) > 0 {
 			batch.Queue(startAtHead, m.key, first, int64(m.chat.Head), at)
 		}

@@ -342,7 +342,8 @@ func (sc *scene) hears(want string) {
 // comesBack makes ben a member again, and marks ben's row.
 func (sc *scene) comesBack() {
 	sc.Helper()
-	_, err := sc.store.AddMembers(sc.Context(), "c", []tidemark.UserID{"ben"}, time.UnixMilli(4))
+	_, err := sc.store.AddMembers(sc.Context(), "c", []tidemark.UserID{"ben"}, tidemark.Ordinary,
+		time.UnixMilli(4))
 	sc.ok(err)
 }
 

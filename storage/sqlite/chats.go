@@ -274,8 +274,8 @@ func jsonArray[T ~string](ids []T) string {
 
 // chatsByActivity lists a user's chats. It reads all of them, because every message changes their
 // order.
-const chatsByActivity = `SELECT ` + chatColumns + `, c.activity_at, ` + stateColumns + `, ` +
-	accountColumns + `
+const chatsByActivity = `SELECT ` + chatColumns + `, c.activity_at, m.role, ` +
+	stateColumns + `, ` + accountColumns + `
 	FROM members AS m
 	CROSS JOIN chats AS c ON c.key = m.chat
 	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
@@ -311,9 +311,12 @@ func (s *Store) ChatsOf(
 				Chat:     scanChat(row),
 				Activity: timeOf(row.integerAt(chatWidth)),
 			}
-			item.State = scanState(row, chatWidth+1, user, item.Chat.ID)
+			if !page.Brief {
+				item.Role = tidemark.Role(row.stringAt(chatWidth + 1))
+			}
+			item.State = scanState(row, chatWidth+2, user, item.Chat.ID)
 			list = append(list, item)
-			return a.add(row, chatWidth+1+stateWidth, user)
+			return a.add(row, chatWidth+2+stateWidth, user)
 		})
 		if err == nil {
 			err = a.bad

@@ -83,7 +83,8 @@ func (c *chat) changeable() error {
 
 // AddMembers implements storage.Members.
 func (s *Store) AddMembers(
-	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+	role tidemark.Role, now time.Time,
 ) (storage.Added, error) {
 	if err := checkBatch(len(users)); err != nil {
 		return storage.Added{}, err
@@ -93,7 +94,7 @@ func (s *Store) AddMembers(
 	users = slices.Compact(users)
 	var added storage.Added
 	err := s.change(ctx, func(w *writer) (err error) {
-		added, err = w.addMembers(chat, users, timeOf(now.UnixMilli()))
+		added, err = w.addMembers(chat, users, role, timeOf(now.UnixMilli()))
 		return err
 	})
 	if err != nil {
@@ -104,7 +105,7 @@ func (s *Store) AddMembers(
 
 // addMembers checks all users before it writes. They are sorted and distinct.
 func (w *writer) addMembers(
-	id tidemark.ChatID, users []tidemark.UserID, now time.Time,
+	id tidemark.ChatID, users []tidemark.UserID, role tidemark.Role, now time.Time,
 ) (storage.Added, error) {
 	c, err := w.existing(id)
 	if err != nil {
@@ -123,7 +124,7 @@ func (w *writer) addMembers(
 		if m.Intervals.Open() {
 			continue
 		}
-		m.UserID, m.Role, m.JoinedAt = user, tidemark.Ordinary, now
+		m.UserID, m.Role, m.JoinedAt = user, role, now
 		m.Intervals = m.Intervals.Joined(c.head, c.history, returning)
 		if len(m.Intervals) > tidemark.MaxIntervals {
 			return storage.Added{}, tidemark.Errorf(tidemark.Denied,

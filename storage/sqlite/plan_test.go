@@ -128,7 +128,7 @@ func everyMethod(t *testing.T, s *Store) {
 	})
 	ok(err)
 	for _, user := range []tidemark.UserID{"becomes large", "is large"} {
-		_, err = s.AddMembers(ctx, "crowd", []tidemark.UserID{user}, now)
+		_, err = s.AddMembers(ctx, "crowd", []tidemark.UserID{user}, tidemark.Ordinary, now)
 		ok(err)
 	}
 	_, err = s.RemoveMember(ctx, "crowd", "anna", now)
@@ -156,7 +156,7 @@ func everyMethod(t *testing.T, s *Store) {
 	ok(err)
 	_, _, err = s.Sent(ctx, storage.SendKeyOf(&d))
 	ok(err)
-	_, err = s.AddMembers(ctx, chat, []tidemark.UserID{"carla"}, now)
+	_, err = s.AddMembers(ctx, chat, []tidemark.UserID{"carla"}, tidemark.Ordinary, now)
 	ok(err)
 	_, err = s.UpdateMember(ctx, chat, "anna", storage.MemberChange{Role: tidemark.Reader})
 	ok(err)

@@ -50,7 +50,8 @@ func (r *record) history(s *Store) {
 	r.marked = r.succeeded("Mark", err)
 	r.advance(s, 3)
 	r.checkpoint(s)
-	_, err = s.AddMembers(r.t.Context(), "c", []tidemark.UserID{"cleo"}, draft("", "").CreatedAt)
+	_, err = s.AddMembers(r.t.Context(), "c", []tidemark.UserID{"cleo"}, tidemark.Ordinary,
+		draft("", "").CreatedAt)
 	r.joined = r.succeeded("AddMembers", err)
 	r.append(s, "c", "d", "e")
 	r.read(s)

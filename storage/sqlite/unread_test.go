@@ -17,7 +17,8 @@ func TestAppend_of_more_senders_than_are_cached_keeps_unread_exact(t *testing.T)
 	for i := range users {
 		users[i] = tidemark.UserID(fmt.Sprintf("u%d", i))
 	}
-	if _, err := s.AddMembers(t.Context(), "c", users, time.UnixMilli(2)); err != nil {
+	if _, err := s.AddMembers(t.Context(), "c", users, tidemark.Ordinary,
+		time.UnixMilli(2)); err != nil {
 		t.Fatal(err)
 	}
 	var drafts []tidemark.Draft

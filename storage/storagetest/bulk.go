@@ -75,7 +75,8 @@ var bulkRules = []rule{
 				for n := 0; writing.Load() > 0 && n < 500; n++ {
 					user := f.user(fmt.Sprintf("guest-%d-%d", i, n))
 					err := retry(func() error {
-						_, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{user}, at(1))
+						_, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{user},
+							tidemark.Ordinary, at(1))
 						return err
 					})
 					if err != nil {

@@ -249,8 +249,8 @@ var chatRules = []rule{
 		last := f.append(f.draft(c, bob, "the last")).Message
 		state := f.raise(bob, c, tidemark.Raise{Acked: 2, Read: 1}, at(7)).State
 		f.eventually("chats", func() any { return f.chatsOf(bob, 10) }, []storage.ChatListItem{
-			{Chat: f.info(c), State: state, Last: &last, Activity: last.CreatedAt,
-				Unread: storage.Unread{Messages: 1}},
+			{Chat: f.info(c), Role: tidemark.Ordinary, State: state, Last: &last,
+				Activity: last.CreatedAt, Unread: storage.Unread{Messages: 1}},
 		})
 	}},
 	{"ChatsOf_Brief_leaves_out_what_needs_more_reads", func(f *fixture) {
@@ -258,7 +258,7 @@ var chatRules = []rule{
 		c := f.group("c", alice, bob)
 		f.send(c, alice, 2)
 		want := f.chatsOf(bob, 10)
-		want[0].Unread, want[0].Last = storage.Unread{}, nil
+		want[0].Role, want[0].Unread, want[0].Last = "", storage.Unread{}, nil
 		brief, _, err := f.store.ChatsOf(f.ctx, bob, storage.ChatsPage{Limit: 10, Brief: true})
 		f.ok(err)
 		f.equal("brief", brief, want)
@@ -273,7 +273,7 @@ var chatRules = []rule{
 			activity = m.CreatedAt
 		}
 		f.eventually("chats", func() any { return f.chatsOf(bob, 10) }, []storage.ChatListItem{
-			{Chat: f.info(c), State: f.state(bob, c), Activity: activity},
+			{Chat: f.info(c), Role: tidemark.Ordinary, State: f.state(bob, c), Activity: activity},
 		})
 	}},
 	{"ChatsOf_counts_visible_messages_of_others_as_unread", func(f *fixture) {

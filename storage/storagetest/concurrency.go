@@ -101,7 +101,7 @@ var concurrencyRules = []rule{
 		c := f.group("c", f.user("alice"))
 		versions := make([]uint64, racers)
 		f.ok(concurrently(racers, func(i int) error {
-			added, err := f.store.AddMembers(f.ctx, c, users[i:i+1], at(1))
+			added, err := f.store.AddMembers(f.ctx, c, users[i:i+1], tidemark.Ordinary, at(1))
 			versions[i] = added.Version
 			return err
 		}))
@@ -332,7 +332,8 @@ func testAppendWhileMembersChange(f *fixture) {
 					changes = append(changes, change{removed.Version, removed.Head})
 					continue
 				}
-				added, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{bob}, at(n))
+				added, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{bob},
+					tidemark.Ordinary, at(n))
 				if err != nil {
 					return err
 				}

@@ -272,7 +272,7 @@ func (c *client) add(chat tidemark.ChatID, who int) error {
 	now, got, changed := c.now(), "", false
 	var states []tidemark.DeliveryState
 	s, err := c.do(true, func(ctx context.Context) error {
-		added, err := c.store.AddMembers(ctx, chat, users, now)
+		added, err := c.store.AddMembers(ctx, chat, users, tidemark.Ordinary, now)
 		if err != nil {
 			return err
 		}

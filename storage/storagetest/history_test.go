@@ -34,12 +34,13 @@ type busy struct {
 }
 
 func (b *busy) AddMembers(
-	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+	role tidemark.Role, now time.Time,
 ) (storage.Added, error) {
 	b.lock(chat, 1)
 	defer b.lock(chat, -1)
 	<-time.After(time.Millisecond)
-	return b.Store.AddMembers(ctx, chat, users, now)
+	return b.Store.AddMembers(ctx, chat, users, role, now)
 }
 
 func (b *busy) lock(chat tidemark.ChatID, by int) {

@@ -81,10 +81,11 @@ func (i *intercepted) Heads(
 }
 
 func (i *intercepted) AddMembers(
-	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+	role tidemark.Role, now time.Time,
 ) (storage.Added, error) {
 	return results2(i, "AddMembers", len(users), func() (storage.Added, error) {
-		return i.Store.AddMembers(ctx, chat, users, now)
+		return i.Store.AddMembers(ctx, chat, users, role, now)
 	})
 }
 

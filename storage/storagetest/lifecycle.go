@@ -67,7 +67,7 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	_, errs["UpdateChat"] = s.UpdateChat(ctx, chat, renamed("name"))
 	_, _, errs["ChatsOf"] = s.ChatsOf(ctx, alice, storage.ChatsPage{Limit: 1})
 	_, errs["Heads"] = s.Heads(ctx, chats)
-	_, errs["AddMembers"] = s.AddMembers(ctx, chat, f.users("bob"), at(1))
+	_, errs["AddMembers"] = s.AddMembers(ctx, chat, f.users("bob"), tidemark.Ordinary, at(1))
 	_, errs["RemoveMember"] = s.RemoveMember(ctx, chat, f.user("bob"), at(1))
 	_, errs["UpdateMember"] = s.UpdateMember(ctx, chat, alice, memberMetadata("{}"))
 	_, errs["Rosters"] = s.Rosters(ctx, chats)

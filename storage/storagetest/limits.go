@@ -93,7 +93,7 @@ var limitRules = []rule{
 		before := f.info(c)
 		f.equal("member count", before.MemberCount, tidemark.MaxMembers)
 		_, err := f.store.AddMembers(f.ctx, c, users[tidemark.MaxMembers-5:tidemark.MaxMembers+1],
-			at(1))
+			tidemark.Ordinary, at(1))
 		f.code(err, tidemark.Denied)
 		f.equal("chat", f.info(c), before)
 		f.equal("chats of the refused", f.chatsOf(users[tidemark.MaxMembers], 10), nil)
@@ -102,7 +102,8 @@ var limitRules = []rule{
 		f.equal("version", f.add(c, users[:5]...).Version, before.MembersVersion)
 		f.remove(c, users[7])
 		f.add(c, users[tidemark.MaxMembers])
-		_, err = f.store.AddMembers(f.ctx, c, users[tidemark.MaxMembers+1:], at(1))
+		_, err = f.store.AddMembers(f.ctx, c, users[tidemark.MaxMembers+1:], tidemark.Ordinary,
+			at(1))
 		f.code(err, tidemark.Denied)
 		f.equal("members in the roster", len(f.roster(c).Members), tidemark.MaxMembers)
 		f.eventually("members in the summary",
@@ -118,7 +119,8 @@ var limitRules = []rule{
 			f.send(c, alice, 1)
 		}
 		before := f.roster(c)
-		_, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{carol, bob}, at(1))
+		_, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{carol, bob}, tidemark.Ordinary,
+			at(1))
 		f.code(err, tidemark.Denied)
 		f.equal("roster", f.roster(c), before)
 		f.equal("chats of carol", f.chatsOf(carol, 10), nil)
@@ -174,7 +176,8 @@ var limitRules = []rule{
 		for n, want := range map[int]tidemark.Code{storage.MaxBatch + 1: tidemark.Invalid, 0: ""} {
 			for name, call := range map[string]func() (int, error){
 				"AddMembers": func() (int, error) {
-					added, err := f.store.AddMembers(f.ctx, c, make([]tidemark.UserID, n), at(1))
+					added, err := f.store.AddMembers(f.ctx, c, make([]tidemark.UserID, n),
+						tidemark.Ordinary, at(1))
 					return len(added.States), err
 				},
 				"Heads": func() (int, error) {
@@ -234,7 +237,7 @@ var limitRules = []rule{
 		f.equal("message, read again", f.messages(storage.Range{Chat: c})[0].CreatedAt, want)
 		f.equal("advanced", f.raise(alice, c, tidemark.Raise{Acked: 1}, now).State.AckedAt, want)
 		f.equal("state", f.state(alice, c).AckedAt, want)
-		added, err := f.store.AddMembers(f.ctx, c, f.users("bob"), now)
+		added, err := f.store.AddMembers(f.ctx, c, f.users("bob"), tidemark.Ordinary, now)
 		f.ok(err)
 		f.equal("added", added.States[0].AckedAt, want)
 		f.equal("joined", f.member(c, f.user("bob")).JoinedAt, want)

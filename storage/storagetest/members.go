@@ -10,7 +10,8 @@ var memberRules = []rule{
 		alice, bob, carol := f.user("alice"), f.user("bob"), f.user("carol")
 		c := f.group("c", bob)
 		f.send(c, bob, 3)
-		added, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{carol, alice}, at(5))
+		added, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{carol, alice},
+			tidemark.Ordinary, at(5))
 		f.ok(err)
 		f.equal("added", added,
 			storage.Added{Version: 2, Head: 3, New: []tidemark.UserID{alice, carol},
@@ -31,7 +32,7 @@ var memberRules = []rule{
 		alice, bob := f.user("alice"), f.user("bob")
 		c := f.sinceJoin("c", alice)
 		f.send(c, alice, 4)
-		added, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{bob}, at(5))
+		added, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{bob}, tidemark.Ordinary, at(5))
 		f.ok(err)
 		state := tidemark.DeliveryState{UserID: bob, ChatID: c, Acked: 4, Read: 4,
 			AckedAt: at(5), ReadAt: at(5)}
@@ -61,7 +62,8 @@ var memberRules = []rule{
 			state := f.raise(bob, c, tidemark.Raise{Acked: 2, Read: 1}, at(3)).State
 			f.remove(c, bob)
 			f.send(c, alice, 2)
-			added, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{bob}, at(6))
+			added, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{bob}, tidemark.Ordinary,
+				at(6))
 			f.ok(err)
 			f.equal(name+": added", added, storage.Added{
 				Version: 3,
@@ -137,11 +139,12 @@ var memberRules = []rule{
 	}},
 	{"AddMembers_errors_change_nothing", func(f *fixture) {
 		alice, bob, carol := f.user("alice"), f.user("bob"), f.user("carol")
-		_, err := f.store.AddMembers(f.ctx, f.chat("none"), []tidemark.UserID{alice}, at(1))
+		_, err := f.store.AddMembers(f.ctx, f.chat("none"), []tidemark.UserID{alice},
+			tidemark.Ordinary, at(1))
 		f.code(err, tidemark.NotFound)
 		d := f.direct("d", alice, bob)
 		before := f.roster(d)
-		_, err = f.store.AddMembers(f.ctx, d, []tidemark.UserID{carol}, at(1))
+		_, err = f.store.AddMembers(f.ctx, d, []tidemark.UserID{carol}, tidemark.Ordinary, at(1))
 		f.code(err, tidemark.Denied)
 		f.equal("roster", f.roster(d), before)
 		f.equal("chats of carol", f.chatsOf(carol, 10), nil)

@@ -238,8 +238,13 @@ func (m *model) addMembers(rt *rapid.T) {
 	chat, now := m.drawChat(rt), at(m.tick())
 	users := rapid.SliceOfNDistinct(rapid.SampledFrom(m.everyone), 1, 3,
 		rapid.ID[tidemark.UserID]).Draw(rt, "users")
+	role := rapid.SampledFrom([]tidemark.Role{
+		tidemark.Ordinary, tidemark.Owner, tidemark.Admin, tidemark.Reader,
+	}).Draw(rt, "role")
 	m.both("AddMembers",
-		func(f *fixture) (any, error) { return f.store.AddMembers(f.ctx, chat, users, now) })
+		func(f *fixture) (any, error) {
+			return f.store.AddMembers(f.ctx, chat, users, role, now)
+		})
 }
 
 func (m *model) removeMember(rt *rapid.T) {

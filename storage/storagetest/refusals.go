@@ -22,7 +22,7 @@ var refusalRules = []rule{
 			return err
 		}
 		add := func(chat tidemark.ChatID, users ...tidemark.UserID) error {
-			_, err := f.store.AddMembers(f.ctx, chat, users, at(1))
+			_, err := f.store.AddMembers(f.ctx, chat, users, tidemark.Ordinary, at(1))
 			return err
 		}
 		remove := func(chat tidemark.ChatID, user tidemark.UserID) error {

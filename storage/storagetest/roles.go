@@ -62,6 +62,60 @@ var roleRules = []rule{
 			f.equal("no change", got, storage.UpdatedMember{Member: want, Version: version})
 		}
 	}},
+	{"AddMembers_gives_the_role_to_those_who_join_only", func(f *fixture) {
+		alice, bob, carol := f.user("alice"), f.user("bob"), f.user("carol")
+		for name, size := range map[string]int{"few": 3, "many": 60} {
+			users := append(f.many(size), bob, carol)
+			for _, role := range []tidemark.Role{
+				tidemark.Owner, tidemark.Admin, tidemark.Ordinary, tidemark.Reader,
+			} {
+				label := fmt.Sprint(name, " ", role)
+				c := f.group(label, alice, bob, carol)
+				f.remove(c, carol)
+				for range 2 { // a repetition changes nothing more
+					added, err := f.store.AddMembers(f.ctx, c, users, role, at(5))
+					f.ok(err)
+					f.equal(label+": version", added.Version, uint64(3))
+				}
+				f.equal(label+": who was a member", f.member(c, bob).Role, tidemark.Ordinary)
+				f.equal(label+": who returns", f.member(c, carol).Role, role)
+				f.equal(label+": who is new", f.member(c, users[0]).Role, role)
+				_, err := storage.AppendOne(f.ctx, f.store, f.draft(c, users[0], "hello"))
+				f.equal(label+": may send", err == nil, role.MaySend())
+				f.eventually(label+": in the list", func() any {
+					chats := f.chatsOf(users[0], 10)
+					i := slices.IndexFunc(chats, func(item storage.ChatListItem) bool {
+						return item.Chat.ID == c
+					})
+					return i >= 0 && chats[i].Role == role
+				}, true)
+			}
+		}
+	}},
+	{"ChatsOf_has_the_present_role_also_of_an_empty_chat", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.group("c", alice, bob)
+		f.direct("d", alice, bob)
+		roles := func(user tidemark.UserID) any {
+			got := map[tidemark.ChatID]tidemark.Role{}
+			for _, item := range f.chatsOf(user, 10) {
+				got[item.Chat.ID] = item.Role
+			}
+			return []tidemark.Role{got[c], got[f.chat("d")]}
+		}
+		for _, sent := range []bool{false, true} {
+			f.update(c, bob, role(tidemark.Admin))
+			f.eventually("roles of alice", func() any { return roles(alice) },
+				[]tidemark.Role{tidemark.Owner, tidemark.Owner})
+			f.eventually("roles of bob", func() any { return roles(bob) },
+				[]tidemark.Role{tidemark.Admin, tidemark.Ordinary})
+			if f.update(c, bob, role(tidemark.Reader)); !sent {
+				f.send(c, alice, 1)
+			}
+			f.eventually("roles of bob, a reader", func() any { return roles(bob) },
+				[]tidemark.Role{tidemark.Reader, tidemark.Ordinary})
+		}
+	}},
 	{"UpdateMember_errors_change_nothing", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
 		_, err := f.store.UpdateMember(f.ctx, f.chat("none"), alice, role(tidemark.Admin))
@@ -184,7 +238,8 @@ func testSuccession(f *fixture) {
 			alice, others := f.user("alice"), f.users("d", "c", "b")[:len(test.others)]
 			c := f.group(name, alice)
 			for i, user := range others {
-				_, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{user}, at(i+1))
+				_, err := f.store.AddMembers(f.ctx, c, []tidemark.UserID{user}, tidemark.Ordinary,
+					at(i+1))
 				f.ok(err)
 				f.update(c, user, role(test.others[i]))
 			}

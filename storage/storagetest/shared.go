@@ -94,9 +94,10 @@ func (t *turns) Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.
 }
 
 func (t *turns) AddMembers(
-	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+	role tidemark.Role, now time.Time,
 ) (storage.Added, error) {
-	return t.next().AddMembers(ctx, chat, users, now)
+	return t.next().AddMembers(ctx, chat, users, role, now)
 }
 
 func (t *turns) RemoveMember(

@@ -264,7 +264,7 @@ func (f *fixture) flood(chat tidemark.ChatID, sender tidemark.UserID, n int) {
 
 func (f *fixture) add(chat tidemark.ChatID, users ...tidemark.UserID) storage.Added {
 	f.Helper()
-	added, err := f.store.AddMembers(f.ctx, chat, users, at(1))
+	added, err := f.store.AddMembers(f.ctx, chat, users, tidemark.Ordinary, at(1))
 	f.ok(err)
 	return added
 }

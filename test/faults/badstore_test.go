@@ -98,12 +98,13 @@ func (l *badStore) CreateChat(
 
 // AddMembers implements storage.Members.
 func (l *badStore) AddMembers(
-	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
+	role tidemark.Role, now time.Time,
 ) (storage.Added, error) {
 	if l.add != nil {
 		return l.add(l.Store, chat, users, now)
 	}
-	return l.Store.AddMembers(ctx, chat, users, now)
+	return l.Store.AddMembers(ctx, chat, users, role, now)
 }
 
 // Ranges implements storage.Messages.
@@ -123,7 +124,7 @@ func (l *badStore) RemoveMember(
 ) (storage.Removed, error) {
 	removed, err := l.Store.RemoveMember(ctx, chat, user, now)
 	if l.stay && err == nil {
-		_, err = l.AddMembers(ctx, chat, []tidemark.UserID{user}, now)
+		_, err = l.AddMembers(ctx, chat, []tidemark.UserID{user}, tidemark.Ordinary, now)
 	}
 	return removed, err
 }
@@ -244,7 +245,7 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			s storage.Store, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
 		) (added storage.Added, err error) {
 			for half := range slices.Chunk(users, max(1, len(users)/2)) {
-				if added, err = s.AddMembers(ctx, chat, half, now); err != nil {
+				if added, err = s.AddMembers(ctx, chat, half, tidemark.Ordinary, now); err != nil {
 					return added, err
 				}
 			}
@@ -253,7 +254,7 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 		"one new member is forgotten": {&badStore{add: func(
 			s storage.Store, chat tidemark.ChatID, users []tidemark.UserID, now time.Time,
 		) (storage.Added, error) {
-			return s.AddMembers(ctx, chat, users[:max(1, len(users)-1)], now)
+			return s.AddMembers(ctx, chat, users[:max(1, len(users)-1)], tidemark.Ordinary, now)
 		}}, "who came"},
 		"a chat begins without its last member": {&badStore{create: func(
 			_ storage.Store, new storage.NewChat,

@@ -111,7 +111,8 @@ func (f *groupCreator) add(ctx context.Context, w *worker) bool {
 	return w.callWithin(ctx, longCall, longCall, "AddMembers", func(
 		ctx context.Context, s storage.Store,
 	) error {
-		added, err := s.AddMembers(ctx, f.chat, f.people(f.perStep-10, 2*f.perStep), time.Now())
+		added, err := s.AddMembers(ctx, f.chat, f.people(f.perStep-10, 2*f.perStep),
+			tidemark.Ordinary, time.Now())
 		if err == nil && (added.Version != 2 || len(added.States) != f.perStep+10 ||
 			!f.doubt && len(added.New) != f.perStep) {
 			f.broken("%s has version %d with %d states of %d who came, of whom %d are new",

@@ -47,7 +47,8 @@ func (g *intermittentMember) step(ctx context.Context, w *worker) {
 			g.in, g.out = false, true // another user
 		}
 		if w.call(ctx, "AddMembers", func(ctx context.Context, s storage.Store) error {
-			_, err := s.AddMembers(ctx, g.chat, []tidemark.UserID{g.user()}, time.Now())
+			_, err := s.AddMembers(ctx, g.chat, []tidemark.UserID{g.user()}, tidemark.Ordinary,
+				time.Now())
 			return err
 		}) {
 			g.in, g.out = true, false

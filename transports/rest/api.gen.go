@@ -29,135 +29,6 @@ func (e ChatBoundaryScope) Valid() bool {
 	}
 }
 
-// Defines values for ChatType.
-const (
-	Direct ChatType = "direct"
-	Group  ChatType = "group"
-)
-
-// Valid indicates whether the value is a known member of the ChatType enum.
-func (e ChatType) Valid() bool {
-	switch e {
-	case Direct:
-		return true
-	case Group:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for Code.
-const (
-	CONFLICT             Code = "CONFLICT"
-	DENIED               Code = "DENIED"
-	EXPIRED              Code = "EXPIRED"
-	INTERNAL             Code = "INTERNAL"
-	INVALID              Code = "INVALID"
-	INVALIDSEQUENCE      Code = "INVALID_SEQUENCE"
-	METHODNOTALLOWED     Code = "METHOD_NOT_ALLOWED"
-	NOTAMEMBER           Code = "NOT_A_MEMBER"
-	NOTFOUND             Code = "NOT_FOUND"
-	RATELIMITED          Code = "RATE_LIMITED"
-	REPLACED             Code = "REPLACED"
-	SESSIONGONE          Code = "SESSION_GONE"
-	TOOLARGE             Code = "TOO_LARGE"
-	UNAUTHENTICATED      Code = "UNAUTHENTICATED"
-	UNAVAILABLE          Code = "UNAVAILABLE"
-	UNSUPPORTEDMEDIATYPE Code = "UNSUPPORTED_MEDIA_TYPE"
-)
-
-// Valid indicates whether the value is a known member of the Code enum.
-func (e Code) Valid() bool {
-	switch e {
-	case CONFLICT:
-		return true
-	case DENIED:
-		return true
-	case EXPIRED:
-		return true
-	case INTERNAL:
-		return true
-	case INVALID:
-		return true
-	case INVALIDSEQUENCE:
-		return true
-	case METHODNOTALLOWED:
-		return true
-	case NOTAMEMBER:
-		return true
-	case NOTFOUND:
-		return true
-	case RATELIMITED:
-		return true
-	case REPLACED:
-		return true
-	case SESSIONGONE:
-		return true
-	case TOOLARGE:
-		return true
-	case UNAUTHENTICATED:
-		return true
-	case UNAVAILABLE:
-		return true
-	case UNSUPPORTEDMEDIATYPE:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for DependencyStatus.
-const (
-	DependencyStatusOk          DependencyStatus = "ok"
-	DependencyStatusUnavailable DependencyStatus = "unavailable"
-)
-
-// Valid indicates whether the value is a known member of the DependencyStatus enum.
-func (e DependencyStatus) Valid() bool {
-	switch e {
-	case DependencyStatusOk:
-		return true
-	case DependencyStatusUnavailable:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for GapReason.
-const (
-	NotAMember GapReason = "not_a_member"
-)
-
-// Valid indicates whether the value is a known member of the GapReason enum.
-func (e GapReason) Valid() bool {
-	switch e {
-	case NotAMember:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for History.
-const (
-	Full      History = "full"
-	SinceJoin History = "since_join"
-)
-
-// Valid indicates whether the value is a known member of the History enum.
-func (e History) Valid() bool {
-	switch e {
-	case Full:
-		return true
-	case SinceJoin:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for MemberBoundaryScope.
 const (
 	MemberBoundaryScopeMember MemberBoundaryScope = "member"
@@ -173,27 +44,60 @@ func (e MemberBoundaryScope) Valid() bool {
 	}
 }
 
-// Defines values for ResetReason.
+// Defines values for NewChatType.
 const (
-	Ahead           ResetReason = "ahead"
-	Overflow        ResetReason = "overflow"
-	Restored        ResetReason = "restored"
-	UnknownPosition ResetReason = "unknown_position"
-	UnknownSession  ResetReason = "unknown_session"
+	Direct NewChatType = "direct"
+	Group  NewChatType = "group"
 )
 
-// Valid indicates whether the value is a known member of the ResetReason enum.
-func (e ResetReason) Valid() bool {
+// Valid indicates whether the value is a known member of the NewChatType enum.
+func (e NewChatType) Valid() bool {
 	switch e {
-	case Ahead:
+	case Direct:
 		return true
-	case Overflow:
+	case Group:
 		return true
-	case Restored:
+	default:
+		return false
+	}
+}
+
+// Defines values for NewHistory.
+const (
+	Full      NewHistory = "full"
+	SinceJoin NewHistory = "since_join"
+)
+
+// Valid indicates whether the value is a known member of the NewHistory enum.
+func (e NewHistory) Valid() bool {
+	switch e {
+	case Full:
 		return true
-	case UnknownPosition:
+	case SinceJoin:
 		return true
-	case UnknownSession:
+	default:
+		return false
+	}
+}
+
+// Defines values for NewRole.
+const (
+	NewRoleAdmin  NewRole = "admin"
+	NewRoleMember NewRole = "member"
+	NewRoleOwner  NewRole = "owner"
+	NewRoleReader NewRole = "reader"
+)
+
+// Valid indicates whether the value is a known member of the NewRole enum.
+func (e NewRole) Valid() bool {
+	switch e {
+	case NewRoleAdmin:
+		return true
+	case NewRoleMember:
+		return true
+	case NewRoleOwner:
+		return true
+	case NewRoleReader:
 		return true
 	default:
 		return false
@@ -218,30 +122,6 @@ func (e SendMessageKind) Valid() bool {
 	}
 }
 
-// Defines values for UpdateMemberRole.
-const (
-	UpdateMemberRoleAdmin  UpdateMemberRole = "admin"
-	UpdateMemberRoleMember UpdateMemberRole = "member"
-	UpdateMemberRoleOwner  UpdateMemberRole = "owner"
-	UpdateMemberRoleReader UpdateMemberRole = "reader"
-)
-
-// Valid indicates whether the value is a known member of the UpdateMemberRole enum.
-func (e UpdateMemberRole) Valid() bool {
-	switch e {
-	case UpdateMemberRoleAdmin:
-		return true
-	case UpdateMemberRoleMember:
-		return true
-	case UpdateMemberRoleOwner:
-		return true
-	case UpdateMemberRoleReader:
-		return true
-	default:
-		return false
-	}
-}
-
 // Ack At least one of the two sequences is needed.
 type Ack struct {
 	// ChatId Not `.` and not `..`.
@@ -258,7 +138,7 @@ type AckResult struct {
 	State   *DeliveryState `json:"state"`
 }
 
-// AckResults defines model for AckResults.
+// AckResults Example: {"results":[{"chat_id":"team","problem":null,"state":{"chat_id":"team","last_acked_sequence":42,"last_read_sequence":40,"updated_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}},{"chat_id":"gone","problem":{"code":"NOT_FOUND","detail":"there is no chat gone","param":"chats[1].chat_id"},"state":null}]}
 type AckResults struct {
 	Results []AckResult `json:"results"`
 }
@@ -272,8 +152,11 @@ type Acks struct {
 	Incarnation *Incarnation `json:"incarnation,omitempty"`
 }
 
-// AddMembers Example: {"user_ids":["dave"]}
+// AddMembers Example: {"role":"reader","user_ids":["dave"]}
 type AddMembers struct {
+	// Role Of those who are no members yet.
+	Role *NewRole `json:"role,omitempty"`
+
 	// UserIds At most 1,000 different users.
 	UserIds []Id `json:"user_ids"`
 }
@@ -290,7 +173,7 @@ type Attachment struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Chat defines model for Chat.
+// Chat Example: {"chat_id":"team","created_at":"2026-01-31T10:00:00.000Z","head_sequence":42,"history":"full","last_acked_sequence":42,"last_message":null,"last_read_sequence":40,"member_count":3,"mention_count":1,"metadata":{"color":"teal"},"name":"Team","peer":null,"role":"admin","type":"group","unread_count":2,"unread_from_sequence":null,"version":2}
 type Chat struct {
 	// ChatId Not `.` and not `..`.
 	ChatId    Id        `json:"chat_id"`
@@ -299,7 +182,7 @@ type Chat struct {
 	// HeadSequence A position in one chat; 0 is "nothing yet".
 	HeadSequence Watermark `json:"head_sequence"`
 
-	// History What a new member may see: everything, or what is sent after they joined.
+	// History As `NewHistory`. If you do not know the value, show what you get.
 	History History `json:"history"`
 
 	// LastAckedSequence A position in one chat; 0 is "nothing yet".
@@ -317,7 +200,10 @@ type Chat struct {
 	Metadata *ChatMetadata `json:"metadata"`
 	Name     string        `json:"name"`
 	Peer     *Peer         `json:"peer"`
-	Type     ChatType      `json:"type"`
+
+	// Role My own. Null if a backend calls for a user who is no member.
+	Role *Role    `json:"role"`
+	Type ChatType `json:"type"`
 
 	// UnreadCount How many messages of the kind `message`, by others, I may see and have not read. It is
 	// exact.
@@ -346,9 +232,11 @@ type ChatBoundary struct {
 // ChatBoundaryScope defines model for ChatBoundary.Scope.
 type ChatBoundaryScope string
 
-// ChatList defines model for ChatList.
+// ChatList Example: {"chats":[{"chat_id":"dm","created_at":"2026-01-31T10:00:00.000Z","head_sequence":1,"history":"full","last_acked_sequence":1,"last_message":{"attachments":[],"chat_id":"dm","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"sender_id":"alice","sequence":1},"last_read_sequence":0,"member_count":2,"mention_count":0,"metadata":null,"name":"","peer":{"last_acked_sequence":1,"last_read_sequence":1,"user_id":"alice"},"role":"owner","type":"direct","unread_count":1,"unread_from_sequence":null,"version":1}],"pagination":{"has_more":true,"next_cursor":"MTc2OTg1MzYwNTEwMCBkbQ"}}
 type ChatList struct {
-	Chats      []Chat     `json:"chats"`
+	Chats []Chat `json:"chats"`
+
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination `json:"pagination"`
 }
 
@@ -356,7 +244,7 @@ type ChatList struct {
 type ChatMetadata map[string]interface{}
 
 // ChatType defines model for ChatType.
-type ChatType string
+type ChatType = string
 
 // ChatUnread Example: {"chat_id":"team","mention_count":1,"unread_count":3,"unread_from_sequence":40}
 type ChatUnread struct {
@@ -377,16 +265,16 @@ type ChatUnread struct {
 // ChatVersion Grows by one with every change of the name or the metadata.
 type ChatVersion = int64
 
-// Code Clients have to expect unknown codes.
-type Code string
+// Code What went wrong. There will be more codes.
+type Code = string
 
 // CreateChat Example: {"client_chat_id":"5c1e","member_ids":["bob","carol"],"name":"Team","type":"group"}
 type CreateChat struct {
 	ChatId *Id `json:"chat_id,omitempty"`
 
 	// ClientChatId A new random one for each new group. The server makes the `chat_id` from it.
-	ClientChatId *Id      `json:"client_chat_id,omitempty"`
-	History      *History `json:"history,omitempty"`
+	ClientChatId *Id         `json:"client_chat_id,omitempty"`
+	History      *NewHistory `json:"history,omitempty"`
 
 	// MemberIds With the caller, whether named or not, at most 1,000 different users.
 	MemberIds []Id `json:"member_ids"`
@@ -395,8 +283,8 @@ type CreateChat struct {
 	Metadata *ChatMetadata `json:"metadata,omitempty"`
 
 	// Name At most 256 bytes.
-	Name *string  `json:"name,omitempty"`
-	Type ChatType `json:"type"`
+	Name *string     `json:"name,omitempty"`
+	Type NewChatType `json:"type"`
 }
 
 // DeliveryState Example: {"chat_id":"team","last_acked_sequence":42,"last_read_sequence":40,"updated_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}
@@ -415,13 +303,14 @@ type DeliveryState struct {
 	UserId Id `json:"user_id"`
 }
 
-// DeliveryStateList defines model for DeliveryStateList.
+// DeliveryStateList Example: {"pagination":{"has_more":false,"next_cursor":null},"states":[{"chat_id":"team","last_acked_sequence":42,"last_read_sequence":40,"updated_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}]}
 type DeliveryStateList struct {
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination      `json:"pagination"`
 	States     []DeliveryState `json:"states"`
 }
 
-// DeliveryStatus defines model for DeliveryStatus.
+// DeliveryStatus Example: {"chat_id":"team","chat_type":"group","delivery_summary":{"all_delivered":false,"all_read":false,"delivered_count":2,"pending_count":1,"read_count":1,"sequence":42},"member_count":3,"members":[{"display_name":"bob","last_acked_sequence":42,"last_read_sequence":40,"updated_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}],"pagination":{"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}}
 type DeliveryStatus struct {
 	// ChatId Not `.` and not `..`.
 	ChatId   Id       `json:"chat_id"`
@@ -432,7 +321,9 @@ type DeliveryStatus struct {
 	DeliverySummary DeliverySummary `json:"delivery_summary"`
 	MemberCount     int             `json:"member_count"`
 	Members         []MemberStatus  `json:"members"`
-	Pagination      Pagination      `json:"pagination"`
+
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
+	Pagination Pagination `json:"pagination"`
 }
 
 // DeliverySummary Counts all current members by their watermarks. The author counts as having read
@@ -459,12 +350,9 @@ type Dependencies struct {
 // Dependency defines model for Dependency.
 type Dependency struct {
 	// Detail Why it is unavailable.
-	Detail *string          `json:"detail,omitempty"`
-	Status DependencyStatus `json:"status"`
+	Detail *string `json:"detail,omitempty"`
+	Status string  `json:"status"`
 }
-
-// DependencyStatus defines model for Dependency.Status.
-type DependencyStatus string
 
 // Gap A range, both ends included, that the user may not see. It counts as received.
 type Gap struct {
@@ -472,18 +360,17 @@ type Gap struct {
 	ChatId Id `json:"chat_id"`
 
 	// FromSequence A position in one chat, from 1.
-	FromSequence Sequence  `json:"from_sequence"`
-	Reason       GapReason `json:"reason"`
+	FromSequence Sequence `json:"from_sequence"`
+
+	// Reason Why. Whatever it is, the range counts as received.
+	Reason string `json:"reason"`
 
 	// ToSequence A position in one chat, from 1.
 	ToSequence Sequence `json:"to_sequence"`
 }
 
-// GapReason defines model for Gap.Reason.
-type GapReason string
-
-// History What a new member may see: everything, or what is sent after they joined.
-type History string
+// History As `NewHistory`. If you do not know the value, show what you get.
+type History = string
 
 // Id Not `.` and not `..`.
 type Id = string
@@ -541,7 +428,7 @@ type MemberBoundary struct {
 // MemberBoundaryScope defines model for MemberBoundary.Scope.
 type MemberBoundaryScope string
 
-// MemberList defines model for MemberList.
+// MemberList Example: {"members":[{"joined_at":"2026-01-31T10:00:05.100Z","metadata":{"team":"a"},"role":"member","user_id":"bob"}],"members_version":2,"pagination":{"has_more":false,"next_cursor":null}}
 type MemberList struct {
 	Members []Member `json:"members"`
 
@@ -549,7 +436,9 @@ type MemberList struct {
 	// members of a lower version than a message may lack somebody whose watermarks count for its
 	// tick, or have one too many.
 	MembersVersion MembersVersion `json:"members_version"`
-	Pagination     Pagination     `json:"pagination"`
+
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
+	Pagination Pagination `json:"pagination"`
 }
 
 // MemberMetadata An object of the application, at most 1 KiB and 32 levels deep. It is kept byte for byte.
@@ -632,12 +521,20 @@ type Message struct {
 // Example: message
 type MessageKind = string
 
-// MessageList defines model for MessageList.
+// MessageList Example: {"gaps":[{"chat_id":"team","from_sequence":1,"reason":"not_a_member","to_sequence":2}],"messages":[{"attachments":[{"content_type":"image/png","key":"k1","name":"a.png","size":1020}],"chat_id":"team","client_message_id":"b2f3","content":"","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":{"all":false,"user_ids":["bob"]},"message_id":"0190b5a1-7c5e-7000-8000-000000000003","metadata":{"priority":1},"relation":null,"sender_id":"alice","sequence":3}],"pagination":{"has_more":false,"next_cursor":null}}
 type MessageList struct {
-	Gaps       []Gap      `json:"gaps"`
-	Messages   []Message  `json:"messages"`
+	Gaps     []Gap     `json:"gaps"`
+	Messages []Message `json:"messages"`
+
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination `json:"pagination"`
 }
+
+// NewChatType defines model for NewChatType.
+type NewChatType string
+
+// NewHistory What a new member may see: everything, or what is sent after they joined.
+type NewHistory string
 
 // NewMentions To whom a message is of special interest. `all` names all members; in a group only owners
 // and backends may do so. The users need not be members.
@@ -650,7 +547,10 @@ type NewMentions struct {
 	UserIds *[]Id `json:"user_ids,omitempty"`
 }
 
-// Pagination defines model for Pagination.
+// NewRole A role to give. `Role` says what each may do.
+type NewRole string
+
+// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 type Pagination struct {
 	HasMore    bool    `json:"has_more"`
 	NextCursor *string `json:"next_cursor"`
@@ -682,8 +582,9 @@ type Pending struct {
 	FirstUndeliveredSequence *Sequence `json:"first_undelivered_sequence"`
 }
 
-// PendingList defines model for PendingList.
+// PendingList Example: {"pagination":{"has_more":false,"next_cursor":null},"pending":[{"chat_id":"team","first_undelivered_sequence":41}]}
 type PendingList struct {
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination `json:"pagination"`
 	Pending    []Pending  `json:"pending"`
 }
@@ -692,7 +593,7 @@ type PendingList struct {
 //
 // Example: {"code":"INVALID","detail":"limit must be an integer of at least 1","param":"limit","request_id":"BQ3LHJSH3XZ7OVMPZ6ESJEPAFD","status":400,"title":"Bad Request","type":"about:blank"}
 type Problem struct {
-	// Code Clients have to expect unknown codes.
+	// Code What went wrong. There will be more codes.
 	Code Code `json:"code"`
 
 	// Dependencies What the server needs: `store`; `issuer`, if tokens come from one; `redis`, if it
@@ -713,7 +614,7 @@ type Problem struct {
 
 // ProblemDetail The part of a `Problem` that says what was wrong.
 type ProblemDetail struct {
-	// Code Clients have to expect unknown codes.
+	// Code What went wrong. There will be more codes.
 	Code   Code   `json:"code"`
 	Detail string `json:"detail"`
 
@@ -725,15 +626,14 @@ type ProblemDetail struct {
 // Reset The position is unknown. Send the cursors of the device by `sync`. After `ahead` and
 // `restored`, first drop what the device has of the chat above its head or above `through`.
 type Reset struct {
-	ChatId *Id         `json:"chat_id"`
-	Reason ResetReason `json:"reason"`
+	ChatId *Id `json:"chat_id"`
+
+	// Reason Why. If you do not know it, drop nothing.
+	Reason string `json:"reason"`
 
 	// Through Only after `restored`: what the device has up to here is the same on the server.
 	Through *Watermark `json:"through"`
 }
-
-// ResetReason defines model for Reset.Reason.
-type ResetReason string
 
 // Role What a member may do, from most to least. More roles may come.
 //
@@ -799,8 +699,9 @@ type SessionInfo struct {
 	SessionId string `json:"session_id"`
 }
 
-// SessionList defines model for SessionList.
+// SessionList Example: {"pagination":{"has_more":false,"next_cursor":null},"sessions":[{"device_id":"phone","session_id":"EMVYNQ2GHS5JXD"}]}
 type SessionList struct {
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination    `json:"pagination"`
 	Sessions   []SessionInfo `json:"sessions"`
 }
@@ -813,7 +714,7 @@ type StatusResult struct {
 	StatusUpdates []StatusUpdate `json:"status_updates"`
 }
 
-// StatusResults defines model for StatusResults.
+// StatusResults Example: {"results":[{"chat_id":"team","problem":null,"status_updates":[{"acked_at":"2026-01-31T10:00:05.100Z","chat_id":"team","last_acked_sequence":42,"last_read_sequence":40,"read_at":"2026-01-31T10:00:04.000Z","scope":"member","user_id":"bob"}]},{"chat_id":"town","problem":null,"status_updates":[{"all_acked_sequence":7,"all_read_sequence":5,"chat_id":"town","scope":"chat"}]}]}
 type StatusResults struct {
 	Results []StatusResult `json:"results"`
 }
@@ -862,7 +763,7 @@ type SyncRequest struct {
 	StatusUpdates *bool   `json:"status_updates,omitempty"`
 }
 
-// SyncResponse defines model for SyncResponse.
+// SyncResponse Example: {"chats":[{"chat_id":"team","gaps":[],"has_more":false,"head_sequence":0,"messages":[],"problem":null,"reset":{"chat_id":"team","reason":"ahead","through":null}}],"has_more":false,"status_updates":[]}
 type SyncResponse struct {
 	Chats         []SyncChat     `json:"chats"`
 	HasMore       bool           `json:"has_more"`
@@ -875,7 +776,7 @@ type Ticket struct {
 	Ticket    string    `json:"ticket"`
 }
 
-// Token defines model for Token.
+// Token Example: {"expires_at":"2026-01-31T11:00:05.100Z","token":"eyJhbGciOiJIUzI1NiJ9.e30.c2ln"}
 type Token struct {
 	ExpiresAt time.Time `json:"expires_at"`
 
@@ -925,14 +826,11 @@ type UpdateChat struct {
 // UpdateMember Example: {"metadata":{"team":"blue"},"role":"admin"}
 type UpdateMember struct {
 	// Metadata Takes the place of the whole object. `{}` removes it.
-	Metadata *MemberMetadata   `json:"metadata,omitempty"`
-	Role     *UpdateMemberRole `json:"role,omitempty"`
+	Metadata *MemberMetadata `json:"metadata,omitempty"`
+	Role     *NewRole        `json:"role,omitempty"`
 }
 
-// UpdateMemberRole defines model for UpdateMember.Role.
-type UpdateMemberRole string
-
-// UpdatedMember defines model for UpdatedMember.
+// UpdatedMember Example: {"member":{"joined_at":"2026-01-31T10:00:05.100Z","metadata":null,"role":"admin","user_id":"bob"},"members_version":3}
 type UpdatedMember struct {
 	// Member Example: {"joined_at":"2026-01-31T10:00:05.100Z","metadata":null,"role":"admin","user_id":"bob"}
 	Member Member `json:"member"`

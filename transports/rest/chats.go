@@ -113,14 +113,14 @@ func (h *Handler) AddMembers(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	users, err := wire.DecodeUsers(raw)
+	users, role, err := wire.DecodeAddMembers(raw)
 	if err != nil {
 		return err
 	}
 	if err := h.countMembers(c, len(users)); err != nil {
 		return err
 	}
-	page, err := h.server.AddMembers(c.Request().Context(), caller(c), chat, users)
+	page, err := h.server.AddMembers(c.Request().Context(), caller(c), chat, users, role)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,8 @@ package apitest
 import "github.com/getkin/kin-openapi/openapi3"
 
 // closeAll gives every object of the document `additionalProperties: false`, unless it sets that
-// itself.
+// itself, and closes the open enums. So the server sends no field and no value that the contract
+// does not name.
 func closeAll(doc *openapi3.T) {
 	done := make(map[*openapi3.Schema]bool)
 	for _, schema := range doc.Components.Schemas {
@@ -34,6 +35,7 @@ func closeSchema(ref *openapi3.SchemaRef, done map[*openapi3.Schema]bool) {
 	s := ref.Value
 	done[s] = true
 	merge(s)
+	s.Enum = append(s.Enum, openEnum(s)...)
 	if s.Type.Is("object") && s.AdditionalProperties.Has == nil &&
 		s.AdditionalProperties.Schema == nil {
 		closed := false

@@ -37,7 +37,7 @@ func decoders() []struct {
 		{"CreateChat", func(b []byte) error { _, err := wire.DecodeCreateChat(b); return err }},
 		{"UpdateChat", func(b []byte) error { _, err := wire.DecodeChatChange(b); return err }},
 		{"UpdateMember", func(b []byte) error { _, err := wire.DecodeMemberChange(b); return err }},
-		{"AddMembers", func(b []byte) error { _, err := wire.DecodeUsers(b); return err }},
+		{"AddMembers", func(b []byte) error { _, _, err := wire.DecodeAddMembers(b); return err }},
 		{"ClientFrame", func(b []byte) error {
 			frame, err := wire.DecodeFrame(b)
 			if err == nil && frame.Refused > 0 {

@@ -266,7 +266,7 @@ func TestDecode_errors_name_the_place(t *testing.T) {
 	sync := func(raw string) error { _, err := wire.DecodeSync([]byte(raw)); return err }
 	create := func(raw string) error { _, err := wire.DecodeCreateChat([]byte(raw)); return err }
 	rename := func(raw string) error { _, err := wire.DecodeChatChange([]byte(raw)); return err }
-	users := func(raw string) error { _, err := wire.DecodeUsers([]byte(raw)); return err }
+	users := func(raw string) error { _, _, err := wire.DecodeAddMembers([]byte(raw)); return err }
 	tests := []struct {
 		name   string
 		decode func(string) error

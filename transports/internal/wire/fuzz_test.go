@@ -123,8 +123,11 @@ func FuzzDecodeChatChange(f *testing.F) {
 	})
 }
 
-func FuzzDecodeUsers(f *testing.F) {
-	fuzz(f, func(_ *testing.T, raw []byte) error { _, err := wire.DecodeUsers(raw); return err })
+func FuzzDecodeAddMembers(f *testing.F) {
+	fuzz(f, func(_ *testing.T, raw []byte) error {
+		_, _, err := wire.DecodeAddMembers(raw)
+		return err
+	})
 }
 
 func FuzzParsePosition(f *testing.F) {

@@ -176,6 +176,7 @@ func syncResponse() server.SyncResponse {
 
 func TestResponses_golden(t *testing.T) {
 	chat := server.ChatView{
+		Role: tidemark.Admin,
 		Chat: tidemark.Chat{
 			ID:          "team",
 			Type:        tidemark.Group,

@@ -368,22 +368,27 @@ func DecodeMemberChange(raw []byte) (change server.MemberChange, err error) {
 	return change, err
 }
 
-// DecodeUsers decodes the body of POST /chats/{chat}/members.
-func DecodeUsers(raw []byte) ([]tidemark.UserID, error) {
+// DecodeAddMembers decodes the body of POST /chats/{chat}/members. role is empty if it is absent.
+func DecodeAddMembers(raw []byte) (users []tidemark.UserID, role tidemark.Role, err error) {
 	if err := check(raw); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	var users []tidemark.UserID
-	err := eachField(raw, wholeBody, func(key string, v value) error {
-		if key == "user_ids" {
+	err = eachField(raw, wholeBody, func(key string, v value) error {
+		switch key {
+		case "user_ids":
 			return ids(v, key, &users)
+		case "role":
+			if err := v.text(key, (*string)(&role)); err != nil {
+				return err
+			}
+			return tidemark.CheckRole(role)
 		}
 		return nil
 	})
 	if err == nil && len(users) == 0 {
 		err = tidemark.BadParam(tidemark.Invalid, "user_ids", "must name at least one user")
 	}
-	return users, err
+	return users, role, err
 }
 
 // DecodeTokenRequest decodes the body of POST /tokens. longest is the default.

@@ -24,6 +24,8 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 	b = tidemark.AppendString(b, string(c.History))
 	b = append(b, `,"created_at":`...)
 	b = tidemark.AppendTime(b, c.CreatedAt)
+	b = append(b, `,"role":`...)
+	b = appendOrNull(b, string(c.Role))
 	b = append(b, `,"member_count":`...)
 	b = strconv.AppendInt(b, int64(c.MemberCount), 10)
 	b = append(b, `,"head_sequence":`...)
@@ -52,6 +54,14 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 		b = c.Last.AppendJSON(b)
 	}
 	return append(b, '}')
+}
+
+// appendOrNull appends a string, or null if it is empty.
+func appendOrNull(b []byte, s string) []byte {
+	if s == "" {
+		return append(b, "null"...)
+	}
+	return tidemark.AppendString(b, s)
 }
 
 // appendMark appends where the user marked messages as unread, or null.
@@ -241,12 +251,7 @@ func AppendSessions(b []byte, list []server.SessionInfo) []byte {
 		b = append(b, `{"session_id":`...)
 		b = tidemark.AppendString(b, string(s.Session))
 		b = append(b, `,"device_id":`...)
-		if s.Device == "" {
-			b = append(b, "null"...)
-		} else {
-			b = tidemark.AppendString(b, string(s.Device))
-		}
-		b = append(b, '}')
+		b = append(appendOrNull(b, string(s.Device)), '}')
 	}
 	return appendPage(b, "")
 }
