@@ -197,10 +197,10 @@ func TestMigrate_up_status_down(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"migrate", "up", "--config", file}, "schema 1, needed 1"},
-		{[]string{"migrate", "status", "--store", store}, "schema 1, needed 1"},
-		{[]string{"migrate", "down", "--store", store}, "schema 0, needed 1"},
-		{[]string{"migrate", "status", "--store", store}, "schema 0, needed 1"},
+		{[]string{"migrate", "up", "--config", file}, "schema 1, compatible 1, needed 1"},
+		{[]string{"migrate", "status", "--store", store}, "schema 1, compatible 1, needed 1"},
+		{[]string{"migrate", "down", "--store", store}, "schema 0, compatible 0, needed 1"},
+		{[]string{"migrate", "status", "--store", store}, "schema 0, compatible 0, needed 1"},
 	} {
 		code, out, stderr := invoke(t, nil, tc.args...)
 		if code != exitOK || !strings.Contains(out, tc.want) {

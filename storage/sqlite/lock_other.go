@@ -18,4 +18,6 @@ func note(*os.File, os.FileInfo, os.FileInfo) error { return nil }
 
 func noteClosed(*os.File, os.FileInfo, string, tidemark.Incarnation) {}
 
+func noteAgain(*os.File, string, tidemark.Incarnation) {}
+
 func closedAs(string, *os.File) tidemark.Incarnation { return "" }
