@@ -3,8 +3,8 @@
 // The package has no code: the backend that owns a folder runs its migrations.
 //
 // A migration that only adds to the schema is an expand step: older programs continue to work. One
-// that takes something away from them is a contract step. It sets the version of
-// schema_compatible, or "compatible", to its own number (storage.Schema).
+// that takes something away from them is a contract step. It raises the version in
+// schema_compatible, or "compatible", to the oldest program that works without it (storage.Schema).
 package migrations
 
 import "embed"

@@ -5,7 +5,8 @@ import "github.com/tidemark-im/tidemark"
 // Schema says which schema a store has, and which one this program needs.
 //
 // A migration that only adds to the schema leaves Compatible as it is, so older programs continue
-// to work. A migration that takes something away raises Compatible to its own version.
+// to work. A migration that takes something away raises Compatible to the oldest program that works
+// without it.
 type Schema struct {
 	// Version is the number of the store's latest migration, 0 if there was none.
 	Version uint

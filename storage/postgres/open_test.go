@@ -48,7 +48,7 @@ func TestOpen_refuses(t *testing.T) {
 			t.Helper()
 			url := base(t)
 			server.Exec(t, database(url), "UPDATE schema_migrations SET version = 999; "+
-				"UPDATE schema_compatible SET version = 999")
+				"UPDATE schema_compatible SET version = 998")
 			return url
 		}, tidemark.Conflict, []string{"version 999", "run a newer program"}},
 		{"a migration that failed", func(t *testing.T) string {

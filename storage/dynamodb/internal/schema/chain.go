@@ -27,7 +27,8 @@ type file struct {
 }
 
 // A Step changes items. It may run again from its beginning, also after it has ended, and beside
-// another process that runs it. name returns the full name of a table.
+// another process that runs it. A table that the migration removes, or its reversal, may then be
+// gone. name returns the full name of a table.
 type Step struct {
 	Up, Down func(ctx context.Context, api *dynamodb.Client, name func(string) string) error
 }
@@ -86,8 +87,8 @@ func (f file) follow(versions *[]version, steps map[string]Step) error {
 	case f.Compatible < max(last.compatible, 1) || f.Compatible > number:
 		return fmt.Errorf("it is compatible with %d, and the file before with %d",
 			f.Compatible, last.compatible)
-	case len(f.Remove) > 0 && f.Compatible < number:
-		return fmt.Errorf("it removes tables, and is compatible with %d", f.Compatible)
+	case len(f.Remove) > 0 && f.Compatible == last.compatible:
+		return fmt.Errorf("it removes tables, and is compatible with the same programs as before")
 	}
 	for _, name := range f.Remove {
 		i := indexOf(next.tables, name)

@@ -56,10 +56,7 @@ func (s *Tables) identity(ctx context.Context) (string, error) {
 	var ids []string
 	err := each(ctx, s.wanted(), func(ctx context.Context, d table) error {
 		is, err := s.describe(ctx, d)
-		if err == nil && is == nil {
-			err = tidemark.Errorf(tidemark.Conflict, "the table %s is missing", *d.TableName)
-		}
-		if err != nil {
+		if err != nil || is == nil { // A newer program may have removed it.
 			return err
 		}
 		mu.Lock()

@@ -77,12 +77,9 @@ func (s *Tables) look(ctx context.Context) (storage.Schema, error) {
 	if err != nil || found.Version > s.needed() { // A newer program may have other tables.
 		return found, err
 	}
-	tables, leaving := s.versions[found.Version].tables, []table(nil)
-	switch {
-	case found.Version == 0:
+	tables := s.versions[found.Version].tables
+	if found.Version == 0 {
 		tables = every(s.versions)
-	case found.Version < s.needed():
-		leaving = s.versions[found.Version+1].removed
 	}
 	return found, each(ctx, tables, func(ctx context.Context, d table) error {
 		is, err := s.describe(ctx, d)
@@ -91,7 +88,8 @@ func (s *Tables) look(ctx context.Context) (storage.Schema, error) {
 			return err
 		case is != nil:
 			return d.compare(is)
-		case found.Version > 0 && indexOf(leaving, *d.TableName) < 0:
+		// If a migration that removes tables has begun, some are gone already.
+		case found.Version > 0 && !s.contracting(found):
 			return tidemark.Errorf(tidemark.Conflict,
 				"the table %s is missing, and the others have the version %d; restore it together "+
 					"with them, or take all of them down (tidemark migrate down) and begin anew",
@@ -99,6 +97,12 @@ func (s *Tables) look(ctx context.Context) (storage.Schema, error) {
 		}
 		return nil
 	})
+}
+
+// contracting reports whether a migration has begun that takes something away.
+func (s *Tables) contracting(found storage.Schema) bool {
+	return found.Version <= s.needed() &&
+		found.Compatible > s.versions[found.Version].compatible
 }
 
 // read reads the item.
@@ -291,7 +295,7 @@ func (s *Tables) down(ctx context.Context) error {
 		return found.Reversible()
 	}
 	last := found.Version
-	if found.Compatible > last { // The next migration has begun, and takes something away.
+	if last < s.needed() && s.contracting(found) {
 		last++
 	}
 	if last > 1 {
