@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -22,8 +24,8 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
 
-// laterFiles are the migrations of programs to come. The first adds a table for the idempotency keys,
-// and copies them. The second removes the table in which they were.
+// laterFiles are the migrations of programs to come. The first adds a table for the idempotency
+// keys, and copies them. The second removes the table in which they were.
 var laterFiles = []string{`{
 	"compatible": 1,
 	"tables": [{
@@ -97,6 +99,7 @@ func tablesFor(
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { endpoint.Release(api) })
 	tables, err := schema.New(api, to, chain(t, version), steps)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +120,7 @@ func TestChain(t *testing.T) {
 			return s, nil
 		}}
 		for i := range c.Programs {
-			tables := tablesFor(t, url, i+1, http.DefaultTransport)
+			tables := tablesFor(t, url, i+1, nil)
 			c.Programs[i] = storagetest.Program{
 				Up: tables.Up, Down: tables.Down, Status: tables.Schema,
 			}
@@ -126,8 +129,96 @@ func TestChain(t *testing.T) {
 	})
 }
 
+// overtaken lets another migration run before a call.
+type overtaken struct {
+	http.RoundTripper
+	once  sync.Once
+	quick func()
+}
+
+func (o *overtaken) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutItem") {
+		o.once.Do(o.quick)
+	}
+	return o.RoundTripper.RoundTrip(r)
+}
+
+// TestMigrate_schema_fits_beside_a_quicker_one: a slow migration does not lower the version that a
+// quicker one of a newer program has written.
+func TestMigrate_schema_fits_beside_a_quicker_one(t *testing.T) {
+	url := newTables(t)
+	newest := tablesFor(t, url, 3, nil)
+	carrier := &http.Transport{}
+	t.Cleanup(carrier.CloseIdleConnections)
+	slow := tablesFor(t, url, 2, &overtaken{RoundTripper: carrier, quick: func() {
+		if err := newest.Up(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err := slow.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := storage.Schema{Version: 3, Compatible: 2, Needed: 3}
+	if got, err := newest.Schema(t.Context()); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// TestLives_restore_is_noticed_beside_a_newer_program: programs that use other tables beside the
+// common ones are in the same life. One of the common tables that is made again begins a new one.
+func TestLives_restore_is_noticed_beside_a_newer_program(t *testing.T) {
+	url := service.Shared(t).Store(t)
+	programs := []*schema.Tables{
+		tablesFor(t, url, 1, nil), tablesFor(t, url, 2, nil), tablesFor(t, url, 3, nil),
+	}
+	life := func(program int) tidemark.Incarnation {
+		t.Helper()
+		all, err := programs[program-1].Lives(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[len(all)-1].ID
+	}
+	up := func(program int) {
+		t.Helper()
+		if err := programs[program-1].Up(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	up(1)
+	first := life(1)
+	up(2)
+	if got := []tidemark.Incarnation{life(2), life(1)}; got[0] != first || got[1] != first {
+		t.Errorf("at version 2 the lives are %v, want %v", got, first)
+	}
+	up(3)
+	if got := []tidemark.Incarnation{life(3), life(2)}; got[0] != first || got[1] != first {
+		t.Errorf("at version 3 the lives are %v, want %v", got, first)
+	}
+	api, name := raw(t, url)
+	was, err := api.DescribeTable(t.Context(),
+		&dynamodb.DescribeTableInput{TableName: name("messages")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, e1 := api.DeleteTable(t.Context(), &dynamodb.DeleteTableInput{TableName: name("messages")})
+	_, e2 := api.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName:            name("messages"),
+		KeySchema:            was.Table.KeySchema,
+		AttributeDefinitions: was.Table.AttributeDefinitions,
+		BillingMode:          types.BillingModePayPerRequest,
+	})
+	if err := errors.Join(e1, e2); err != nil {
+		t.Fatal(err)
+	}
+	if second := life(2); second == first || life(3) != second {
+		t.Errorf("the lives go on as %v, although a table was made again", second)
+	}
+}
+
 // cutter ends a context before a call.
 type cutter struct {
+	http.RoundTripper
 	calls atomic.Int32
 	last  int32
 	end   func()
@@ -138,7 +229,7 @@ func (c *cutter) RoundTrip(r *http.Request) (*http.Response, error) {
 		c.end()
 		return nil, context.Canceled
 	}
-	return http.DefaultTransport.RoundTrip(r)
+	return c.RoundTripper.RoundTrip(r)
 }
 
 // TestChain_schema_fits_after_a_crash: a migration dies before any of its calls. What the version
@@ -152,14 +243,16 @@ func TestChain_schema_fits_after_a_crash(t *testing.T) {
 	if _, err := s.Append(t.Context(), drafts("c", "anna", 2, "a")); err != nil {
 		t.Fatal(err)
 	}
-	newest := tablesFor(t, url, 3, http.DefaultTransport)
+	newest := tablesFor(t, url, 3, nil)
+	carrier := &http.Transport{}
+	t.Cleanup(carrier.CloseIdleConnections)
 	cuts := 0
 	// die runs a migration that ends before a call. It returns false if there are fewer calls.
 	die := func(last int, run func(*schema.Tables, context.Context) error) bool {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		c := &cutter{last: int32(last), end: cancel}
+		c := &cutter{RoundTripper: carrier, last: int32(last), end: cancel}
 		if err := run(tablesFor(t, url, 3, c), ctx); err == nil {
 			return false
 		}

@@ -121,7 +121,8 @@ func TestMigrate_up_and_down(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(storage.Schema{Version: want, Compatible: want, Needed: needed}, got); diff != "" {
+		wanted := storage.Schema{Version: want, Compatible: want, Needed: needed}
+		if diff := cmp.Diff(wanted, got); diff != "" {
 			t.Errorf("schema (-want +got):\n%s", diff)
 		}
 	}

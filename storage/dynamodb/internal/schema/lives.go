@@ -32,6 +32,7 @@ func (s *Tables) Lives(ctx context.Context) ([]lives.Life, error) {
 		if err != nil {
 			return nil, s.explain(err)
 		}
+		//rule:restore_is_noticed.common-tables-are-the-same
 		if n := len(all); n > 0 && agree(all[n-1].Identity, identity) {
 			identity = all[n-1].Identity
 		}
@@ -49,8 +50,8 @@ func (s *Tables) Lives(ctx context.Context) ([]lives.Life, error) {
 	}
 }
 
-// identity returns the names and ids of the tables, as in "messages=ID senders=ID". DynamoDB gives a
-// new id to each table that it creates, also to one that is restored.
+// identity returns the names and ids of the tables, as in "messages=ID …". DynamoDB gives a new id
+// to each table that it creates, also to one that is restored.
 func (s *Tables) identity(ctx context.Context) (string, error) {
 	var mu sync.Mutex
 	var ids []string

@@ -242,6 +242,7 @@ func (s *Tables) write(ctx context.Context, before, version, compatible uint) (b
 		ConditionExpression: aws.String("attribute_not_exists(version)"),
 	}
 	if before > 0 {
+		//rule:schema_fits.write-over-the-version-that-was-read
 		put.ConditionExpression = aws.String("version = :before")
 		put.ExpressionAttributeValues = map[string]types.AttributeValue{":before": number(before)}
 	}
@@ -345,7 +346,7 @@ func (s *Tables) lower(ctx context.Context, written, last uint) error {
 	ok, err := s.write(ctx, written, last-1, before.compatible)
 	if err == nil && !ok {
 		err = tidemark.Errorf(tidemark.Conflict,
-			"another migration has just changed the version; look at it with tidemark migrate status")
+			"another migration has just changed the version; see tidemark migrate status")
 	}
 	return err
 }
