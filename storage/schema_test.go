@@ -20,8 +20,8 @@ func TestSchema_schema_fits(t *testing.T) {
 		{Schema{Version: 1, Compatible: 1, Needed: 2}, "tidemark migrate up"},
 		{Schema{Version: 2, Compatible: 1, Needed: 1}, ""},
 		{Schema{Version: 3, Compatible: 2, Needed: 2}, ""},
-		{Schema{Version: 3, Compatible: 2, Needed: 1}, "version 3, for programs that need version " +
-			"2 or a later one, and this program needs 1; run a newer program"},
+		{Schema{Version: 3, Compatible: 2, Needed: 1}, "version 3, for programs that need " +
+			"version 2 or a later one, and this program needs 1; run a newer program"},
 		// The migration to 3 has begun, and takes something away.
 		{Schema{Version: 2, Compatible: 3, Needed: 2}, "run a newer program"},
 		{Schema{Version: 2, Compatible: 3, Needed: 3}, "tidemark migrate up"},

@@ -123,11 +123,11 @@ func (s *Tables) read(ctx context.Context) (found storage.Schema, err error) {
 	case out.Item == nil:
 		return found, nil
 	}
-	ok := false
-	if found.Version, ok = numberAt(out.Item, "version"); ok {
+	version, ok := numberAt(out.Item, "version")
+	if ok {
 		// The item has had the attribute from the first release on. Without it, only the program
 		// that needs this version is known to work.
-		found.Compatible = found.Version
+		found.Version, found.Compatible = version, version
 		if _, there := out.Item["compatible"]; there {
 			found.Compatible, ok = numberAt(out.Item, "compatible")
 		}
