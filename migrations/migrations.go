@@ -1,6 +1,10 @@
 // Package migrations contains the schemas of the storage backends, one folder for each.
-// SQL schemas are pairs of NNNN_name.up.sql and NNNN_name.down.sql. DynamoDB's are tables in
-// NNNN_name.json. The package has no code: the backend that owns a folder runs its migrations.
+// SQL schemas are pairs of NNNN_name.up.sql and NNNN_name.down.sql. DynamoDB's are NNNN_name.json.
+// The package has no code: the backend that owns a folder runs its migrations.
+//
+// A migration that only adds to the schema is an expand step: older programs continue to work. One
+// that takes something away from them is a contract step. It raises the version in
+// schema_compatible, or "compatible", to the oldest program that works without it (storage.Schema).
 package migrations
 
 import "embed"
@@ -15,9 +19,13 @@ var SQLite embed.FS
 //go:embed postgres/*.sql
 var Postgres embed.FS
 
-// DynamoDB is the folder "dynamodb". storage/dynamodb creates its tables on request only.
-// A file is a list of tables. Each has the parameters of the call CreateTable, and the
-// TimeToLiveSpecification of the call UpdateTimeToLive. The names have no prefix.
+// DynamoDB is the folder "dynamodb". storage/dynamodb runs it on request only. A file is an object:
+//
+//   - compatible: the oldest program that may work with the tables after the migration.
+//   - tables: new tables. Each has the parameters of the call CreateTable, and the
+//     TimeToLiveSpecification of the call UpdateTimeToLive. The names have no prefix.
+//   - remove: the names of tables of earlier files. Only a contract step removes tables.
+//   - steps: the names of functions in Go that change items.
 //
 //go:embed dynamodb/*.json
 var DynamoDB embed.FS

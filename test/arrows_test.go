@@ -43,7 +43,8 @@ func arrows() []arrow {
 			place: "storage/sqlite",
 			own: []string{
 				"",
-				"internal/batch", "storage", "storage/internal/...", "storage/sqlite/internal/...",
+				"internal/batch", "migrations", "storage", "storage/internal/...",
+				"storage/sqlite/internal/...",
 			},
 			others: []string{"modernc.org/sqlite"},
 		},
@@ -55,7 +56,7 @@ func arrows() []arrow {
 		},
 		{
 			place:  "storage/sqlite/internal/schema",
-			own:    []string{"", "migrations"},
+			own:    []string{""},
 			others: []string{"github.com/golang-migrate/migrate/v4"},
 		},
 		{
@@ -65,7 +66,7 @@ func arrows() []arrow {
 		{
 			place: "storage/postgres",
 			own: []string{
-				"", "internal/batch", "internal/signal",
+				"", "internal/batch", "internal/signal", "migrations",
 				"storage", "storage/internal/...", "storage/postgres/internal/...",
 			},
 			others: []string{"github.com/jackc/pgx/v5"},
@@ -87,13 +88,14 @@ func arrows() []arrow {
 		},
 		{
 			place:  "storage/postgres/internal/schema",
-			own:    []string{"", "migrations"},
+			own:    []string{"", "storage"},
 			others: []string{"github.com/jackc/pgx/v5", "github.com/golang-migrate/migrate/v4"},
 		},
 		{
 			place: "storage/dynamodb",
 			own: []string{
-				"", "storage", "storage/internal/...", "storage/dynamodb/internal/...",
+				"", "migrations", "storage", "storage/internal/...",
+				"storage/dynamodb/internal/...",
 			},
 			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},
 		},
@@ -105,7 +107,7 @@ func arrows() []arrow {
 		{
 			place: "storage/dynamodb/internal/schema",
 			own: []string{
-				"", "internal/signal", "migrations", "storage/dynamodb/internal/endpoint",
+				"", "internal/signal", "storage", "storage/dynamodb/internal/endpoint",
 				"storage/internal/lives",
 			},
 			others: []string{"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go"},

@@ -68,12 +68,12 @@ func TestAWS_tables_are_those_of_the_migration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var defined []map[string]any
+	var defined struct{ Tables []map[string]any }
 	if err := json.Unmarshal(text, &defined); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]map[string]any{}
-	for _, table := range defined {
+	for _, table := range defined.Tables {
 		want[table["TableName"].(string)] = table
 	}
 	if diff := cmp.Diff(want, awsTables(t)); diff != "" || len(want) < 6 {

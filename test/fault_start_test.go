@@ -47,6 +47,7 @@ func TestFault_at_the_start(t *testing.T) {
 			"newer schema",
 			func(t *testing.T, p *process) {
 				execute(t, p.database(), "UPDATE schema_migrations SET version = 999")
+				execute(t, p.database(), "UPDATE schema_compatible SET version = 999")
 			},
 			false, []string{"999", "newer program"},
 		},

@@ -33,7 +33,8 @@ func TestOperations_dynamodb_tables_are_made_by_the_commands(t *testing.T) {
 		t.Fatalf("%v\n%s\n%s", err, out, stderrOf(err))
 	}
 	name, _, _ := strings.Cut(url, "?")
-	if want := name + ": schema 1, needed 1\n"; !strings.HasSuffix(string(out), want) {
+	want := name + ": schema 1, compatible 1, needed 1\n"
+	if !strings.HasSuffix(string(out), want) {
 		t.Errorf("the commands said %q, want %q at the end", out, want)
 	}
 	if o.store() != url {

@@ -39,6 +39,11 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 	p := newProcess(t)
 	serve := []string{"serve", "--dev", "--listen", "127.0.0.1:0", "--store", store}
 	p.env = []string{"TIDEMARK_STORE=" + store}
+	schema := func(n int) string {
+		return fmt.Sprintf("%sschema %d, compatible %[2]d, needed 1", shown, n)
+	}
+	const tooNew = "for programs that need version 999 or a later one, and this program needs 1; " +
+		"run a newer program"
 	for _, step := range []struct {
 		name string
 		sql  string
@@ -47,32 +52,34 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 		want string
 	}{
 		{"an empty database", "", serve, true, "tidemark migrate up"},
-		{"its status", "", []string{"migrate", "status"}, false, shown + "schema 0, needed 1"},
+		{"its status", "", []string{"migrate", "status"}, false, schema(0)},
 		{
 			"nothing to take down",
 			"", []string{"migrate", "down"}, true, "there is no schema to take down",
 		},
-		{"the command", "", []string{"migrate", "up"}, false, shown + "schema 1, needed 1"},
-		{"again", "", []string{"migrate", "up"}, false, shown + "schema 1, needed 1"},
-		{"down", "", []string{"migrate", "down"}, false, shown + "schema 0, needed 1"},
+		{"the command", "", []string{"migrate", "up"}, false, schema(1)},
+		{"again", "", []string{"migrate", "up"}, false, schema(1)},
+		{"down", "", []string{"migrate", "down"}, false, schema(0)},
 		{
 			"older",
 			"", serve, true,
 			"the schema has version 0, and this program needs 1; run tidemark migrate up",
 		},
-		{"up again", "", []string{"migrate", "up"}, false, shown + "schema 1, needed 1"},
+		{"up again", "", []string{"migrate", "up"}, false, schema(1)},
 		{
 			"newer",
-			"UPDATE schema_migrations SET version = 999", serve, true,
-			"knows versions up to 1; run a newer program",
+			"UPDATE schema_migrations SET version = 999; " +
+				"UPDATE schema_compatible SET version = 999", serve, true,
+			tooNew,
 		},
 		{
 			"newer, with --migrate",
-			"", append(serve, "--migrate"), true, "knows versions up to 1; run a newer program",
+			"", append(serve, "--migrate"), true, tooNew,
 		},
 		{
 			"half-way",
-			"UPDATE schema_migrations SET version = 1, dirty = true", append(serve, "--migrate"),
+			"UPDATE schema_migrations SET version = 1, dirty = true; " +
+				"UPDATE schema_compatible SET version = 1", append(serve, "--migrate"),
 			true, "half-way",
 		},
 		{"half-way, by the command", "", []string{"migrate", "up"}, true, "half-way"},

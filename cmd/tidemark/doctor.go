@@ -153,17 +153,16 @@ func (c *doctorCommand) store(ctx context.Context, u storeURL) (string, error) {
 		return u.name + ": there is no file yet, serve makes it", nil
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", u.name, err)
-	case schema.Dirty:
-		return "", halfWay(u)
-	case schema.Version > schema.Needed:
-		return "", fmt.Errorf("%s has schema %d, and this program knows schemas up to %d; run the "+
-			"program that made it, or a newer one", u.name, schema.Version, schema.Needed)
-	case schema.Version < schema.Needed && !ours:
-		return "", fmt.Errorf("%s has schema %d, and this program needs %d; run "+
-			"tidemark migrate up", u.name, schema.Version, schema.Needed)
-	case schema.Version < schema.Needed:
+	case ours && schema.Upgradable():
 		return fmt.Sprintf("%s: schema %d, which serve brings to %d",
 			u.name, schema.Version, schema.Needed), nil
+	}
+	if err := schema.Fit(); err != nil {
+		return "", fmt.Errorf("%s: %w", u.name, err)
+	}
+	if schema.Version > schema.Needed {
+		return fmt.Sprintf("%s: schema %d of a newer program, which this program can use",
+			u.name, schema.Version), nil
 	}
 	return fmt.Sprintf("%s: schema %d", u.name, schema.Version), nil
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -190,6 +192,46 @@ func TestToken_prints_only_the_token(t *testing.T) {
 	}
 }
 
+// TestMigrate_leaves_a_newer_schema_alone checks what an older program says about the schema of a
+// newer one that it can use.
+func TestMigrate_leaves_a_newer_schema_alone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	store := "sqlite:" + path
+	if code, _, stderr := invoke(t, nil, "migrate", "up", "--store", store); code != exitOK {
+		t.Fatalf("migrate up: exit %d, %s", code, stderr)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), "UPDATE schema_migrations SET version = 2")
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	const schema = "a.db: schema 2, compatible 1, needed 1\n"
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"migrate", "status"}, exitOK, schema},
+		{[]string{"migrate", "up"}, exitOK, schema + "nothing to do: a newer program made the " +
+			"schema, and this program can use it\n"},
+		{[]string{"migrate", "down"}, exitFailure, "this program has the migrations up to 1; run " +
+			"tidemark migrate down with the newer program"},
+		{
+			[]string{"doctor", "--dev", "--listen", "127.0.0.1:1"}, exitOK,
+			"a.db: schema 2 of a newer program, which this program can use",
+		},
+		{[]string{"migrate", "status"}, exitOK, schema},
+	} {
+		code, out, stderr := invoke(t, nil, append(tc.args, "--store", store)...)
+		if code != tc.code || !strings.Contains(out+stderr, tc.want) {
+			t.Errorf("%v: exit %d, out %q, err %q, want exit %d and %q",
+				tc.args, code, out, stderr, tc.code, tc.want)
+		}
+	}
+}
+
 func TestMigrate_up_status_down(t *testing.T) {
 	store := "sqlite:" + filepath.Join(t.TempDir(), "a.db")
 	file := write(t, "c.yaml", "store: "+store+"\nlisten: 127.0.0.1:9999\n")
@@ -197,10 +239,10 @@ func TestMigrate_up_status_down(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"migrate", "up", "--config", file}, "schema 1, needed 1"},
-		{[]string{"migrate", "status", "--store", store}, "schema 1, needed 1"},
-		{[]string{"migrate", "down", "--store", store}, "schema 0, needed 1"},
-		{[]string{"migrate", "status", "--store", store}, "schema 0, needed 1"},
+		{[]string{"migrate", "up", "--config", file}, "schema 1, compatible 1, needed 1"},
+		{[]string{"migrate", "status", "--store", store}, "schema 1, compatible 1, needed 1"},
+		{[]string{"migrate", "down", "--store", store}, "schema 0, compatible 0, needed 1"},
+		{[]string{"migrate", "status", "--store", store}, "schema 0, compatible 0, needed 1"},
 	} {
 		code, out, stderr := invoke(t, nil, tc.args...)
 		if code != exitOK || !strings.Contains(out, tc.want) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb"
 	"github.com/tidemark-im/tidemark/storage/postgres"
 	"github.com/tidemark-im/tidemark/storage/sqlite"
@@ -12,7 +13,7 @@ import (
 type migrateCommand struct {
 	Up     migrateUp     `cmd:"" help:"Run every migration that the store lacks."`
 	Down   migrateDown   `cmd:"" help:"Revert the latest migration. It destroys what only the newer schema contains."`
-	Status migrateStatus `cmd:"" help:"Show the schema version of the store, and the one that this program needs."`
+	Status migrateStatus `cmd:"" help:"Show the schema of the store: its version, the oldest compatible program, and what this program needs."`
 
 	Store  string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH, postgres://… or dynamodb://…"`
 	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its store is used."`
@@ -32,29 +33,49 @@ const (
 	down = direction(sqlite.Down)
 )
 
-// Run runs every migration that the store lacks.
+// Run runs every migration that the store lacks. It says so if there is nothing to do because a
+// newer program was here.
 func (migrateUp) Run(ctx context.Context, c *migrateCommand, std streams) error {
-	return c.to(ctx, up, std)
+	u, schema, err := c.to(ctx, up)
+	if err == nil {
+		err = printSchema(u, schema, std)
+	}
+	if err != nil || schema.Version <= schema.Needed {
+		return err
+	}
+	_, err = fmt.Fprintln(std.out, "nothing to do: a newer program made the schema, and this "+
+		"program can use it")
+	return err
 }
 
 // Run goes one step down.
 func (migrateDown) Run(ctx context.Context, c *migrateCommand, std streams) error {
-	return c.to(ctx, down, std)
+	u, schema, err := c.to(ctx, down)
+	if err != nil {
+		return err
+	}
+	return printSchema(u, schema, std)
 }
 
-// Run prints the two versions. A dirty schema is a failure.
+// Run prints the schema. A dirty schema is a failure.
 func (migrateStatus) Run(ctx context.Context, c *migrateCommand, std streams) error {
 	u, err := c.store()
 	if err != nil {
 		return err
 	}
-	return printSchema(ctx, u, std)
-}
-
-func (c *migrateCommand) to(ctx context.Context, where direction, std streams) error {
-	u, err := c.store()
+	schema, err := schemaOf(ctx, u)
 	if err != nil {
 		return err
+	}
+	return printSchema(u, schema, std)
+}
+
+// to migrates the store, and returns its schema after that.
+func (c *migrateCommand) to(
+	ctx context.Context, where direction,
+) (u storeURL, schema storage.Schema, err error) {
+	if u, err = c.store(); err != nil {
+		return u, schema, err
 	}
 	switch u.scheme {
 	case schemePostgres:
@@ -64,10 +85,10 @@ func (c *migrateCommand) to(ctx context.Context, where direction, std streams) e
 	default:
 		err = sqlite.Migrate(u.path, sqlite.Direction(where))
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		schema, err = schemaOf(ctx, u)
 	}
-	return printSchema(ctx, u, std)
+	return u, schema, err
 }
 
 // store parses the store of the flag. It returns a usageError if the store has no schema.
@@ -79,35 +100,24 @@ func (c *migrateCommand) store() (storeURL, error) {
 	return u, err
 }
 
-func printSchema(ctx context.Context, u storeURL, std streams) error {
-	schema, err := schemaOf(ctx, u)
+func printSchema(u storeURL, schema storage.Schema, std streams) error {
+	_, err := fmt.Fprintf(std.out, "%s: schema %d, compatible %d, needed %d\n",
+		u.name, schema.Version, schema.Compatible, schema.Needed)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(std.out, "%s: schema %d, needed %d\n",
-		u.name, schema.Version, schema.Needed)
-	if err != nil {
-		return err
-	}
-	if schema.Dirty {
-		return halfWay(u)
+	if err := schema.Ended(); err != nil {
+		return fmt.Errorf("%s: %w", u.name, err)
 	}
 	return nil
 }
 
-func halfWay(u storeURL) error {
-	return fmt.Errorf("a migration of %s failed half-way; restore a backup, or repair the schema "+
-		"by hand", u.name)
-}
-
-func schemaOf(ctx context.Context, u storeURL) (sqlite.Schema, error) {
+func schemaOf(ctx context.Context, u storeURL) (storage.Schema, error) {
 	switch u.scheme {
 	case schemePostgres:
-		schema, err := postgres.Status(ctx, u.url)
-		return sqlite.Schema(schema), err
+		return postgres.Status(ctx, u.url)
 	case schemeDynamoDB:
-		schema, err := dynamodb.Status(ctx, u.url)
-		return sqlite.Schema(schema), err
+		return dynamodb.Status(ctx, u.url)
 	}
 	return sqlite.Status(u.path)
 }

@@ -129,3 +129,11 @@ CREATE TABLE lives (
     id       text   COLLATE "C" NOT NULL,
     identity text   NOT NULL  -- what the database was when the life began
 );
+
+-- The oldest program that may work with this schema, named by the version that it needs. The one
+-- row is changed by migrations that take something away from older programs.
+CREATE TABLE schema_compatible (
+    version bigint NOT NULL
+);
+
+INSERT INTO schema_compatible (version) VALUES (1);

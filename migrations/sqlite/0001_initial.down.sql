@@ -1,3 +1,4 @@
+DROP TABLE schema_compatible;
 DROP TABLE lives;
 DROP TABLE pending_deliveries;
 DROP TABLE mentions;

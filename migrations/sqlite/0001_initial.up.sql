@@ -123,3 +123,11 @@ CREATE TABLE lives (
     number INTEGER PRIMARY KEY,
     id     TEXT NOT NULL UNIQUE
 ) STRICT;
+
+-- The oldest program that may work with this schema, named by the version that it needs. The one
+-- row is changed by migrations that take something away from older programs.
+CREATE TABLE schema_compatible (
+    version INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO schema_compatible (version) VALUES (1);

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
@@ -27,9 +28,9 @@ func migrated(t *testing.T) (url string) {
 
 func wantSchema(t *testing.T, url string, version uint) {
 	t.Helper()
-	if got, err := Status(t.Context(), url); err != nil ||
-		got != (Schema{Version: version, Needed: 1}) {
-		t.Errorf("got %+v, %v, want version %d of 1", got, err, version)
+	want := storage.Schema{Version: version, Compatible: version, Needed: 1}
+	if got, err := Status(t.Context(), url); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
 
@@ -165,12 +166,19 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 		status, up, down tidemark.Code
 		words            string
 	}{
+		// Without the attribute, only programs that need this version can use it.
 		{"newer", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			return put(ctx, api, name, map[string]types.AttributeValue{
 				"version": &types.AttributeValueMemberN{Value: "2"},
 			})
-		}, "", tidemark.Conflict, tidemark.Conflict, "the tables have version 2, and this " +
-			"program knows versions up to 1; run a newer program"},
+		}, "", tidemark.Conflict, tidemark.Conflict, "the schema has version 2, for programs " +
+			"that need version 2 or a later one, and this program needs 1; run a newer program"},
+		{"no number", func(ctx context.Context, api *dynamodb.Client, name names) error {
+			return put(ctx, api, name, map[string]types.AttributeValue{
+				"version":    &types.AttributeValueMemberN{Value: "1"},
+				"compatible": &types.AttributeValueMemberS{Value: "1"},
+			})
+		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict, "has no version"},
 		{"no version", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			return put(ctx, api, name, nil)
 		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict, "has no version"},
@@ -264,14 +272,4 @@ func remake(
 	}
 	_, e := api.CreateTable(ctx, &in)
 	return errors.Join(err, e)
-}
-
-func TestSchema_fit_names_the_command(t *testing.T) {
-	if err := (Schema{Version: 1, Needed: 1}).fit(); err != nil {
-		t.Error(err)
-	}
-	wantRefused(t, "none", Schema{Needed: 1}.fit(), tidemark.Conflict, "tidemark migrate up",
-		"serve with --migrate")
-	wantRefused(t, "newer",
-		Schema{Version: 2, Needed: 1}.fit(), tidemark.Conflict, "run a newer program")
 }

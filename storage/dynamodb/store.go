@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/migrations"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/appends"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
@@ -60,12 +61,12 @@ type Store struct {
 
 var _ storage.Store = (*Store)(nil)
 
-// Open checks that the tables exist and have the version that this program needs (see Migrate).
+// Open checks that the tables exist and have a schema that this program can use (see Migrate).
 //
 // Errors:
 //   - Invalid: the URL.
 //   - Unavailable: DynamoDB cannot be reached, or refuses the credentials.
-//   - Conflict: the tables are missing, or have another version.
+//   - Conflict: the tables are missing, or this program cannot use their schema.
 func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	to, err := endpoint.Parse(config.URL)
 	if err != nil {
@@ -95,15 +96,16 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	s.tables = call.NewTables(api, to.Prefix, config.Consumed,
 		func(operation string, err error) { _ = s.health.Written(operation, err) })
 	s.appends = appends.New(s.caller("append").Access, s.committed)
-	tables, err := schema.New(api, to) // over the store's own transport
+	// The tables are asked over the store's own transport.
+	tables, err := schema.New(api, to, migrations.DynamoDB, nil)
 	if err != nil {
 		return nil, err
 	}
-	status, err := statusOf(ctx, tables)
+	found, err := tables.Schema(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := status.fit(); err != nil {
+	if err := found.Fit(); err != nil {
 		return nil, err
 	}
 	if s.lives, err = tables.Lives(ctx); err != nil {

@@ -2,10 +2,14 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/migrations"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/dsn"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/schema"
 )
@@ -22,43 +26,22 @@ const (
 	Down Direction = "down"
 )
 
-// Schema says which schema a database has, and which one this program needs.
-type Schema struct {
-	// Version is 0 for an empty database.
-	Version uint
-	Needed  uint
-	// Dirty reports that a migration failed half-way. An operator must repair the database.
-	Dirty bool
-}
-
-// fit returns a Conflict error unless a server may work with the schema.
-func (s Schema) fit() error {
-	switch {
-	case s.Dirty:
-		return schema.HalfWay(s.Version)
-	case s.Version < s.Needed:
-		return tidemark.Errorf(tidemark.Conflict,
-			"the schema has version %d, and this program needs %d; run tidemark migrate up with "+
-				"the same --store, or serve with --migrate", s.Version, s.Needed)
-	case s.Version > s.Needed:
-		return tidemark.Errorf(tidemark.Conflict,
-			"the schema has version %d, and this program knows versions up to %d; run a newer "+
-				"program", s.Version, s.Needed)
-	}
-	return nil
-}
-
 // Migrate changes the schema of the database. It holds a lock in the database. If several processes
 // run Migrate at once, one does the work, and the others find it done. Servers may run meanwhile. A
-// server that needs another version is refused the next time it opens the store.
+// server that cannot use the new schema is refused the next time it opens the store. Up does
+// nothing if a newer program made the schema, and this program can use it.
 //
 // Errors:
 //   - Invalid: the direction; the URL, also one with a pooler in transaction mode, which does not
 //     keep the lock; no migration to revert.
-//   - Conflict: an earlier migration failed half-way; the schema is newer than this program.
+//   - Conflict: an earlier migration failed half-way; the schema is of a newer program.
 //   - Unavailable: the database cannot be reached, or the role may not change it.
 func Migrate(ctx context.Context, url string, direction Direction) error {
-	run, known := map[Direction]func(context.Context, pgx.ConnConfig) error{
+	return migrate(ctx, url, direction, migrations.Postgres)
+}
+
+func migrate(ctx context.Context, url string, direction Direction, files fs.FS) error {
+	run, known := map[Direction]func(context.Context, pgx.ConnConfig, fs.FS) error{
 		Up:   schema.Up,
 		Down: schema.Down,
 	}[direction]
@@ -75,26 +58,38 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 			"a migration holds a lock from one statement to the next, which a pooler in "+
 				"transaction mode does not keep; give the address of the database itself")
 	}
-	found, table, err := look(ctx, t)
+	found, table, err := look(ctx, t, files)
 	if err != nil {
 		return err
 	}
-	if direction == Up && table != "" && found.Version == 0 && !found.Dirty {
+	switch empty := found.Version == 0 && !found.Dirty; {
+	case empty && direction == Down:
+		return tidemark.Errorf(tidemark.Invalid, "there is no schema to take down")
+	case empty && table != "":
 		return t.Named(schema.Stranger(table))
 	}
 	// Another process may be migrating a dirty schema.
 	//rule:confirmed_is_durable.migration-under-way
-	if !found.Dirty && found.Version > found.Needed && direction == Up {
-		return t.Named(found.fit())
+	if found.Version > found.Needed {
+		err := found.Reversible()
+		if direction == Up {
+			err = found.Fit()
+		}
+		if err != nil {
+			err = t.Named(err)
+		}
+		return err
 	}
 	settings := t.Config.ConnConfig.Copy()
 	// An index of a large table takes long, and a second process waits for the lock. The timeouts
 	// of the URL and the role are meant for serving.
 	settings.RuntimeParams["statement_timeout"], settings.RuntimeParams["lock_timeout"] = "0", "0"
-	err = run(ctx, *settings)
+	err = run(ctx, *settings, files)
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, schema.ErrNewer):
+		return migrate(ctx, url, direction, files) // which finds the newer schema
 	case condition(err) == noPrivilege:
 		err = tidemark.Wrap(tidemark.Unavailable, err,
 			"the role may not change the schema: "+words(err)+
@@ -104,41 +99,39 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 }
 
 // Status returns the schema of the database. Errors: Invalid (the URL), Unavailable.
-func Status(ctx context.Context, url string) (Schema, error) {
+func Status(ctx context.Context, url string) (storage.Schema, error) {
+	return status(ctx, url, migrations.Postgres)
+}
+
+func status(ctx context.Context, url string, files fs.FS) (storage.Schema, error) {
 	t, err := dsn.Parse(url, 0, 0)
 	if err != nil {
-		return Schema{}, err
+		return storage.Schema{}, err
 	}
-	found, _, err := look(ctx, t)
+	found, _, err := look(ctx, t, files)
 	return found, err
 }
 
 // look returns the schema of the database, and the name of a table that existed before the first
 // migration, "" if there is none.
-func look(ctx context.Context, t *dsn.DSN) (found Schema, table string, err error) {
+func look(
+	ctx context.Context, t *dsn.DSN, files fs.FS,
+) (found storage.Schema, table string, err error) {
 	pool, err := t.Pool(ctx, 1, nil)
 	if err != nil {
-		return Schema{}, "", err
+		return storage.Schema{}, "", err
 	}
 	defer pool.Close()
 	err = attempts(ctx, pool, mayRepeat, func(ctx context.Context, c *conn) (err error) {
 		if table, err = schema.Taken(ctx, c); err == nil {
-			found, err = readSchema(ctx, c)
+			found, err = schema.Read(ctx, c, files)
 		}
 		return err
 	})
 	if err != nil {
-		return Schema{}, "", t.Named(err)
+		return storage.Schema{}, "", t.Named(err)
 	}
 	return found, table, nil
-}
-
-// readSchema returns the schema of the database.
-func readSchema(ctx context.Context, c *conn) (found Schema, err error) {
-	if found.Needed, err = schema.Newest(); err == nil {
-		found.Version, found.Dirty, err = schema.Read(ctx, c)
-	}
-	return found, err
 }
 
 // promises returns an error unless the database can store every text, and confirms a commit only

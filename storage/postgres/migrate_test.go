@@ -95,8 +95,9 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 		},
 		{
 			"newer",
-			"UPDATE schema_migrations SET version = 999", "", tidemark.Conflict, tidemark.Conflict,
-			"run a newer program",
+			"UPDATE schema_migrations SET version = 999; " +
+				"UPDATE schema_compatible SET version = 999", "", tidemark.Conflict,
+			tidemark.Conflict, "run a newer program",
 		},
 		{
 			"through a pooler",

@@ -47,7 +47,8 @@ func TestOpen_refuses(t *testing.T) {
 		{"a newer schema", func(t *testing.T) string {
 			t.Helper()
 			url := base(t)
-			server.Exec(t, database(url), "UPDATE schema_migrations SET version = 999")
+			server.Exec(t, database(url), "UPDATE schema_migrations SET version = 999; "+
+				"UPDATE schema_compatible SET version = 998")
 			return url
 		}, tidemark.Conflict, []string{"version 999", "run a newer program"}},
 		{"a migration that failed", func(t *testing.T) string {

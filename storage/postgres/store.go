@@ -18,12 +18,14 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/batch"
+	"github.com/tidemark-im/tidemark/migrations"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/internal/health"
 	"github.com/tidemark-im/tidemark/storage/internal/inflight"
 	"github.com/tidemark-im/tidemark/storage/internal/lives"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/dsn"
 	"github.com/tidemark-im/tidemark/storage/postgres/internal/place"
+	"github.com/tidemark-im/tidemark/storage/postgres/internal/schema"
 )
 
 // Config names the database and the options of the store. All fields but URL have defaults.
@@ -91,13 +93,13 @@ type Store struct {
 
 var _ storage.Store = (*Store)(nil)
 
-// Open connects to the database, which must have the schema that this program needs (see Migrate).
+// Open connects to the database, which must have a schema that this program can use (see Migrate).
 // It starts the goroutines that write. Close ends them and waits for them.
 //
 // Errors:
 //   - Invalid: the URL.
 //   - Unavailable: the database cannot be reached, or is a standby.
-//   - Conflict: the schema is older or newer than this program, or a migration has not ended; fsync
+//   - Conflict: this program cannot use the schema, or a migration has not ended; fsync
 //     or synchronous_commit is off, so that a confirmed write may not be on disk; the encoding is
 //     not UTF-8.
 func Open(ctx context.Context, config Config) (*Store, error) {
@@ -166,11 +168,11 @@ func (s *Store) batchers() []interface {
 // settings.
 func (s *Store) fit(ctx context.Context) error {
 	return s.read(ctx, func(ctx context.Context, c *conn) error {
-		found, err := readSchema(ctx, c)
+		found, err := schema.Read(ctx, c, migrations.Postgres)
 		if err != nil {
 			return err
 		}
-		if err := found.fit(); err != nil {
+		if err := found.Fit(); err != nil {
 			return err
 		}
 		return promises(ctx, c)

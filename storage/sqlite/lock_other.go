@@ -18,6 +18,8 @@ func note(*os.File, os.FileInfo, os.FileInfo) error { return nil }
 
 func noteClosed(*os.File, os.FileInfo, string, tidemark.Incarnation) {}
 
+func noteAgain(*os.File, string, tidemark.Incarnation) {}
+
 func closedAs(string, *os.File) tidemark.Incarnation { return "" }
 
 func noteSpoiled(*os.File, os.FileInfo) {}

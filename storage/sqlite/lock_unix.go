@@ -3,6 +3,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -72,6 +73,19 @@ func noteClosed(held *os.File, main os.FileInfo, path string, of tidemark.Incarn
 		if info, err := held.Stat(); err == nil {
 			_, _ = held.WriteAt([]byte(string(of)+" "+as+"\n"), info.Size())
 		}
+	}
+}
+
+// noteAgain notes how a migration has left a database that the incarnation had left. The data are
+// the same, so the incarnation continues.
+func noteAgain(held *os.File, path string, of tidemark.Incarnation) {
+	noted, err := io.ReadAll(io.NewSectionReader(held, 0, maxNote))
+	if err != nil {
+		return
+	}
+	files := int64(bytes.IndexByte(noted, '\n') + 1)
+	if main, err := os.Stat(path); err == nil && held.Truncate(files) == nil {
+		noteClosed(held, main, path, of)
 	}
 }
 

@@ -1,10 +1,14 @@
 package sqlite
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/migrations"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
 )
@@ -21,19 +25,19 @@ const (
 	Down Direction = "down"
 )
 
-// Schema describes the schema of a database.
-type Schema struct {
-	// Version is the version of the database, 0 if it is empty. Needed is the version of this
-	// program.
-	Version uint
-	Needed  uint
-	// Dirty reports that a migration failed half-way. An operator must repair the database.
-	Dirty bool
+// Migrate changes the schema of the database at path. Up creates the file if it is missing. It does
+// nothing if a newer program made the schema, and this program can use it.
+//
+// Errors:
+//   - Invalid: the direction; there is no migration to revert.
+//   - Conflict: a server has the database open; an earlier migration failed half-way; the schema is
+//     of a newer program.
+//   - Unavailable: the file cannot be used.
+func Migrate(path string, direction Direction) error {
+	return migrate(path, direction, migrations.SQLite)
 }
 
-// Migrate changes the schema of the database at path. It creates the file if it is missing.
-// Conflict: a server has the database open.
-func Migrate(path string, direction Direction) error {
+func migrate(path string, direction Direction, files fs.FS) error {
 	path, err := resolve(path)
 	if err != nil {
 		return err
@@ -43,76 +47,128 @@ func Migrate(path string, direction Direction) error {
 		return err
 	}
 	defer held.Close()
+	closed := closedAs(path, held)
+	found, err := look(path, files, false)
+	if err != nil {
+		return err
+	}
 	switch direction {
 	case Up:
-		return schema.Up(path)
+		err = raise(path, found, files)
 	case Down:
-		return schema.Down(path)
+		err = lower(path, found, files)
 	default:
 		return tidemark.Errorf(tidemark.Invalid, "a migration goes %q or %q, not %q",
 			Up, Down, direction)
 	}
+	//rule:restore_is_noticed.migration-is-no-restore
+	if closed != "" {
+		noteAgain(held, path, closed)
+	}
+	return health.At(path, err)
+}
+
+// raise runs the migrations that the database lacks.
+func raise(path string, found storage.Schema, files fs.FS) error {
+	if !found.Upgradable() {
+		return found.Fit()
+	}
+	return schema.Up(path, files)
+}
+
+// lower reverts the latest migration.
+func lower(path string, found storage.Schema, files fs.FS) error {
+	if found.Version == 0 {
+		return tidemark.Errorf(tidemark.Invalid, "there is no schema to take down")
+	}
+	if err := errors.Join(found.Ended(), found.Reversible()); err != nil {
+		return err
+	}
+	return schema.Down(path, files)
 }
 
 // Status returns the schema of the database at path. NotFound: there is no file. A server may have
 // the database open.
-func Status(path string) (Schema, error) {
+func Status(path string) (storage.Schema, error) { return status(path, migrations.SQLite) }
+
+func status(path string, files fs.FS) (storage.Schema, error) {
 	if _, err := os.Stat(path); err != nil {
-		return Schema{}, tidemark.Wrap(tidemark.NotFound, err, "there is no database "+path)
+		return storage.Schema{}, tidemark.Wrap(tidemark.NotFound, err, "there is no database "+path)
 	}
 	path, err := resolve(path)
 	if err != nil {
-		return Schema{}, err
+		return storage.Schema{}, err
 	}
-	c, err := open(path, true)
-	if err != nil {
-		return Schema{}, health.Public(err)
-	}
-	defer c.close()
-	found, err := readSchema(c)
-	return found, health.Public(err)
+	return look(path, files, true)
 }
 
-// readSchema returns the schema of an open database.
-func readSchema(c *conn) (found Schema, err error) {
-	if found.Needed, err = schema.Newest(); err != nil {
+// look returns the schema of the database. If there is no file, or an empty one, it has version 0.
+func look(path string, files fs.FS, readOnly bool) (found storage.Schema, err error) {
+	if found.Needed, err = schema.Newest(files); err != nil {
 		return found, err
 	}
-	tables, err := c.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'schema_migrations'")
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		return found, nil
+	}
+	c, err := open(path, readOnly)
+	if err == nil {
+		defer c.close()
+		err = c.readSchema(&found)
+	}
+	return found, health.At(path, health.Public(err))
+}
+
+// readSchema reads the schema of an open database. The table schema_compatible is in the same
+// transactions as the changes that it describes.
+func (c *conn) readSchema(found *storage.Schema) error {
+	for _, read := range []struct {
+		table, text string
+		into        func(*stmt)
+	}{
+		{"schema_migrations", "SELECT version, dirty FROM schema_migrations", func(row *stmt) {
+			found.Version, found.Dirty = uint(max(row.integerAt(0), 0)), row.integerAt(1) != 0
+			found.Compatible = found.Version
+		}},
+		{"schema_compatible", "SELECT version FROM schema_compatible", func(row *stmt) {
+			found.Compatible = uint(max(row.integerAt(0), 0))
+		}},
+	} {
+		there, err := c.has(read.table)
+		if err != nil || !there {
+			return err
+		}
+		row, err := c.prepare(read.text)
+		if err != nil {
+			return err
+		}
+		_, err = row.one(read.into)
+		row.Finalize()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// has reports whether there is a table.
+func (c *conn) has(table string) (bool, error) {
+	tables, err := c.prepare("SELECT 1 FROM sqlite_schema WHERE name = ?")
 	if err != nil {
-		return found, err
+		return false, err
 	}
 	defer tables.Finalize()
-	if there, err := tables.one(func(*stmt) {}); err != nil || !there {
-		return found, err
-	}
-	version, err := c.prepare("SELECT version, dirty FROM schema_migrations")
-	if err != nil {
-		return found, err
-	}
-	defer version.Finalize()
-	_, err = version.one(func(row *stmt) {
-		found.Version, found.Dirty = uint(max(row.integerAt(0), 0)), row.integerAt(1) != 0
-	})
-	return found, err
+	tables.string(1, table)
+	return tables.one(func(*stmt) {})
 }
 
-// ensure creates the database, or updates its schema, if needed. An existing file must be a
-// database.
-func ensure(path string) error {
-	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-		return schema.Up(path)
-	}
-	c, err := open(path, false)
+// ensure creates the database, or updates its schema, if needed. It does not change a newer schema
+// that this program can use. An existing file must be a database.
+func ensure(path string, files fs.FS) error {
+	found, err := look(path, files, false)
 	if err != nil {
 		return err
 	}
-	found, err := readSchema(c)
-	c.close()
-	if err != nil || found.Version == found.Needed && !found.Dirty {
-		return err
-	}
-	return schema.Up(path)
+	return raise(path, found, files)
 }
 
 // resolve returns the absolute path, with symbolic links followed. So a database has one lock file,

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/migrations"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
 )
 
@@ -66,8 +68,12 @@ func TestOpen_errors_say_what_to_do(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.exec("UPDATE schema_migrations SET version = 999"); err != nil {
-		t.Fatal(err)
+	for _, text := range []string{
+		"UPDATE schema_migrations SET version = 999", "UPDATE schema_compatible SET version = 998",
+	} {
+		if err := c.exec(text); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c.close()
 	for _, test := range []struct {
@@ -82,7 +88,7 @@ func TestOpen_errors_say_what_to_do(t *testing.T) {
 		},
 		{filepath.Join(text, "x.db"), tidemark.Unavailable, []string{"not a directory"}},
 		{text, tidemark.Unavailable, []string{text}},
-		{newer, tidemark.Conflict, []string{"999", "newer program"}},
+		{newer, tidemark.Conflict, []string{"999", "998", "newer program"}},
 	} {
 		_, err := Open(t.Context(), Config{Path: test.path})
 		wantCode(t, err, test.code, test.words...)
@@ -105,7 +111,7 @@ func TestMigrate_up_and_down(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	_, err := Status(path)
 	wantCode(t, err, tidemark.NotFound, path)
-	needed, err := schema.Newest()
+	needed, err := schema.Newest(migrations.SQLite)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +121,8 @@ func TestMigrate_up_and_down(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(Schema{Version: want, Needed: needed}, got); diff != "" {
+		wanted := storage.Schema{Version: want, Compatible: want, Needed: needed}
+		if diff := cmp.Diff(wanted, got); diff != "" {
 			t.Errorf("schema (-want +got):\n%s", diff)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/batch"
+	"github.com/tidemark-im/tidemark/migrations"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/internal/inflight"
 	"github.com/tidemark-im/tidemark/storage/internal/lives"
@@ -68,11 +69,11 @@ type Store struct {
 
 var _ storage.Store = (*Store)(nil)
 
-// Open opens the database. It creates the file if it is missing, and updates its schema. It starts
-// the goroutine that writes. Close ends this goroutine.
+// Open opens the database. It creates the file if it is missing, and updates an older schema. It
+// starts the goroutine that writes. Close ends this goroutine.
 //
-// Conflict: another Store has the database open, in this or another process, or its schema is newer
-// than this program. Unavailable: the file or its directory cannot be used. Invalid: Path is empty.
+// Conflict: another Store has the database open, in this or another process, or this program cannot
+// use its schema. Unavailable: the file or its directory cannot be used. Invalid: Path is empty.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	if config.Readers <= 0 {
 		config.Readers = defaultReaders
@@ -112,7 +113,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 func (s *Store) connect(path string, config Config) error {
 	// Opening the file may change it.
 	closed := closedAs(path, s.lock)
-	if err := ensure(path); err != nil {
+	if err := ensure(path, migrations.SQLite); err != nil {
 		return err
 	}
 	c, err := open(path, false)

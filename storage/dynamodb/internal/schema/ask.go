@@ -86,11 +86,13 @@ func named(err error, names ...string) bool {
 	return false
 }
 
-// each calls do for all tables at once, and returns the first error in their order.
-func (s *Tables) each(ctx context.Context, do func(context.Context, table) error) error {
-	errs := make([]error, len(s.tables))
+// each calls do for the tables, for all at once, and returns the first error in their order.
+func each(
+	ctx context.Context, tables []table, do func(context.Context, table) error,
+) error {
+	errs := make([]error, len(tables))
 	var all sync.WaitGroup
-	for i, d := range s.tables {
+	for i, d := range tables {
 		all.Go(func() { errs[i] = do(ctx, d) })
 	}
 	all.Wait()

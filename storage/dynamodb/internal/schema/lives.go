@@ -32,6 +32,10 @@ func (s *Tables) Lives(ctx context.Context) ([]lives.Life, error) {
 		if err != nil {
 			return nil, s.explain(err)
 		}
+		//rule:restore_is_noticed.common-tables-are-the-same
+		if n := len(all); n > 0 && agree(all[n-1].Identity, identity) {
+			identity = all[n-1].Identity
+		}
 		life, begins := lives.Next(all, identity)
 		if !begins {
 			return all, nil
@@ -46,27 +50,45 @@ func (s *Tables) Lives(ctx context.Context) ([]lives.Life, error) {
 	}
 }
 
-// identity returns the ids of the tables. DynamoDB gives a new one to each table that it creates,
-// also to one that is restored.
+// identity returns the names and ids of the tables, as in "messages=ID …". DynamoDB gives a new id
+// to each table that it creates, also to one that is restored.
 func (s *Tables) identity(ctx context.Context) (string, error) {
 	var mu sync.Mutex
 	var ids []string
-	err := s.each(ctx, func(ctx context.Context, d table) error {
+	err := each(ctx, s.wanted(), func(ctx context.Context, d table) error {
 		is, err := s.describe(ctx, d)
-		if err == nil && is == nil {
-			err = tidemark.Errorf(tidemark.Conflict, "the table %s is missing", *d.TableName)
-		}
-		if err != nil {
+		if err != nil || is == nil { // A newer program may have removed it.
 			return err
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		//rule:restore_is_noticed.identity-of-each-table
-		ids = append(ids, aws.ToString(is.TableId))
+		ids = append(ids, *d.TableName+"="+aws.ToString(is.TableId))
 		return nil
 	})
 	slices.Sort(ids)
 	return strings.Join(ids, " "), err
+}
+
+// agree reports whether two identities have tables in common, and all of these are the same.
+// Programs with another version of the schema have other tables beside them.
+func agree(stored, found string) bool {
+	ids := make(map[string]string)
+	for part := range strings.FieldsSeq(stored) {
+		name, id, _ := strings.Cut(part, "=")
+		ids[name] = id
+	}
+	common := 0
+	for part := range strings.FieldsSeq(found) {
+		name, id, _ := strings.Cut(part, "=")
+		switch was, known := ids[name]; {
+		case known && was != id:
+			return false
+		case known:
+			common++
+		}
+	}
+	return common > 0
 }
 
 func livesItem() map[string]types.AttributeValue {

@@ -1,13 +1,16 @@
-// Package schema creates the tables of the DynamoDB store, and reads and writes their version.
+// Package schema runs the migrations of the DynamoDB store: files that add and remove tables, and
+// name steps that change items.
 //
-// The version is an item of the counters' table. It is written last, when all tables match their
-// definitions. No chat has its key.
+// The version is an item of the counters' table, with the oldest program that may work with it. It
+// is written last, when all tables match their definitions. No chat has its key.
 package schema
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -16,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 )
 
@@ -27,61 +31,83 @@ const (
 
 // Tables are the tables of an endpoint.
 type Tables struct {
-	api    *dynamodb.Client
-	to     *endpoint.Endpoint
-	tables []table
-	needed uint
+	api *dynamodb.Client
+	to  *endpoint.Endpoint
+	// versions are those that this program knows, with the names and protection of the endpoint.
+	versions []version
 }
 
-// New returns the tables of an endpoint, which api reaches. It makes no call.
-func New(api *dynamodb.Client, to *endpoint.Endpoint) (*Tables, error) {
-	found, needed, err := definitions()
+// New returns the tables of an endpoint, which api reaches. The migrations are in the folder
+// "dynamodb" of files, and steps are the data steps that they name. It makes no call.
+func New(
+	api *dynamodb.Client, to *endpoint.Endpoint, files fs.FS, steps map[string]Step,
+) (*Tables, error) {
+	versions, err := readChain(files, steps)
 	if err != nil {
 		return nil, err
 	}
-	for i := range found {
-		found[i] = found[i].at(to)
+	for _, v := range versions {
+		for _, tables := range [][]table{v.tables, v.removed} {
+			for i := range tables {
+				tables[i] = tables[i].at(to)
+			}
+		}
 	}
-	return &Tables{api: api, to: to, tables: found, needed: needed}, nil
+	return &Tables{api: api, to: to, versions: versions}, nil
 }
 
-// Needed returns the version that this program needs.
-func (s *Tables) Needed() uint { return s.needed }
+// needed returns the version that this program needs.
+func (s *Tables) needed() uint { return uint(len(s.versions) - 1) }
 
-// Version returns the version of the tables, 0 if there are none, or if some are still missing. It
-// needs only the rights to describe the tables and to read the item.
+// wanted returns the tables that this program needs.
+func (s *Tables) wanted() []table { return s.versions[s.needed()].tables }
+
+// Schema returns the schema of the tables. Its version is 0 if there are none, or if some are still
+// missing. It needs only the rights to describe the tables and to read the item.
 //
 // Errors: Conflict (a table is another program's, or an existing one has been deleted),
 // Unavailable.
-func (s *Tables) Version(ctx context.Context) (uint, error) {
-	version, err := s.look(ctx)
-	return version, s.explain(err)
+func (s *Tables) Schema(ctx context.Context) (storage.Schema, error) {
+	found, err := s.look(ctx)
+	return found, s.explain(err)
 }
 
-func (s *Tables) look(ctx context.Context) (uint, error) {
-	version, err := s.version(ctx)
-	if err != nil || version > s.needed { // A newer program may have other tables.
-		return version, err
+func (s *Tables) look(ctx context.Context) (storage.Schema, error) {
+	found, err := s.read(ctx)
+	if err != nil || found.Version > s.needed() { // A newer program may have other tables.
+		return found, err
 	}
-	return version, s.each(ctx, func(ctx context.Context, d table) error {
+	tables := s.versions[found.Version].tables
+	if found.Version == 0 {
+		tables = every(s.versions)
+	}
+	return found, each(ctx, tables, func(ctx context.Context, d table) error {
 		is, err := s.describe(ctx, d)
 		switch {
 		case err != nil:
 			return err
 		case is != nil:
 			return d.compare(is)
-		case version > 0:
+		// If a migration that removes tables has begun, some are gone already.
+		case found.Version > 0 && !s.contracting(found):
 			return tidemark.Errorf(tidemark.Conflict,
 				"the table %s is missing, and the others have the version %d; restore it together "+
 					"with them, or take all of them down (tidemark migrate down) and begin anew",
-				*d.TableName, version)
+				*d.TableName, found.Version)
 		}
 		return nil
 	})
 }
 
-// version reads the item.
-func (s *Tables) version(ctx context.Context) (uint, error) {
+// contracting reports whether a migration has begun that takes something away.
+func (s *Tables) contracting(found storage.Schema) bool {
+	return found.Version <= s.needed() &&
+		found.Compatible > s.versions[found.Version].compatible
+}
+
+// read reads the item.
+func (s *Tables) read(ctx context.Context) (found storage.Schema, err error) {
+	found.Needed = s.needed()
 	out, err := ask(ctx, s.api.GetItem, &dynamodb.GetItemInput{
 		TableName:      aws.String(s.to.Table(Counters)),
 		Key:            item(),
@@ -89,23 +115,39 @@ func (s *Tables) version(ctx context.Context) (uint, error) {
 	})
 	switch {
 	case missing(err):
-		return 0, nil
+		return found, nil
 	case named(err, validation): // The table is probably another program's, with another key.
-		return 0, cmp.Or(s.each(ctx, s.ours), err)
+		return found, cmp.Or(each(ctx, every(s.versions), s.ours), err)
 	case err != nil:
-		return 0, err
+		return found, err
 	case out.Item == nil:
-		return 0, nil
+		return found, nil
 	}
-	said, _ := out.Item["version"].(*types.AttributeValueMemberN)
-	if said != nil {
-		if version, err := strconv.ParseUint(said.Value, 10, 32); err == nil && version > 0 {
-			return uint(version), nil
+	version, ok := numberAt(out.Item, "version")
+	if ok {
+		// The item has had the attribute from the first release on. Without it, only the program
+		// that needs this version is known to work.
+		found.Version, found.Compatible = version, version
+		if _, there := out.Item["compatible"]; there {
+			found.Compatible, ok = numberAt(out.Item, "compatible")
 		}
 	}
-	return 0, tidemark.Errorf(tidemark.Conflict,
-		"the item %s of the table %s has no version; give Tidemark another prefix, or restore a "+
-			"backup", Key, s.to.Table(Counters))
+	if !ok {
+		return found, tidemark.Errorf(tidemark.Conflict,
+			"the item %s of the table %s has no version; give Tidemark another prefix, or "+
+				"restore a backup", Key, s.to.Table(Counters))
+	}
+	return found, nil
+}
+
+// numberAt returns a number above 0 of an item.
+func numberAt(item map[string]types.AttributeValue, attribute string) (uint, bool) {
+	said, ok := item[attribute].(*types.AttributeValueMemberN)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(said.Value, 10, 32)
+	return uint(n), err == nil && n > 0
 }
 
 // ours returns a Conflict if a table is another program's.
@@ -121,47 +163,95 @@ func item() map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{"chat_id": &types.AttributeValueMemberS{Value: Key}}
 }
 
-// Up creates the tables that are missing, makes all of them match the definition and the URL, and
-// then writes the version. It may be repeated, by several processes at once, and after one that
-// died half-way.
+// Up runs the migrations that the tables lack, one after the other. It creates the tables that are
+// missing, and makes all of them match their definitions and the URL. It runs the data steps, and
+// writes the version last. It may be repeated, by several processes at once, and after one that
+// died half-way. It does nothing if a newer program made the schema, and this program can use it.
 //
 // Errors:
 //   - Invalid: the URL asks for something this DynamoDB does not have.
-//   - Conflict: no step can make a table match; the version is newer; an existing table has been
-//     deleted; there are items but no version.
+//   - Conflict: no step can make a table match; the schema is of a newer program; an existing table
+//     has been deleted; there are items but no version.
 //   - Unavailable: also if a table takes longer than ten minutes.
 func (s *Tables) Up(ctx context.Context) error { return s.explain(s.up(ctx)) }
 
 func (s *Tables) up(ctx context.Context) error {
-	version, err := s.look(ctx)
-	switch {
-	case err != nil:
-		return err
-	case version > s.needed:
-		return Newer(version, s.needed)
-	}
-	if version == 0 {
-		if err := s.each(ctx, s.unused); err != nil {
+	for {
+		found, err := s.look(ctx)
+		switch {
+		case err != nil:
+			return err
+		case found.Version == s.needed() && found.Compatible <= s.needed():
+			return each(ctx, s.wanted(), s.settle)
+		case !found.Upgradable():
+			return found.Fit()
+		}
+		if found.Version == 0 {
+			if err := each(ctx, s.versions[1].tables, s.unused); err != nil {
+				return err
+			}
+		}
+		written, err := s.raise(ctx, found)
+		if err != nil || written && found.Version+1 == s.needed() {
 			return err
 		}
 	}
-	if err := s.each(ctx, s.settle); err != nil || version == s.needed {
+}
+
+// raise runs one migration. It returns false if another process was quicker.
+func (s *Tables) raise(ctx context.Context, from storage.Schema) (written bool, err error) {
+	to := from.Version + 1
+	next := s.versions[to]
+	// A program that this migration breaks is refused before it begins.
+	//rule:schema_fits.refuse-before-contract
+	if from.Version > 0 && next.compatible > from.Compatible {
+		written, err = s.write(ctx, from.Version, from.Version, next.compatible)
+		if err != nil || !written {
+			return written, err
+		}
+	}
+	//rule:schema_fits.stamp-is-written-last
+	if err := s.prepare(ctx, next); err != nil {
+		return false, err
+	}
+	return s.write(ctx, from.Version, to, next.compatible)
+}
+
+// prepare makes the tables and items those of a version.
+func (s *Tables) prepare(ctx context.Context, next version) error {
+	if err := each(ctx, next.tables, s.settle); err != nil {
 		return err
 	}
-	_, err = ask(ctx, s.api.PutItem, &dynamodb.PutItemInput{
+	for _, step := range next.steps {
+		if err := step.Up(ctx, s.api, s.to.Table); err != nil {
+			return err
+		}
+	}
+	return each(ctx, next.removed, s.drop)
+}
+
+// write replaces the version and the oldest program. It returns false if the version is no longer
+// the one of before.
+func (s *Tables) write(ctx context.Context, before, version, compatible uint) (bool, error) {
+	put := &dynamodb.PutItemInput{
 		TableName: aws.String(s.to.Table(Counters)),
 		Item: map[string]types.AttributeValue{
-			"chat_id": &types.AttributeValueMemberS{Value: Key}, "version": number(s.needed),
+			"chat_id": &types.AttributeValueMemberS{Value: Key},
+			"version": number(version), "compatible": number(compatible),
 		},
-		ConditionExpression:       aws.String("attribute_not_exists(version) OR version <= :ours"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":ours": number(s.needed)},
-	})
+		ConditionExpression: aws.String("attribute_not_exists(version)"),
+	}
+	if before > 0 {
+		//rule:schema_fits.write-over-the-version-that-was-read
+		put.ConditionExpression = aws.String("version = :before")
+		put.ExpressionAttributeValues = map[string]types.AttributeValue{":before": number(before)}
+	}
+	_, err := ask(ctx, s.api.PutItem, put)
 	var refused *types.ConditionalCheckFailedException
 	if errors.As(err, &refused) {
-		return tidemark.Wrap(tidemark.Conflict, err,
-			"another program has just made the tables newer; run a newer program")
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
 // unused returns a Conflict if a table has items although there is no version. The cause is a
@@ -173,7 +263,7 @@ func (s *Tables) unused(ctx context.Context, d table) error {
 		return err
 	}
 	// A version means that another process has just created the tables.
-	if version, err := s.version(ctx); err != nil || version > 0 {
+	if found, err := s.read(ctx); err != nil || found.Version > 0 {
 		return err
 	}
 	return tidemark.Errorf(tidemark.Conflict,
@@ -188,50 +278,39 @@ func number(n uint) *types.AttributeValueMemberN {
 	return &types.AttributeValueMemberN{Value: strconv.FormatUint(uint64(n), 10)}
 }
 
-// Newer returns a Conflict: the tables are of a newer program.
-func Newer(version, needed uint) error {
-	return tidemark.Errorf(tidemark.Conflict,
-		"the tables have version %d, and this program knows versions up to %d; run a newer program",
-		version, needed)
-}
-
-// Down deletes the tables and everything in them. It deletes the version first. So tables that are
-// left after a crash have no version.
+// Down reverts the latest migration. Reverting the first one deletes all tables and everything in
+// them. It may be repeated after one that died half-way.
 //
-// Errors: Invalid (there are no tables), Conflict (one is protected, or another program's; a newer
-// version), Unavailable.
+// Errors: Invalid (there are no tables), Conflict (one is protected, or another program's; the
+// schema is of a newer program), Unavailable.
 func (s *Tables) Down(ctx context.Context) error { return s.explain(s.down(ctx)) }
 
 func (s *Tables) down(ctx context.Context) error {
-	version, err := s.version(ctx)
+	found, err := s.read(ctx)
 	switch {
 	case err != nil:
 		return err
-	case version > s.needed:
-		return Newer(version, s.needed)
+	case found.Compatible > s.needed():
+		return found.Fit()
+	case found.Version > s.needed():
+		return found.Reversible()
 	}
-	var found atomic.Int32
-	err = s.each(ctx, func(ctx context.Context, d table) error {
-		is, err := s.describe(ctx, d)
-		switch {
-		case err != nil || is == nil:
-			return err
-		case aws.ToBool(is.DeletionProtectionEnabled):
-			return tidemark.Errorf(tidemark.Conflict,
-				"the table %s is protected against deletion; if all of them are to go, run "+
-					"tidemark migrate up with deletion_protection=off in the URL first",
-				*d.TableName)
-		}
-		found.Add(1)
-		return d.compare(is)
-	})
-	switch {
+	last := found.Version
+	if last < s.needed() && s.contracting(found) {
+		last++
+	}
+	if last > 1 {
+		return s.lower(ctx, found.Version, last)
+	}
+	tables := every(s.versions)
+	switch n, err := s.deletable(ctx, tables); {
 	case err != nil:
 		return err
-	case found.Load() == 0:
+	case n == 0:
 		return tidemark.Errorf(tidemark.Invalid, "there is no schema to take down")
 	}
-	if version > 0 {
+	// The version goes first. So tables that are left after a crash have none.
+	if found.Version > 0 {
 		_, err := ask(ctx, s.api.DeleteItem, &dynamodb.DeleteItemInput{
 			TableName: aws.String(s.to.Table(Counters)),
 			Key:       item(),
@@ -240,5 +319,55 @@ func (s *Tables) down(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.each(ctx, s.drop)
+	return each(ctx, tables, s.drop)
+}
+
+// lower reverts the migration to the version last. written is the version that the item has.
+func (s *Tables) lower(ctx context.Context, written, last uint) error {
+	before := s.versions[last-1]
+	// Migrations that died may have left tables of later versions.
+	gone := slices.DeleteFunc(every(s.versions), func(d table) bool {
+		return indexOf(before.tables, *d.TableName) >= 0
+	})
+	if _, err := s.deletable(ctx, gone); err != nil {
+		return err
+	}
+	if err := each(ctx, s.versions[last].removed, s.settle); err != nil {
+		return err
+	}
+	for _, step := range slices.Backward(s.versions[last].steps) {
+		if err := step.Down(ctx, s.api, s.to.Table); err != nil {
+			return err
+		}
+	}
+	if err := each(ctx, gone, s.drop); err != nil {
+		return err
+	}
+	ok, err := s.write(ctx, written, last-1, before.compatible)
+	if err == nil && !ok {
+		err = tidemark.Errorf(tidemark.Conflict,
+			"another migration has just changed the version; see tidemark migrate status")
+	}
+	return err
+}
+
+// deletable returns how many of the tables exist. It returns a Conflict if one is protected, or
+// another program's.
+func (s *Tables) deletable(ctx context.Context, tables []table) (n int, err error) {
+	var found atomic.Int32
+	err = each(ctx, tables, func(ctx context.Context, d table) error {
+		is, err := s.describe(ctx, d)
+		switch {
+		case err != nil || is == nil:
+			return err
+		case aws.ToBool(is.DeletionProtectionEnabled):
+			return tidemark.Errorf(tidemark.Conflict,
+				"the table %s is protected against deletion; if it is to go, run "+
+					"tidemark migrate up with deletion_protection=off in the URL first",
+				*d.TableName)
+		}
+		found.Add(1)
+		return d.compare(is)
+	})
+	return int(found.Load()), err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/migrations"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
@@ -53,6 +55,14 @@ func (b between) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func open(t *testing.T, url string, transport http.RoundTripper) *Tables {
 	t.Helper()
+	return openWith(t, url, transport, migrations.DynamoDB, nil)
+}
+
+// openWith returns the tables of a program with these migrations.
+func openWith(
+	t *testing.T, url string, transport http.RoundTripper, files fs.FS, steps map[string]Step,
+) *Tables {
+	t.Helper()
 	to, err := endpoint.Parse(url)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +71,7 @@ func open(t *testing.T, url string, transport http.RoundTripper) *Tables {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tables, err := New(api, to)
+	tables, err := New(api, to, files, steps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,8 +80,8 @@ func open(t *testing.T, url string, transport http.RoundTripper) *Tables {
 
 func wantVersion(t *testing.T, tables *Tables, want uint) {
 	t.Helper()
-	if got, err := tables.Version(t.Context()); err != nil || got != want {
-		t.Errorf("got version %d, %v, want %d", got, err, want)
+	if got, err := tables.Schema(t.Context()); err != nil || got.Version != want {
+		t.Errorf("got %+v, %v, want version %d", got, err, want)
 	}
 }
 
@@ -119,7 +129,7 @@ func TestUp_turns_on_recovery_once(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := b.changes, len(tables.tables); len(b.on) != want || got != want {
+	if got, want := b.changes, len(tables.wanted()); len(b.on) != want || got != want {
 		t.Errorf("got %d tables that can be recovered, by %d changes, want %d by one each",
 			len(b.on), got, want)
 	}
@@ -159,11 +169,11 @@ func TestUp_goes_on_after_any_call(t *testing.T) {
 			break
 		}
 		cuts++
-		version, e := tables.Version(t.Context())
+		found, e := tables.Schema(t.Context())
 		if e != nil {
 			t.Fatalf("after %d calls: %v", n, e)
 		}
-		if version != 0 {
+		if found.Version != 0 {
 			wantNothingToDo(t, url)
 		}
 		if n%5 != 0 {
@@ -296,16 +306,16 @@ func TestErrors_say_what_to_do(t *testing.T) {
 	}
 }
 
-// TestVersion_in_bounded_time: of a server that does not exist, of a silent one, and of one that is
+// TestSchema_in_bounded_time: of a server that does not exist, of a silent one, and of one that is
 // slow for a moment.
-func TestVersion_in_bounded_time(t *testing.T) {
+func TestSchema_in_bounded_time(t *testing.T) {
 	for name, endpoint := range map[string]string{
 		"refused": "http://127.0.0.1:1", "no such name": "http://nowhere.invalid",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			_, err := open(t, "dynamodb://r/p?endpoint="+endpoint, nil).Version(t.Context())
+			_, err := open(t, "dynamodb://r/p?endpoint="+endpoint, nil).Schema(t.Context())
 			if tidemark.CodeOf(err) != tidemark.Unavailable ||
 				!strings.Contains(tidemark.DetailOf(err), "cannot be reached: ") {
 				t.Errorf("got %v, want UNAVAILABLE", err)

@@ -1,11 +1,6 @@
 package schema
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
@@ -14,7 +9,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/migrations"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 )
 
@@ -22,28 +16,6 @@ import (
 type table struct {
 	dynamodb.CreateTableInput
 	TimeToLiveSpecification *types.TimeToLiveSpecification
-}
-
-// definitions returns the tables of the newest version, and its number. There is one version so
-// far. The next version must say how to migrate these tables.
-func definitions() (tables []table, version uint, err error) {
-	names, err := fs.Glob(migrations.DynamoDB, "dynamodb/*.json")
-	if err != nil || len(names) != 1 {
-		return nil, 0, tidemark.Errorf(tidemark.Internal,
-			"the embedded definitions of the tables are missing")
-	}
-	if _, err := fmt.Sscanf(path.Base(names[0]), "%d_", &version); err != nil {
-		return nil, 0, tidemark.Wrap(tidemark.Internal, err,
-			"the embedded definitions of the tables have no version")
-	}
-	text, err := migrations.DynamoDB.ReadFile(names[0])
-	if err == nil {
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		err = decoder.Decode(&tables)
-	}
-	return tables, version, tidemark.Wrap(tidemark.Internal, err,
-		"the embedded definitions of the tables cannot be read")
 }
 
 // at returns the definition with the names and the protection of an endpoint.

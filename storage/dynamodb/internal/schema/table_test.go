@@ -10,18 +10,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/migrations"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 )
 
 const key = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 
 func TestDefinitions_are_those_of_the_specification(t *testing.T) {
-	tables, version, err := definitions()
-	if err != nil || version != 1 {
-		t.Fatalf("got version %d, %v", version, err)
+	versions, err := readChain(migrations.DynamoDB, nil)
+	if err != nil || len(versions) != 2 {
+		t.Fatalf("got %d versions, %v", len(versions), err)
 	}
 	got := make(map[string]string)
-	for _, d := range tables {
+	for _, d := range versions[1].tables {
 		text := keys(d.KeySchema, d.AttributeDefinitions) + "; " + string(d.BillingMode)
 		if d.TimeToLiveSpecification != nil {
 			text += "; expires by " + *d.TimeToLiveSpecification.AttributeName
@@ -234,11 +235,11 @@ func definition(t *testing.T, name, url string) table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, _, err := definitions()
+	versions, err := readChain(migrations.DynamoDB, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range all {
+	for _, d := range versions[1].tables {
 		if *d.TableName == name {
 			return d.at(to)
 		}

@@ -1,4 +1,5 @@
-// Package schema runs the migrations of the Postgres store.
+// Package schema runs the migrations of the Postgres store. They are in the folder "postgres" of a
+// file system.
 package schema
 
 import (
@@ -17,28 +18,29 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/migrations"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
-// Up runs every migration that the database lacks. It holds a lock in the database. If several
-// processes run Up at once, one does the work, and the others find it done.
-func Up(ctx context.Context, config pgx.ConnConfig) error {
-	return with(ctx, config, (*migrate.Migrate).Up)
+// ErrNewer reports that the latest migration of the database is not among the files.
+var ErrNewer = fs.ErrNotExist
+
+// Up runs every migration of files that the database lacks. It holds a lock in the database. If
+// several processes run Up at once, one does the work, and the others find it done. It returns
+// ErrNewer if a newer program was quicker.
+func Up(ctx context.Context, config pgx.ConnConfig, files fs.FS) error {
+	return with(ctx, config, files, (*migrate.Migrate).Up)
 }
 
-// Down reverts the latest migration, under the same lock as Up. It returns Invalid if there is
-// none.
-func Down(ctx context.Context, config pgx.ConnConfig) error {
-	err := with(ctx, config, func(m *migrate.Migrate) error { return m.Steps(-1) })
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, migrate.ErrNilVersion) {
-		return tidemark.Errorf(tidemark.Invalid, "there is no schema to take down")
-	}
-	return err
+// Down reverts the latest migration, under the same lock as Up. It returns ErrNewer like Up.
+func Down(ctx context.Context, config pgx.ConnConfig, files fs.FS) error {
+	return with(ctx, config, files, func(m *migrate.Migrate) error { return m.Steps(-1) })
 }
 
 // with runs do with a migrator of the database, and returns the database's own errors.
-func with(ctx context.Context, config pgx.ConnConfig, do func(*migrate.Migrate) error) error {
-	source, err := iofs.New(migrations.Postgres, "postgres")
+func with(
+	ctx context.Context, config pgx.ConnConfig, files fs.FS, do func(*migrate.Migrate) error,
+) error {
+	source, err := iofs.New(files, "postgres")
 	if err != nil {
 		return tidemark.Wrap(tidemark.Internal, err, "the embedded migrations cannot be read")
 	}
@@ -64,7 +66,7 @@ func with(ctx context.Context, config pgx.ConnConfig, do func(*migrate.Migrate) 
 	switch {
 	case errors.As(err, &dirty):
 		// No other process holds the lock, so that migration has ended: it failed.
-		return HalfWay(uint(max(dirty.Version, 0)))
+		return storage.Schema{Version: uint(max(dirty.Version, 0)), Dirty: true}.Ended()
 	case errors.Is(err, migrate.ErrNoChange):
 		return nil
 	default:
@@ -106,34 +108,28 @@ func cause(err error) error {
 	}
 }
 
-// HalfWay returns a Conflict: a migration to a version has begun, and has not ended.
-func HalfWay(version uint) error {
-	return tidemark.Errorf(tidemark.Conflict,
-		"a migration to version %d failed half-way, or has not ended yet; if it failed, repair "+
-			"the schema by hand, or restore a backup", version)
-}
-
 // Querier is a connection to the database.
 type Querier interface {
 	QueryRow(ctx context.Context, text string, parameters ...any) pgx.Row
 }
 
-// tables counts Tidemark's tables that exist, and returns the name of one of them. It looks in the
-// search path, as every other statement does.
-const tables = `SELECT count(*), coalesce(min(name), '')
+// tables returns the name of one of Tidemark's tables that exist. It looks in the search path, as
+// every other statement does.
+const tables = `SELECT coalesce(min(name), '')
 	FROM unnest('{chats,members,messages,delivery_state,pending_deliveries}'::text[]) AS t (name)
 	WHERE to_regclass(name) IS NOT NULL`
 
+// Two conditions (Postgres, Appendix A).
 const (
-	ourTables       = 5
-	undefinedColumn = "42703" // a condition (Postgres, Appendix A)
+	undefinedColumn = "42703"
+	undefinedTable  = "42P01"
 )
 
 // Taken returns the name of a table that the first migration would create and that exists already,
 // or "" if there is none. Call it before Read: if the table is Tidemark's own, Read then finds a
 // version.
 func Taken(ctx context.Context, c Querier) (table string, err error) {
-	err = c.QueryRow(ctx, tables).Scan(nil, &table)
+	err = c.QueryRow(ctx, tables).Scan(&table)
 	return table, err
 }
 
@@ -145,39 +141,55 @@ func Stranger(table string) error {
 			"its own, or a schema (search_path)", table)
 }
 
-// Read returns the version of the database, 0 if it is empty, and whether a migration to it failed
-// half-way. It returns Conflict if the version belongs to another program.
-func Read(ctx context.Context, c Querier) (version uint, dirty bool, err error) {
+// Read returns the schema of the database. It returns Conflict if the table of versions belongs to
+// another program. The table schema_compatible is in the same transactions as the changes that it
+// describes.
+func Read(ctx context.Context, c Querier, files fs.FS) (found storage.Schema, err error) {
+	if found.Needed, err = newest(files); err != nil {
+		return found, err
+	}
 	var there bool
 	const exists = "SELECT to_regclass('schema_migrations') IS NOT NULL"
 	if err := c.QueryRow(ctx, exists).Scan(&there); err != nil || !there {
-		return 0, false, err
+		return found, err
 	}
-	var found int64
-	err = c.QueryRow(ctx, "SELECT version, dirty FROM schema_migrations").Scan(&found, &dirty)
-	var other *pgconn.PgError
-	switch newest, e := Newest(); {
+	var version, compatible int64
+	err = c.QueryRow(ctx, "SELECT version, dirty FROM schema_migrations").
+		Scan(&version, &found.Dirty)
+	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return 0, false, nil
-	case errors.As(err, &other) && other.Code == undefinedColumn:
-		return 0, false, Stranger("schema_migrations")
-	case err != nil || e != nil:
-		return 0, false, errors.Join(err, e)
-	case !dirty && found > 0 && found <= int64(newest):
-		var there int
-		if err := c.QueryRow(ctx, tables).Scan(&there, nil); err != nil {
-			return 0, false, err
-		}
-		if there < ourTables {
-			return 0, false, Stranger("schema_migrations")
-		}
+		return found, nil
+	case condition(err) == undefinedColumn:
+		return found, Stranger("schema_migrations")
+	case err != nil:
+		return found, err
+	case version <= 0:
+		return found, nil
 	}
-	return uint(max(found, 0)), dirty, nil
+	found.Version = uint(version)
+	err = c.QueryRow(ctx, "SELECT version FROM schema_compatible").Scan(&compatible)
+	switch {
+	case condition(err) == undefinedTable && found.Dirty:
+		return found, nil // The first migration has not ended.
+	case condition(err) == undefinedTable:
+		return found, Stranger("schema_migrations")
+	}
+	found.Compatible = uint(max(compatible, 0))
+	return found, err
 }
 
-// Newest returns the highest version of the embedded migrations.
-func Newest() (uint, error) {
-	names, err := fs.Glob(migrations.Postgres, "postgres/*.up.sql")
+// condition returns the condition of an error of Postgres, "" for another error.
+func condition(err error) string {
+	var said *pgconn.PgError
+	if !errors.As(err, &said) {
+		return ""
+	}
+	return said.Code
+}
+
+// newest returns the highest version of the migrations.
+func newest(files fs.FS) (uint, error) {
+	names, err := fs.Glob(files, "postgres/*.up.sql")
 	if err != nil || len(names) == 0 {
 		return 0, tidemark.Errorf(tidemark.Internal, "the embedded migrations are missing")
 	}

@@ -99,7 +99,7 @@ func Public(err error) error {
 // At adds the path of the database to an error of Open, unless the error already names it.
 func At(path string, err error) error {
 	detail := tidemark.DetailOf(err)
-	if strings.Contains(detail, path) {
+	if err == nil || strings.Contains(detail, path) {
 		return err
 	}
 	return &tidemark.Error{

@@ -1,5 +1,5 @@
 // Package schema runs the migrations of the SQLite store. The caller holds the lock of the
-// database.
+// database. The migrations are in the folder "sqlite" of a file system.
 package schema
 
 import (
@@ -15,34 +15,16 @@ import (
 	"github.com/golang-migrate/migrate/v4/source/iofs"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/migrations"
 )
 
 // PageSize is the page size of a new database in bytes. A usual message takes a quarter of a page,
 // so it needs no overflow page.
 const PageSize = 4096
 
-// Up updates the schema to the newest version that this program knows. It creates the file if it is
-// missing.
-//
-// Conflict: an earlier migration failed half-way, or the schema is newer than this program.
-// Unavailable: the file cannot be used.
-func Up(path string) error {
-	needed, err := Newest()
-	if err != nil {
-		return err
-	}
-	return with(path, func(m *migrate.Migrate, version uint, dirty bool) error {
-		switch {
-		case dirty:
-			return tidemark.Errorf(tidemark.Conflict,
-				"an earlier migration of %s to version %d failed half-way; restore a backup", path,
-				version)
-		case version > needed:
-			return tidemark.Errorf(tidemark.Conflict,
-				"the database %s has schema version %d, and this program knows versions up to "+
-					"%d; run a newer program", path, version, needed)
-		}
+// Up runs every migration of files that the database lacks. It creates the file if it is missing.
+// The caller has checked that the database is no newer. Unavailable: the file cannot be used.
+func Up(path string, files fs.FS) error {
+	return with(path, files, func(m *migrate.Migrate) error {
 		if err := m.Up(); err != nil && !errors.Is(err, migrate.ErrNoChange) {
 			return err
 		}
@@ -50,20 +32,14 @@ func Up(path string) error {
 	})
 }
 
-// Down reverts the latest migration. Invalid: there is none.
-func Down(path string) error {
-	return with(path, func(m *migrate.Migrate, version uint, _ bool) error {
-		if version == 0 {
-			return tidemark.Errorf(tidemark.Invalid, "the database %s has no schema to take down",
-				path)
-		}
-		return m.Steps(-1)
-	})
+// Down reverts the latest migration, which files must have.
+func Down(path string, files fs.FS) error {
+	return with(path, files, func(m *migrate.Migrate) error { return m.Steps(-1) })
 }
 
-// with opens the database and runs do with the version of its schema, 0 if it is empty.
-func with(path string, do func(m *migrate.Migrate, version uint, dirty bool) error) (err error) {
-	source, err := iofs.New(migrations.SQLite, "sqlite")
+// with opens the database and runs do with its migrator.
+func with(path string, files fs.FS, do func(*migrate.Migrate) error) (err error) {
+	source, err := iofs.New(files, "sqlite")
 	if err != nil {
 		return tidemark.Wrap(tidemark.Internal, err, "the embedded migrations cannot be read")
 	}
@@ -88,12 +64,7 @@ func with(path string, do func(m *migrate.Migrate, version uint, dirty bool) err
 		return tidemark.Wrap(tidemark.Internal, err, "the migrations cannot be prepared")
 	}
 	defer m.Close()
-	version, dirty, err := m.Version()
-	if err != nil && !errors.Is(err, migrate.ErrNilVersion) {
-		return tidemark.Wrap(tidemark.Unavailable, err,
-			"the schema version of "+path+" cannot be read")
-	}
-	if err := do(m, version, dirty); err != nil {
+	if err := do(m); err != nil {
 		if tidemark.CodeOf(err) != tidemark.Internal {
 			return err
 		}
@@ -102,9 +73,9 @@ func with(path string, do func(m *migrate.Migrate, version uint, dirty bool) err
 	return nil
 }
 
-// Newest returns the highest version of the embedded migrations.
-func Newest() (uint, error) {
-	names, err := fs.Glob(migrations.SQLite, "sqlite/*.up.sql")
+// Newest returns the highest version of the migrations.
+func Newest(files fs.FS) (uint, error) {
+	names, err := fs.Glob(files, "sqlite/*.up.sql")
 	if err != nil || len(names) == 0 {
 		return 0, tidemark.Errorf(tidemark.Internal, "the embedded migrations are missing")
 	}

@@ -1,0 +1,316 @@
+package dynamodb
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/migrations"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
+	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/schema"
+	"github.com/tidemark-im/tidemark/storage/storagetest"
+	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
+)
+
+// laterFiles are the migrations of programs to come. The first adds a table for the idempotency
+// keys, and copies them. The second removes the table in which they were.
+var laterFiles = []string{`{
+	"compatible": 1,
+	"tables": [{
+		"TableName": "keys",
+		"BillingMode": "PAY_PER_REQUEST",
+		"AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
+		"KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}]
+	}],
+	"steps": ["copy-keys"]
+}`, `{
+	"compatible": 2,
+	"remove": ["idempotency_keys"],
+	"steps": ["copy-keys"]
+}`}
+
+var steps = map[string]schema.Step{"copy-keys": {
+	Up: func(ctx context.Context, api *dynamodb.Client, name func(string) string) error {
+		return copyItems(ctx, api, name("idempotency_keys"), name("keys"))
+	},
+	Down: func(ctx context.Context, api *dynamodb.Client, name func(string) string) error {
+		return copyItems(ctx, api, name("keys"), name("idempotency_keys"))
+	},
+}}
+
+// copyItems copies all items. If there is no table, an earlier run has copied them.
+func copyItems(ctx context.Context, api *dynamodb.Client, from, to string) error {
+	out, err := api.Scan(ctx, &dynamodb.ScanInput{TableName: &from, ConsistentRead: aws.Bool(true)})
+	var missing *types.ResourceNotFoundException
+	if errors.As(err, &missing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, item := range out.Items {
+		put := &dynamodb.PutItemInput{TableName: &to, Item: item}
+		if _, err := api.PutItem(ctx, put); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chain returns the migrations of a program that needs a version.
+func chain(t *testing.T, version int) fs.FS {
+	t.Helper()
+	const first = "dynamodb/0001_initial.json"
+	text, err := migrations.DynamoDB.ReadFile(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := fstest.MapFS{first: {Data: text}}
+	for i, name := range []string{"dynamodb/0002_keys.json", "dynamodb/0003_no_ids.json"} {
+		if i+2 <= version {
+			files[name] = &fstest.MapFile{Data: []byte(laterFiles[i])}
+		}
+	}
+	return files
+}
+
+// tablesFor returns the tables of a URL, of a program that needs a version.
+func tablesFor(
+	t *testing.T, url string, version int, transport http.RoundTripper,
+) *schema.Tables {
+	t.Helper()
+	to, err := endpoint.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := to.Client(t.Context(), transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { endpoint.Release(api) })
+	tables, err := schema.New(api, to, chain(t, version), steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tables
+}
+
+func TestChain(t *testing.T) {
+	storagetest.RunChain(t, func(t *testing.T) storagetest.Chain {
+		t.Helper()
+		url := service.Shared(t).Store(t)
+		c := storagetest.Chain{Open: func(ctx context.Context) (storage.Store, error) {
+			s, err := Open(ctx, Config{URL: url})
+			if err != nil {
+				return nil, err
+			}
+			patient(s)
+			return s, nil
+		}}
+		for i := range c.Programs {
+			tables := tablesFor(t, url, i+1, nil)
+			c.Programs[i] = storagetest.Program{
+				Up: tables.Up, Down: tables.Down, Status: tables.Schema,
+			}
+		}
+		return c
+	})
+}
+
+// overtaken lets another migration run before a call.
+type overtaken struct {
+	http.RoundTripper
+	once  sync.Once
+	quick func()
+}
+
+func (o *overtaken) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutItem") {
+		o.once.Do(o.quick)
+	}
+	return o.RoundTripper.RoundTrip(r)
+}
+
+// TestMigrate_schema_fits_beside_a_quicker_one: a slow migration does not lower the version that a
+// quicker one of a newer program has written.
+func TestMigrate_schema_fits_beside_a_quicker_one(t *testing.T) {
+	url := newTables(t)
+	newest := tablesFor(t, url, 3, nil)
+	carrier := &http.Transport{}
+	t.Cleanup(carrier.CloseIdleConnections)
+	slow := tablesFor(t, url, 2, &overtaken{RoundTripper: carrier, quick: func() {
+		if err := newest.Up(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err := slow.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := storage.Schema{Version: 3, Compatible: 2, Needed: 3}
+	if got, err := newest.Schema(t.Context()); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// TestLives_restore_is_noticed_beside_a_newer_program: programs that use other tables beside the
+// common ones are in the same life. One of the common tables that is made again begins a new one.
+func TestLives_restore_is_noticed_beside_a_newer_program(t *testing.T) {
+	url := service.Shared(t).Store(t)
+	programs := []*schema.Tables{
+		tablesFor(t, url, 1, nil), tablesFor(t, url, 2, nil), tablesFor(t, url, 3, nil),
+	}
+	life := func(program int) tidemark.Incarnation {
+		t.Helper()
+		all, err := programs[program-1].Lives(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[len(all)-1].ID
+	}
+	up := func(program int) {
+		t.Helper()
+		if err := programs[program-1].Up(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	up(1)
+	first := life(1)
+	up(2)
+	if got := []tidemark.Incarnation{life(2), life(1)}; got[0] != first || got[1] != first {
+		t.Errorf("at version 2 the lives are %v, want %v", got, first)
+	}
+	up(3)
+	if got := []tidemark.Incarnation{life(3), life(2)}; got[0] != first || got[1] != first {
+		t.Errorf("at version 3 the lives are %v, want %v", got, first)
+	}
+	api, name := raw(t, url)
+	was, err := api.DescribeTable(t.Context(),
+		&dynamodb.DescribeTableInput{TableName: name("messages")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, e1 := api.DeleteTable(t.Context(), &dynamodb.DeleteTableInput{TableName: name("messages")})
+	_, e2 := api.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName:            name("messages"),
+		KeySchema:            was.Table.KeySchema,
+		AttributeDefinitions: was.Table.AttributeDefinitions,
+		BillingMode:          types.BillingModePayPerRequest,
+	})
+	if err := errors.Join(e1, e2); err != nil {
+		t.Fatal(err)
+	}
+	if second := life(2); second == first || life(3) != second {
+		t.Errorf("the lives go on as %v, although a table was made again", second)
+	}
+}
+
+// cutter ends a context before a call.
+type cutter struct {
+	http.RoundTripper
+	calls atomic.Int32
+	last  int32
+	end   func()
+}
+
+func (c *cutter) RoundTrip(r *http.Request) (*http.Response, error) {
+	if c.calls.Add(1) > c.last {
+		c.end()
+		return nil, context.Canceled
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// TestChain_schema_fits_after_a_crash: a migration dies before any of its calls. What the version
+// says is then true, and the next migration completes it. A program that the version admits finds
+// every key.
+func TestChain_schema_fits_after_a_crash(t *testing.T) {
+	t.Parallel()
+	url := newTables(t)
+	s := openTest(t, url)
+	createGroup(t, s, "c", "anna")
+	if _, err := s.Append(t.Context(), drafts("c", "anna", 2, "a")); err != nil {
+		t.Fatal(err)
+	}
+	newest := tablesFor(t, url, 3, nil)
+	carrier := &http.Transport{}
+	t.Cleanup(carrier.CloseIdleConnections)
+	cuts := 0
+	// die runs a migration that ends before a call. It returns false if there are fewer calls.
+	die := func(last int, run func(*schema.Tables, context.Context) error) bool {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := &cutter{RoundTripper: carrier, last: int32(last), end: cancel}
+		if err := run(tablesFor(t, url, 3, c), ctx); err == nil {
+			return false
+		}
+		cuts++
+		wantKeys(t, url, newest, 2)
+		return true
+	}
+	for n := 1; die(n, (*schema.Tables).Up); n += 2 {
+		if err := newest.Up(t.Context()); err != nil {
+			t.Fatalf("up, after %d calls: %v", n, err)
+		}
+		wantKeys(t, url, newest, 2)
+		for version := uint(3); version > 1; version-- {
+			if die(n, (*schema.Tables).Down) {
+				if err := revert(t.Context(), newest, version-1); err != nil {
+					t.Fatalf("down, after %d calls: %v", n, err)
+				}
+			}
+			wantKeys(t, url, newest, 2)
+		}
+	}
+	if cuts < 30 {
+		t.Errorf("the calls were cut off at %d places; there are more", cuts)
+	}
+}
+
+// revert completes a migration down to a version.
+func revert(ctx context.Context, tables *schema.Tables, to uint) error {
+	found, err := tables.Schema(ctx)
+	if err == nil && found.Version == to {
+		return nil // It died after its last call.
+	}
+	return tables.Down(ctx)
+}
+
+// wantKeys checks that the keys are in every table that a program relies on that may work with the
+// store.
+func wantKeys(t *testing.T, url string, newest *schema.Tables, want int) {
+	t.Helper()
+	found, err := newest.Schema(t.Context())
+	if tidemark.CodeOf(err) == tidemark.Conflict {
+		return // A program of this version is refused, because one of its tables is missing.
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, name := raw(t, url)
+	for table, relies := range map[string]bool{
+		"idempotency_keys": found.Compatible < 2,
+		"keys":             found.Version > 1,
+	} {
+		if !relies {
+			continue
+		}
+		out, err := api.Scan(t.Context(), &dynamodb.ScanInput{TableName: name(table)})
+		if err != nil || len(out.Items) != want {
+			t.Errorf("at %+v the table %s has %d keys, %v, want %d",
+				found, table, len(out.Items), err, want)
+		}
+	}
+}
