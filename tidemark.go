@@ -17,6 +17,7 @@ package tidemark
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -89,9 +90,17 @@ const (
 	StatusFanoutLimit = 50
 )
 
+// reservedIDs is how ids begin that take the place of an erased user's.
+const reservedIDs = "erased:"
+
 // ValidID reports whether s can be an id: 1 to MaxIDLength bytes, each one of [A-Za-z0-9_.:-]. "."
-// and ".." are no ids, because clients and proxies resolve them in a path.
+// and ".." are no ids, because clients and proxies resolve them in a path. Ids that begin with
+// "erased:" are reserved.
 func ValidID[T ~string](s T) bool {
+	//rule:bounded_input.reserved-ids
+	if strings.HasPrefix(string(s), reservedIDs) {
+		return false
+	}
 	//rule:bounded_input.no-dots-as-id
 	if len(s) == 0 || len(s) > MaxIDLength || s == "." || s == ".." {
 		return false
@@ -114,8 +123,9 @@ func CheckID[T ~string](field string, s T) error {
 		return nil
 	}
 	return BadParam(Invalid, field,
-		"must be 1 to %d characters of A-Z a-z 0-9 _ . : -, and not only one or two dots; got %s",
-		MaxIDLength, abbreviate(string(s)))
+		"must be 1 to %d characters of A-Z a-z 0-9 _ . : -, not only one or two dots, and not "+
+			"begin with %s, which is reserved; got %s",
+		MaxIDLength, reservedIDs, abbreviate(string(s)))
 }
 
 func abbreviate(s string) string {

@@ -25,6 +25,8 @@ func TestValidID_is_1_to_128_bytes_of_the_allowed_characters(t *testing.T) {
 		"a\n":                                  false,
 		".":                                    false,
 		"..":                                   false,
+		"erased:1":                             false,
+		"erased":                               true,
 		"...":                                  true,
 		".a":                                   true,
 		"018f4b2e-7c1a-7def-8123-456789abcdef": true,

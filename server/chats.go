@@ -87,6 +87,15 @@ func (s *Server) CreateChat(
 	if tidemark.CodeOf(err) == tidemark.Conflict {
 		chat, err = s.repeated(ctx, n, err)
 	}
+	if tidemark.CodeOf(err) == tidemark.Conflict {
+		param := "chat_id"
+		if r.ChatID == "" {
+			param = "client_chat_id"
+		}
+		err = &tidemark.Error{
+			Code: tidemark.Conflict, Detail: tidemark.DetailOf(err), Param: param, Err: err,
+		}
+	}
 	if err != nil {
 		return ChatView{}, false, err
 	}

@@ -82,8 +82,8 @@ func TestBalanced_a_node_that_hangs_is_left_out(t *testing.T) {
 			Session string `json:"session_id"`
 			Events  []struct{ ID int64 }
 		}
-		owner.call(t, http.MethodGet, "/poll?wait=0", nil, &answer)
-		path := fmt.Sprintf("/poll?wait=2&session_id=%s&after_event_id=%d",
+		owner.call(t, http.MethodGet, "/poll?wait_seconds=0", nil, &answer)
+		path := fmt.Sprintf("/poll?wait_seconds=2&session_id=%s&after_event_id=%d",
 			answer.Session, answer.Events[len(answer.Events)-1].ID)
 		var answers []int
 		for !slices.Contains(answers, http.StatusOK) && len(answers) < 4 {

@@ -187,7 +187,7 @@ func (c *cluster) polls(t *testing.T) {
 	var want, got []string
 	session, after := "", int64(0)
 	poll := func() {
-		path := "/poll?wait=2"
+		path := "/poll?wait_seconds=2"
 		if session != "" {
 			path += fmt.Sprintf("&session_id=%s&after_event_id=%d", session, after)
 		}

@@ -209,7 +209,7 @@ func (d *device) readEvents(ctx context.Context, session string, position int64)
 // session.
 func (d *device) readPolls(ctx context.Context, session string, position int64) {
 	for {
-		path := "/poll?wait=5"
+		path := "/poll?wait_seconds=5"
 		if session != "" {
 			path += fmt.Sprintf("&session_id=%s&after_event_id=%d", session, position)
 		}

@@ -419,7 +419,7 @@ func TestBadInput_every_path_and_parameter(t *testing.T) {
 		{"getDeliveryStatus", "for_sequence",
 			[]string{"0", "-1", "2", "9007199254740992", "9223372036854775808",
 				"18446744073709551616"}, 422},
-		{"poll", "wait", []string{"-1", "1.5", "x", "1s", "+1"}, 400},
+		{"poll", "wait_seconds", []string{"-1", "1.5", "x", "1s", "+1"}, 400},
 		{"poll", "after_event_id",
 			[]string{"-1", "1.5", "x", "9007199254740992", "18446744073709551616"}, 400},
 		{"poll", "device_id",

@@ -93,7 +93,7 @@ func good() map[string]exchange {
 		"createToken": {who: "backend", method: "POST", path: "/tokens",
 			body: `{"ttl_seconds":60}`, status: 201},
 		"streamEvents": {who: "ann", method: "GET", path: "/events", status: 200},
-		"poll":         {who: "ann", method: "GET", path: "/poll?wait=0", status: 200},
+		"poll":         {who: "ann", method: "GET", path: "/poll?wait_seconds=0", status: 200},
 		"health":       {method: "GET", path: "//healthz", status: 200},
 		"ready":        {method: "GET", path: "//readyz", status: 200},
 		"metrics":      {method: "GET", path: "//metrics", status: 200},

@@ -193,7 +193,7 @@ func FuzzHandler(f *testing.F) {
 		"/", "//", "/api/v1", "/api/v1/", "/api/v1/chats/", "/api/v1//chats",
 		"/api/v1/chats//messages", "/api/v1/chats/%2F", "/api/v1/chats/a%00b",
 		"/api/v1/chats/../chats",
-		"/api/v1/chats/team/members/", "/api/v1/chats?limit=%zz", "/api/v1/poll?wait=-1",
+		"/api/v1/chats/team/members/", "/api/v1/chats?limit=%zz", "/api/v1/poll?wait_seconds=-1",
 		"/api/v1/events?last_event_id=x.1", "/api/v1/ws?after_event_id=x",
 		"/healthz?%zz", "/metrics/", "*",
 		"http://x/api/v1/chats", "/api/v1/chats?cursor=Y3wxfHRlYW0",
@@ -296,8 +296,8 @@ func (e exchange) with(p *openapi3.Parameter, value string) (target, head string
 		return e.full(), fmt.Sprintf("%s: %s", p.Name, value), !strings.ContainsAny(value, "\r\n")
 	default:
 		query := url.Values{p.Name: {value}}
-		if strings.Contains(e.full(), "wait=0") && p.Name != "wait" {
-			query.Set("wait", "0")
+		if strings.Contains(e.full(), "wait_seconds=0") && p.Name != "wait_seconds" {
+			query.Set("wait_seconds", "0")
 		}
 		return path + "?" + query.Encode(), "", true
 	}
@@ -311,7 +311,7 @@ func loose(p *openapi3.Parameter, value string) bool {
 	switch p.Name {
 	case "cursor", "session_id": // opaque: only the server knows which are valid
 		return true
-	case "wait", "after_event_id", "device_id", "status_updates": // empty counts as absent
+	case "wait_seconds", "after_event_id", "device_id", "status_updates": // empty counts as absent
 		return value == ""
 	}
 	return false

@@ -398,7 +398,7 @@ func (w *matrix) open(
 ) string {
 	w.t.Helper()
 	header = header.Clone()
-	query := "?wait=0"
+	query := "?wait_seconds=0"
 	if ticket != "" {
 		query += "&ticket=" + ticket
 	}
@@ -466,7 +466,7 @@ func (w *matrix) reader(what, transport string, header http.Header) func() strin
 		}
 		return next
 	case "long-poll":
-		query := "?wait=0"
+		query := "?wait_seconds=0"
 		next := func() string {
 			res, raw := w.do("GET", path+"/poll"+query, "", header)
 			var poll struct {
@@ -477,7 +477,7 @@ func (w *matrix) reader(what, transport string, header http.Header) func() strin
 				fail(fmt.Errorf("%d %s", res.StatusCode, raw))
 			}
 			if n := len(poll.Events); n > 0 {
-				query = fmt.Sprintf("?wait=5&session_id=%s&after_event_id=%d",
+				query = fmt.Sprintf("?wait_seconds=5&session_id=%s&after_event_id=%d",
 					poll.Session, poll.Events[n-1].ID)
 			}
 			return string(raw)

@@ -89,7 +89,7 @@ func retries() map[string]retried {
 			effect: func(c *caller, last []byte) string {
 				var made struct{ Ticket string }
 				c.decode(last, &made)
-				return c.status("/poll?wait=0&ticket="+url.QueryEscape(made.Ticket), "")
+				return c.status("/poll?wait_seconds=0&ticket="+url.QueryEscape(made.Ticket), "")
 			},
 			want: "200",
 		},

@@ -170,7 +170,7 @@ func TestOddInput_is_accepted(t *testing.T) {
 		{exchange{who: "ann", method: "GET", path: "/chats",
 			header: [2]string{"X-Request-ID", "a b"}, status: 200}, `"chats":[`},
 		{exchange{who: "ann", method: "GET",
-			path: "/poll?wait=99999999999999999999999&device_id=" + long, status: 200},
+			path: "/poll?wait_seconds=99999999999999999999999&device_id=" + long, status: 200},
 			`"events":[{`},
 		{exchange{who: "ann", method: "POST", path: "/acks",
 			body: `{"chats":[{"chat_id":"nowhere","last_acked_sequence":1},{"chat_id":"team",` +

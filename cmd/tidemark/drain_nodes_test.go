@@ -174,7 +174,7 @@ func movePoll(t *testing.T, here, elsewhere string, ready chan<- struct{}) {
 	var session string
 	after := 0
 	ask := func(url, wait string) (status int, header http.Header, kinds string) {
-		query := fmt.Sprintf("/poll?wait=%s&ticket=dev:poll", wait)
+		query := fmt.Sprintf("/poll?wait_seconds=%s&ticket=dev:poll", wait)
 		if session != "" {
 			query += fmt.Sprintf("&session_id=%s&after_event_id=%d", session, after)
 		}

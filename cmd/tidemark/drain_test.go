@@ -40,7 +40,7 @@ func status(t *testing.T, method, url, body string) int {
 
 // pollToTheEnd polls until an answer has no events, and returns this answer with its Retry-After.
 func pollToTheEnd(ctx context.Context, api string) string {
-	query := "wait=0"
+	query := "wait_seconds=0"
 	for {
 		response, err := dev(ctx, "GET", api+"/poll?"+query, "")
 		if err != nil {
@@ -57,7 +57,7 @@ func pollToTheEnd(ctx context.Context, api string) string {
 			return fmt.Sprintf("%d Retry-After %q %s",
 				response.StatusCode, response.Header.Get("Retry-After"), body)
 		}
-		query = fmt.Sprintf("wait=50&session_id=%s&after_event_id=%d",
+		query = fmt.Sprintf("wait_seconds=50&session_id=%s&after_event_id=%d",
 			answer.Session, answer.Events[len(answer.Events)-1].ID)
 	}
 }

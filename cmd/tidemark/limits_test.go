@@ -29,7 +29,7 @@ func TestServe_core_flags_take_effect(t *testing.T) {
 	bob := dial(t, url, "dev:bob", "")
 	defer bob.CloseNow() //nolint:errcheck // the test has ended
 	read(t, bob, `"caught_up"`)
-	must(t, 429, "dev:bob", "GET", api+"/poll?wait=0", "")
+	must(t, 429, "dev:bob", "GET", api+"/poll?wait_seconds=0", "")
 
 	// Chats of two members have an update for each of them, those of three have one for all.
 	for _, tt := range []struct {

@@ -264,7 +264,7 @@ func TestLog_holds_no_secret_and_no_message(t *testing.T) {
 	ws := dial(t, b.url, "", "?device=canary-device&ticket="+ticket())
 	read(t, ws, content)
 	stream(t, "", api+"/events?ticket="+ticket(), content)
-	leaveWaiting(t, bob, api+"/poll?wait=50&ticket="+ticket())
+	leaveWaiting(t, bob, api+"/poll?wait_seconds=50&ticket="+ticket())
 	for i, failing := range []bool{false, true} {
 		b.failing.Store(failing)
 		key := fmt.Sprint("k", i)
@@ -275,7 +275,7 @@ func TestLog_holds_no_secret_and_no_message(t *testing.T) {
 			`{"client_message_id":"`+content+` not an id","content":"x"}`)
 		call(t, ann+"x", "GET", api+"/chats?ticket="+ann, "")
 		call(t, "tmk_"+content, "GET", api+"/chats", "")
-		call(t, "", "GET", api+"/poll?wait=0&ticket="+content, "")
+		call(t, "", "GET", api+"/poll?wait_seconds=0&ticket="+content, "")
 		call(t, ann, "GET", api+"/chats/team?ticket="+b.key, "") // 200, or 503 if storage fails
 		call(t, ann, "GET", api+"/chats/team/messages?limit="+content+"&ticket="+b.key, "")
 		say(t, ws,

@@ -227,13 +227,13 @@ func traffic(t *testing.T, url string) map[string]float64 {
 		Session string `json:"session_id"`
 		Events  []struct{ ID int }
 	}
-	answer := must(t, 200, "dev:ann", "GET", api+"/poll?wait=0&device=laptop", "")
+	answer := must(t, 200, "dev:ann", "GET", api+"/poll?wait_seconds=0&device=laptop", "")
 	if err := json.Unmarshal([]byte(answer), &page); err != nil {
 		t.Fatal(err)
 	}
 	last := page.Events[len(page.Events)-1].ID
 	leaveWaiting(t, "dev:ann",
-		fmt.Sprintf("%s/poll?wait=50&session_id=%s&after_event_id=%d", api, page.Session, last))
+		fmt.Sprintf("%s/poll?wait_seconds=50&session_id=%s&after_event_id=%d", api, page.Session, last))
 	say(t, bob, `{"type":"send_message","request_id":"r2",`+
 		`"payload":{"chat_id":"team","client_message_id":"m2","content":"hi"}}`)
 	read(t, bob, `"r2"`)

@@ -385,7 +385,7 @@ func TestServe_ends_with_its_streams_open(t *testing.T) {
 		}
 	})
 	url := startServer(t, "--dev", "--store", "memory:")
-	for _, path := range []string{"/events", "/poll?wait=50"} {
+	for _, path := range []string{"/events", "/poll?wait_seconds=50"} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1"+path,
 			nil)
 		if err != nil {

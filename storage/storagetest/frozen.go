@@ -227,9 +227,11 @@ func (f *fixture) useFrozen(lives []tidemark.Incarnation) (said answers) {
 	said.add("clear", cleared, err)
 	state, err := f.store.MarkUnread(f.ctx, "dora", "group", 6)
 	said.add("mark unread", state, err)
-	added, err := f.store.AddMembers(f.ctx, "group", []tidemark.UserID{"emil", "nobody"}, at(74))
+	added, err := f.store.AddMembers(f.ctx, "group", []tidemark.UserID{"emil", "nobody"},
+		tidemark.Ordinary, at(74))
 	said.add("add", added, err)
-	added, err = f.store.AddMembers(f.ctx, "joined", []tidemark.UserID{"emil"}, at(75))
+	added, err = f.store.AddMembers(f.ctx, "joined", []tidemark.UserID{"emil"},
+		tidemark.Ordinary, at(75))
 	said.add("add since join", added, err)
 	removed, err := f.store.RemoveMember(f.ctx, "group", "anna", at(76))
 	said.add("remove the owner", removed, err)

@@ -91,7 +91,7 @@ func (a *Adapter) Shutdown(ctx context.Context) error {
 // other goroutines, and Handle returns.
 func (a *Adapter) Handle(e echo.Context) error {
 	w, r := e.Response(), e.Request()
-	wait, err := parseWait(r.URL.Query().Get("wait"))
+	wait, err := parseWait(r.URL.Query().Get("wait_seconds"))
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (a *Adapter) open(r *http.Request) (*poll, error) {
 	return p, nil
 }
 
-// parseWait returns the parameter `wait`, in whole seconds and at most maxWait.
+// parseWait returns the parameter `wait_seconds`, in whole seconds and at most maxWait.
 func parseWait(s string) (time.Duration, error) {
 	if s == "" {
 		return defaultWait, nil
@@ -171,7 +171,7 @@ func parseWait(s string) (time.Duration, error) {
 	//rule:bounded_input.wait-is-digits
 	if strings.Trim(s, "0123456789") != "" {
 		return 0, tidemark.BadParam(tidemark.Invalid,
-			"wait", "must be a number of seconds: 0 to answer at once, at most %d",
+			"wait_seconds", "must be a number of seconds: 0 to answer at once, at most %d",
 			int(maxWait/time.Second))
 	}
 	seconds, err := strconv.ParseUint(s, 10, 31)

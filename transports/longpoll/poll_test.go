@@ -72,7 +72,7 @@ func TestFirst_answer_has_open_and_the_backlog(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	chat := s.Group("alice", "bob")
 	s.Send("alice", chat, 1, 20)
-	page := mustPoll(t, s, "wait", 0)
+	page := mustPoll(t, s, "wait_seconds", 0)
 	if page.Events[0].Type != tidemark.EventSession || page.More {
 		t.Errorf("it begins with %s, more is %v", page.Events[0].Type, page.More)
 	}
@@ -92,7 +92,7 @@ func TestPages_are_bounded_and_say_more(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	chat := s.Group("alice", "bob")
 	s.Send("alice", chat, 1, 700)
-	page := mustPoll(t, s, "wait", 0)
+	page := mustPoll(t, s, "wait_seconds", 0)
 	got := messages(t, page)
 	polls := 1
 	for ; page.More; polls++ {
@@ -100,7 +100,7 @@ func TestPages_are_bounded_and_say_more(t *testing.T) {
 			t.Fatalf("a page that says more has %d events", len(page.Events))
 		}
 		page = mustPoll(t, s, "session_id", page.Session,
-			"after_event_id", last(t, page), "wait", 0)
+			"after_event_id", last(t, page), "wait_seconds", 0)
 		got = append(got, messages(t, page)...)
 	}
 	for i, sequence := range got {
@@ -117,7 +117,7 @@ func TestPages_are_bounded_and_say_more(t *testing.T) {
 func TestLost_answer_comes_again(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	chat := s.Group("alice", "bob")
-	first := mustPoll(t, s, "wait", 0)
+	first := mustPoll(t, s, "wait_seconds", 0)
 	at := last(t, first)
 	s.Send("alice", chat, 1, 3)
 	want := []int{1, 2, 3}
@@ -142,18 +142,18 @@ func TestLost_answer_comes_again(t *testing.T) {
 func TestWait_ends_with_an_event_or_without_any(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	chat := s.Group("alice", "bob")
-	first := mustPoll(t, s, "wait", 0)
+	first := mustPoll(t, s, "wait_seconds", 0)
 	at := last(t, mustSettle(t, s, &first))
 
 	start := time.Now()
-	page := mustPoll(t, s, "session_id", first.Session, "after_event_id", at, "wait", 1)
+	page := mustPoll(t, s, "session_id", first.Session, "after_event_id", at, "wait_seconds", 1)
 	if elapsed := time.Since(start); len(page.Events) != 0 || page.Session != first.Session ||
 		elapsed < time.Second {
 		t.Errorf("after %v: %d events of session %s", elapsed, len(page.Events), page.Session)
 	}
 	if page = mustPoll(t, s, "session_id", first.Session, "after_event_id",
-		at, "wait", 0); len(page.Events) != 0 {
-		t.Errorf("wait=0 got %d events", len(page.Events))
+		at, "wait_seconds", 0); len(page.Events) != 0 {
+		t.Errorf("wait_seconds=0 got %d events", len(page.Events))
 	}
 
 	answer := make(chan transporttest.Page, 1)
@@ -183,7 +183,7 @@ func mustSettle(
 	page := *first
 	for {
 		next := mustPoll(t, s, "session_id", first.Session,
-			"after_event_id", last(t, page), "wait", 0)
+			"after_event_id", last(t, page), "wait_seconds", 0)
 		if len(next.Events) == 0 {
 			return page
 		}
@@ -193,16 +193,16 @@ func mustSettle(
 
 func TestRefusal(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{Core: server.Config{SessionsPerUser: 1}})
-	mustPoll(t, s, "wait", 0)
+	mustPoll(t, s, "wait_seconds", 0)
 	for _, tt := range []struct {
 		query  string
 		user   string
 		status int
 		code   string
 	}{
-		{"wait=-1", "bob", 400, "INVALID"},
-		{"wait=soon", "bob", 400, "INVALID"},
-		{"wait=1.5", "bob", 400, "INVALID"},
+		{"wait_seconds=-1", "bob", 400, "INVALID"},
+		{"wait_seconds=soon", "bob", 400, "INVALID"},
+		{"wait_seconds=1.5", "bob", 400, "INVALID"},
 		{"session_id=x&after_event_id=-1", "bob", 400, "INVALID"},
 		{"session_id=x&after_event_id=1", "bob", 410, "SESSION_GONE"},
 		{"", "", 401, "UNAUTHENTICATED"},
@@ -231,7 +231,7 @@ func TestRefusal(t *testing.T) {
 func TestGone_client_leaves_the_session_to_the_next_poll(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	chat := s.Group("alice", "bob")
-	first := mustPoll(t, s, "wait", 0)
+	first := mustPoll(t, s, "wait_seconds", 0)
 	at := last(t, mustSettle(t, s, &first))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -261,7 +261,7 @@ func TestHTTP2_waits_too(t *testing.T) {
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
 	chat := s.Group("alice", "bob")
-	first := mustPoll(t, s, "wait", 0)
+	first := mustPoll(t, s, "wait_seconds", 0)
 	at := last(t, mustSettle(t, s, &first))
 	poll := func(after uint64) (page transporttest.Page, err error) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,

@@ -40,7 +40,7 @@ type Policy struct {
 // What an answer says to the browser of an allowed page. Browser credentials are never allowed,
 // because there are none.
 const (
-	allowedMethods = "GET, POST, PATCH, DELETE"
+	allowedMethods = "GET, POST, PUT, PATCH, DELETE"
 	allowedHeaders = "Authorization, Content-Type, Last-Event-ID, X-Request-ID, X-User-ID"
 	exposedHeaders = "X-Request-ID, Retry-After, RateLimit, RateLimit-Policy"
 	// maxAge is how long a browser may cache the answer, in seconds. Browsers cap it at two

@@ -124,7 +124,7 @@ func (e SendMessageKind) Valid() bool {
 
 // Ack At least one of the two sequences is needed.
 type Ack struct {
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId            Id        `json:"chat_id"`
 	LastAckedSequence *Sequence `json:"last_acked_sequence,omitempty"`
 	LastReadSequence  *Sequence `json:"last_read_sequence,omitempty"`
@@ -175,7 +175,7 @@ type Attachment struct {
 
 // Chat Example: {"chat_id":"team","created_at":"2026-01-31T10:00:00.000Z","head_sequence":42,"history":"full","last_acked_sequence":42,"last_message":null,"last_read_sequence":40,"member_count":3,"mention_count":1,"metadata":{"color":"teal"},"name":"Team","peer":null,"role":"admin","type":"group","unread_count":2,"unread_from_sequence":null,"version":2}
 type Chat struct {
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId    Id        `json:"chat_id"`
 	CreatedAt time.Time `json:"created_at"`
 
@@ -224,7 +224,7 @@ type ChatBoundary struct {
 	// AllReadSequence A position in one chat; 0 is "nothing yet".
 	AllReadSequence Watermark `json:"all_read_sequence"`
 
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId Id                `json:"chat_id"`
 	Scope  ChatBoundaryScope `json:"scope"`
 }
@@ -248,7 +248,7 @@ type ChatType = string
 
 // ChatUnread Example: {"chat_id":"team","mention_count":1,"unread_count":3,"unread_from_sequence":40}
 type ChatUnread struct {
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId Id `json:"chat_id"`
 
 	// MentionCount How many of the unread messages name me or all members.
@@ -289,7 +289,7 @@ type CreateChat struct {
 
 // DeliveryState Example: {"chat_id":"team","last_acked_sequence":42,"last_read_sequence":40,"updated_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}
 type DeliveryState struct {
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId Id `json:"chat_id"`
 
 	// LastAckedSequence A position in one chat; 0 is "nothing yet".
@@ -299,7 +299,7 @@ type DeliveryState struct {
 	LastReadSequence Watermark  `json:"last_read_sequence"`
 	UpdatedAt        *time.Time `json:"updated_at"`
 
-	// UserId Not `.` and not `..`.
+	// UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	UserId Id `json:"user_id"`
 }
 
@@ -312,7 +312,7 @@ type DeliveryStateList struct {
 
 // DeliveryStatus Example: {"chat_id":"team","chat_type":"group","delivery_summary":{"all_delivered":false,"all_read":false,"delivered_count":2,"pending_count":1,"read_count":1,"sequence":42},"member_count":3,"members":[{"display_name":"bob","last_acked_sequence":42,"last_read_sequence":40,"updated_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}],"pagination":{"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}}
 type DeliveryStatus struct {
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId   Id       `json:"chat_id"`
 	ChatType ChatType `json:"chat_type"`
 
@@ -356,7 +356,7 @@ type Dependency struct {
 
 // Gap A range, both ends included, that the user may not see. It counts as received.
 type Gap struct {
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId Id `json:"chat_id"`
 
 	// FromSequence A position in one chat, from 1.
@@ -372,7 +372,7 @@ type Gap struct {
 // History As `NewHistory`. If you do not know the value, show what you get.
 type History = string
 
-// Id Not `.` and not `..`.
+// Id Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 type Id = string
 
 // Incarnation One life of the server's data. When a backup was restored, it is another one. Store it
@@ -397,7 +397,7 @@ type Member struct {
 	// The roles of a direct chat mean nothing.
 	Role Role `json:"role"`
 
-	// UserId Not `.` and not `..`.
+	// UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	UserId Id `json:"user_id"`
 }
 
@@ -408,7 +408,7 @@ type MemberBoundary struct {
 	// them before they were acknowledged, it is either time.
 	AckedAt *time.Time `json:"acked_at"`
 
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId Id `json:"chat_id"`
 
 	// LastAckedSequence A position in one chat; 0 is "nothing yet".
@@ -421,7 +421,7 @@ type MemberBoundary struct {
 	ReadAt *time.Time          `json:"read_at"`
 	Scope  MemberBoundaryScope `json:"scope"`
 
-	// UserId Not `.` and not `..`.
+	// UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	UserId Id `json:"user_id"`
 }
 
@@ -457,7 +457,7 @@ type MemberStatus struct {
 	LastReadSequence Watermark  `json:"last_read_sequence"`
 	UpdatedAt        *time.Time `json:"updated_at"`
 
-	// UserId Not `.` and not `..`.
+	// UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	UserId Id `json:"user_id"`
 }
 
@@ -479,10 +479,10 @@ type Mentions struct {
 type Message struct {
 	Attachments []Attachment `json:"attachments"`
 
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId Id `json:"chat_id"`
 
-	// ClientMessageId Not `.` and not `..`.
+	// ClientMessageId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ClientMessageId Id        `json:"client_message_id"`
 	Content         string    `json:"content"`
 	ContentType     string    `json:"content_type"`
@@ -501,14 +501,14 @@ type Message struct {
 	MembersVersion MembersVersion `json:"members_version"`
 	Mentions       *Mentions      `json:"mentions"`
 
-	// MessageId Not `.` and not `..`.
+	// MessageId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	MessageId Id                      `json:"message_id"`
 	Metadata  *map[string]interface{} `json:"metadata"`
 
 	// Relation Null in this version. It will say to which message this one belongs.
 	Relation *map[string]interface{} `json:"relation"`
 
-	// SenderId Not `.` and not `..`.
+	// SenderId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	SenderId Id `json:"sender_id"`
 
 	// Sequence A position in one chat, from 1.
@@ -536,8 +536,8 @@ type NewChatType string
 // NewHistory What a new member may see: everything, or what is sent after they joined.
 type NewHistory string
 
-// NewMentions To whom a message is of special interest. `all` names all members; in a group only owners
-// and backends may do so. The users need not be members.
+// NewMentions To whom a message is of special interest. `all` names all members; in a group only owners,
+// admins and backends may do so. The users need not be members.
 //
 // Example: {"user_ids":["bob"]}
 type NewMentions struct {
@@ -569,13 +569,13 @@ type Peer struct {
 	// LastReadSequence A position in one chat; 0 is "nothing yet".
 	LastReadSequence Watermark `json:"last_read_sequence"`
 
-	// UserId Not `.` and not `..`.
+	// UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	UserId Id `json:"user_id"`
 }
 
 // Pending defines model for Pending.
 type Pending struct {
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId Id `json:"chat_id"`
 
 	// FirstUndeliveredSequence Null in a chat that has had more than 500 members. Its row stays.
@@ -653,7 +653,7 @@ type SendMessage struct {
 	// between its tokens. An empty list is the same as none.
 	Attachments *[]Attachment `json:"attachments,omitempty"`
 
-	// ClientMessageId Not `.` and not `..`.
+	// ClientMessageId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ClientMessageId Id `json:"client_message_id"`
 
 	// Content At most 65,536 bytes of UTF-8, without U+0000.
@@ -708,7 +708,7 @@ type SessionList struct {
 
 // StatusResult defines model for StatusResult.
 type StatusResult struct {
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId        Id             `json:"chat_id"`
 	Problem       *ProblemDetail `json:"problem"`
 	StatusUpdates []StatusUpdate `json:"status_updates"`
@@ -728,7 +728,7 @@ type StatusUpdate struct {
 
 // SyncChat defines model for SyncChat.
 type SyncChat struct {
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId  Id    `json:"chat_id"`
 	Gaps    []Gap `json:"gaps"`
 	HasMore bool  `json:"has_more"`
@@ -742,7 +742,7 @@ type SyncChat struct {
 
 // SyncCursor defines model for SyncCursor.
 type SyncCursor struct {
-	// ChatId Not `.` and not `..`.
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId Id `json:"chat_id"`
 
 	// Incarnation That of the session from which the device has what it has of the chat. Without it
@@ -850,7 +850,7 @@ type Watermarks struct {
 	LastReadSequence  *Sequence `json:"last_read_sequence,omitempty"`
 }
 
-// ChatId Not `.` and not `..`.
+// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 type ChatId = Id
 
 // Cursor defines model for cursor.
@@ -859,7 +859,7 @@ type Cursor = string
 // Limit defines model for limit.
 type Limit = string
 
-// UserId Not `.` and not `..`.
+// UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 type UserId = Id
 
 // Conflict RFC 9457.

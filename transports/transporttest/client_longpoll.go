@@ -67,7 +67,7 @@ type poller struct {
 func (c *poller) Next(ctx context.Context) (Event, error) {
 	for len(c.events) == 0 {
 		query := c.at.query()
-		query.Set("wait", strconv.Itoa(5))
+		query.Set("wait_seconds", strconv.Itoa(5))
 		page, err := Poll(ctx, c.t, c.stack, c.at.User, query)
 		if err != nil {
 			return Event{}, err

@@ -56,7 +56,7 @@ func TestShutdown_ends_in_time_while_the_storage_hangs(t *testing.T) {
 		"/poll": func(s *transporttest.Stack) func(context.Context) error {
 			return s.LongPoll.Shutdown
 		},
-		"/poll?wait=0": func(s *transporttest.Stack) func(context.Context) error {
+		"/poll?wait_seconds=0": func(s *transporttest.Stack) func(context.Context) error {
 			return s.LongPoll.Shutdown
 		},
 		"/ws": func(s *transporttest.Stack) func(context.Context) error {

@@ -241,7 +241,7 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 	})
 	t.Run("a poll with something to get", func(t *testing.T) {
 		for range 50 {
-			b := half(t, "GET", "/poll?wait=0&device_id=a", "")
+			b := half(t, "GET", "/poll?wait_seconds=0&device_id=a", "")
 			if r, body := b.answer(); r.StatusCode != http.StatusOK ||
 				!strings.Contains(body, `"type":"session"`) {
 				t.Fatalf("%d %s", r.StatusCode, body)
@@ -250,13 +250,13 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 	})
 	t.Run("a poll that would wait is answered at once", func(t *testing.T) {
 		b := dialBare(t, s)
-		b.request("GET", "/poll?wait=0&device_id=b", "")
+		b.request("GET", "/poll?wait_seconds=0&device_id=b", "")
 		_, body := b.answer()
 		session := strings.Split(body, `"`)[3]
 		at := 0
 		for { // until there is nothing more
 			b.request("GET",
-				fmt.Sprintf("/poll?wait=0&session_id=%s&after_event_id=%d", session, at), "")
+				fmt.Sprintf("/poll?wait_seconds=0&session_id=%s&after_event_id=%d", session, at), "")
 			_, body := b.answer()
 			n := strings.Count(body, `"id":`)
 			if n == 0 {
@@ -268,7 +268,7 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 		}
 		start := time.Now()
 		r, body := half(t, "GET",
-			fmt.Sprintf("/poll?wait=50&session_id=%s&after_event_id=%d", session, at), "").answer()
+			fmt.Sprintf("/poll?wait_seconds=50&session_id=%s&after_event_id=%d", session, at), "").answer()
 		// That is less than the wait of the poll.
 		if r.StatusCode != http.StatusOK || time.Since(start) > wait.Hang {
 			t.Errorf("%d %s after %v", r.StatusCode, body, time.Since(start))

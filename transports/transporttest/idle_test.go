@@ -36,7 +36,7 @@ func BenchmarkIdle_websocket(b *testing.B) {
 func BenchmarkIdle_sse(b *testing.B) { measureIdle(b, "sse", "GET %s/events HTTP/1.1\r\n") }
 
 func BenchmarkIdle_longpoll(b *testing.B) {
-	measureIdle(b, "longpoll", "GET %s/poll?wait=50&session_id=%s&after_event_id=%d HTTP/1.1\r\n")
+	measureIdle(b, "longpoll", "GET %s/poll?wait_seconds=50&session_id=%s&after_event_id=%d HTTP/1.1\r\n")
 }
 
 func measureIdle(b *testing.B, name, request string) {
@@ -98,7 +98,7 @@ func measureIdle(b *testing.B, name, request string) {
 // firstPoll opens a session and returns its position.
 func firstPoll(b *testing.B, s *Stack, user tidemark.UserID) Position {
 	b.Helper()
-	page, err := Poll(context.Background(), b, s, user, url.Values{"wait": {"0"}})
+	page, err := Poll(context.Background(), b, s, user, url.Values{"wait_seconds": {"0"}})
 	if err != nil {
 		b.Fatalf("polling: %v", err)
 	}

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/origin"
@@ -16,6 +18,9 @@ import (
 )
 
 const page = "https://app.example.com"
+
+// contractMethods finds the methods that openapi.yaml has.
+var contractMethods = regexp.MustCompile(`(?m)^    (get|post|put|patch|delete):$`)
 
 func origins(t *testing.T, cfg origin.Config) *origin.Policy {
 	t.Helper()
@@ -99,14 +104,14 @@ func TestCORS_every_answer_tells_the_browser(t *testing.T) {
 			Session string `json:"session_id"`
 			Events  []struct{ ID int }
 		}{}
-		for query := "?wait=0"; query != ""; {
+		for query := "?wait_seconds=0"; query != ""; {
 			res = ask(t, "GET", s.URL+"/poll"+query, from, nil)
 			last.Events = nil
 			if err := json.NewDecoder(res.Body).Decode(&last); err != nil {
 				t.Fatal(err)
 			}
 			if query = ""; len(last.Events) > 0 {
-				query = fmt.Sprintf("?wait=1&session_id=%s&after_event_id=%d",
+				query = fmt.Sprintf("?wait_seconds=1&session_id=%s&after_event_id=%d",
 					last.Session, last.Events[len(last.Events)-1].ID)
 			}
 		}
@@ -148,13 +153,19 @@ func TestCORS_preflight(t *testing.T) {
 		h := res.Header
 		body, _ := io.ReadAll(res.Body)
 		if res.StatusCode != 204 || len(body) > 0 ||
-			h.Get("Access-Control-Allow-Methods") != "GET, POST, PATCH, DELETE" ||
+			h.Get("Access-Control-Allow-Methods") != "GET, POST, PUT, PATCH, DELETE" ||
 			h.Get("Access-Control-Allow-Headers") !=
 				"Authorization, Content-Type, Last-Event-ID, X-Request-ID, X-User-ID" ||
 			h.Get("Access-Control-Max-Age") != "7200" {
 			t.Errorf("%s: %d %v %s", path, res.StatusCode, h, body)
 		}
 		wantCORS(t, path, res, page)
+		for _, method := range contractMethods.FindAllStringSubmatch(string(tidemark.OpenAPI), -1) {
+			if !strings.Contains(h.Get("Access-Control-Allow-Methods"),
+				strings.ToUpper(method[1])) {
+				t.Errorf("a page may not %s, which the contract has", method[1])
+			}
+		}
 		refused := ask(t, "OPTIONS", s.URL+path, "https://evil.example.com", preflight)
 		if refused.StatusCode != 403 || refused.Header.Get("Access-Control-Allow-Methods") != "" {
 			t.Errorf("%s from a foreign page: %d %v", path, refused.StatusCode, refused.Header)

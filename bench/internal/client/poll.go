@@ -37,7 +37,7 @@ func (p *poll) Next() (Event, error) {
 }
 
 func (p *poll) ask() error {
-	path := fmt.Sprintf("/api/v1/poll?wait=%d", pollWait)
+	path := fmt.Sprintf("/api/v1/poll?wait_seconds=%d", pollWait)
 	if query := p.at.query(); query != "" {
 		path += "&" + query
 	}

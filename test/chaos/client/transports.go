@@ -163,9 +163,9 @@ func (d *Device) readPolls(ctx context.Context, heard func()) error {
 	for first := true; ; first = false {
 		q := d.query()
 		if !first {
-			q.Set("wait", strconv.Itoa(d.Random.IntN(6)))
+			q.Set("wait_seconds", strconv.Itoa(d.Random.IntN(6)))
 		} else {
-			q.Set("wait", "0")
+			q.Set("wait_seconds", "0")
 		}
 		r, err := d.request(ctx, "/poll", q)
 		if err != nil {

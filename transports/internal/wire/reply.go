@@ -35,6 +35,8 @@ func AppendSendAck(b []byte, requestID string, sent server.Sent) []byte {
 	b = tidemark.AppendTime(b, m.CreatedAt)
 	b = append(b, `,"duplicate":`...)
 	b = strconv.AppendBool(b, sent.Duplicate)
+	b = append(b, `,"members_version":`...)
+	b = strconv.AppendUint(b, m.MembersVersion, 10)
 	return append(b, '}', '}')
 }
 
