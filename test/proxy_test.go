@@ -421,8 +421,8 @@ func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, tick
 		}
 		began := time.Now()
 		bob.call(t, http.MethodGet,
-			fmt.Sprintf("/poll?session_id=%s&after_event_id=%d&wait_seconds=%d", opened.Session, after,
-				seconds), nil, &answer)
+			fmt.Sprintf("/poll?session_id=%s&after_event_id=%d&wait_seconds=%d",
+				opened.Session, after, seconds), nil, &answer)
 		for _, e := range answer.Events {
 			after = max(after, e.ID)
 			if e.Type == "message" {

@@ -233,7 +233,8 @@ func traffic(t *testing.T, url string) map[string]float64 {
 	}
 	last := page.Events[len(page.Events)-1].ID
 	leaveWaiting(t, "dev:ann",
-		fmt.Sprintf("%s/poll?wait_seconds=50&session_id=%s&after_event_id=%d", api, page.Session, last))
+		fmt.Sprintf("%s/poll?wait_seconds=50&session_id=%s&after_event_id=%d",
+			api, page.Session, last))
 	say(t, bob, `{"type":"send_message","request_id":"r2",`+
 		`"payload":{"chat_id":"team","client_message_id":"m2","content":"hi"}}`)
 	read(t, bob, `"r2"`)

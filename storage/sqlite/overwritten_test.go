@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// A backup that is copied into the open database file is noticed: nothing is confirmed any more, and
-// neither the end of the server nor the next start puts the log into the backup.
+// A backup that is copied into the open database file is noticed: nothing is confirmed any more,
+// and neither the end of the server nor the next start puts the log into the backup.
 func TestCommit_confirms_nothing_in_a_file_that_was_overwritten(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprint("log restarted ", restarted), func(t *testing.T) {

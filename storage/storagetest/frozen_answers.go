@@ -14,8 +14,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// frozenAnswers is the file with what every store says of the frozen data of version 1, as seen from
-// the folder of a store.
+// frozenAnswers is the file with what every store says of the frozen data of version 1, as seen
+// from the folder of a store.
 const frozenAnswers = "../storagetest/testdata/v1.json"
 
 // Rewrite reports whether the tests write the frozen data and the answers anew.

@@ -256,7 +256,8 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 		at := 0
 		for { // until there is nothing more
 			b.request("GET",
-				fmt.Sprintf("/poll?wait_seconds=0&session_id=%s&after_event_id=%d", session, at), "")
+				fmt.Sprintf("/poll?wait_seconds=0&session_id=%s&after_event_id=%d",
+					session, at), "")
 			_, body := b.answer()
 			n := strings.Count(body, `"id":`)
 			if n == 0 {
@@ -268,7 +269,8 @@ func TestHalfClosed_clients_get_their_answers(t *testing.T) {
 		}
 		start := time.Now()
 		r, body := half(t, "GET",
-			fmt.Sprintf("/poll?wait_seconds=50&session_id=%s&after_event_id=%d", session, at), "").answer()
+			fmt.Sprintf("/poll?wait_seconds=50&session_id=%s&after_event_id=%d",
+				session, at), "").answer()
 		// That is less than the wait of the poll.
 		if r.StatusCode != http.StatusOK || time.Since(start) > wait.Hang {
 			t.Errorf("%d %s after %v", r.StatusCode, body, time.Since(start))

@@ -36,7 +36,8 @@ func BenchmarkIdle_websocket(b *testing.B) {
 func BenchmarkIdle_sse(b *testing.B) { measureIdle(b, "sse", "GET %s/events HTTP/1.1\r\n") }
 
 func BenchmarkIdle_longpoll(b *testing.B) {
-	measureIdle(b, "longpoll", "GET %s/poll?wait_seconds=50&session_id=%s&after_event_id=%d HTTP/1.1\r\n")
+	measureIdle(b, "longpoll",
+		"GET %s/poll?wait_seconds=50&session_id=%s&after_event_id=%d HTTP/1.1\r\n")
 }
 
 func measureIdle(b *testing.B, name, request string) {

@@ -31,6 +31,7 @@ func Run(t *testing.T, d Dialer) {
 		{"resume_over_another_transport", testResumeElsewhere},
 		{"resume_yields_what_was_sent_and_not_received", testUnreceived},
 		{"newest_connection_owns_the_session", testReplaced},
+		{"replaced_session_is_refused_also_between_connections", testReplacedBetween},
 		{"unknown_session_resets", testUnknownSession},
 		{"unknown_position_resets", testUnknownPosition},
 		{"foreign_session_is_unknown", testForeignSession},
@@ -210,6 +211,31 @@ func testReplaced(t *testing.T, d Dialer) {
 	if ev := <-got; ev.Type != tidemark.EventMessage {
 		t.Fatalf("the newer connection did not get the message")
 	}
+}
+
+// The client has no connection when its device opens a newer session, or when its user ends it. If
+// it then got a new session, two clients of one device would replace each other for ever.
+func testReplacedBetween(t *testing.T, d Dialer) {
+	s := New(t, Options{})
+	s.Group(alice, bob)
+	open := server.OpenRequest{User: bob, Device: "phone"}
+	var sessions [2]tidemark.SessionID
+	for i := range sessions {
+		c, err := s.Server.Open(t.Context(), open)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Detach()
+		sessions[i] = c.Session()
+	}
+	dial(t, s, d, Position{User: bob, Session: sessions[0]}).fails(ErrReplaced)
+	dial(t, s, d, Position{User: bob, Session: sessions[1]}).find(tidemark.EventCaughtUp)
+	if err := s.Server.EndSession(t.Context(), bob, sessions[1]); err != nil {
+		t.Fatal(err)
+	}
+	dial(t, s, d, Position{User: bob, Session: sessions[1]}).fails(ErrReplaced)
+	// Others learn nothing of it.
+	checkUnknown(t, s, d, Position{User: alice, Session: sessions[1]})
 }
 
 func testUnknownSession(t *testing.T, d Dialer) {

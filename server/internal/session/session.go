@@ -330,6 +330,13 @@ func (s *Session) Ended() bool {
 	return s.residence.final()
 }
 
+// Refusal returns nil if the session may be read, else the error for its client.
+func (s *Session) Refusal() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.residence.readable()
+}
+
 // Ending is a request to end a session. End carries it out.
 type Ending struct {
 	*Session

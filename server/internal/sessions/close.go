@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
@@ -42,6 +43,12 @@ func (s *Sessions) Close(ctx context.Context, endings ...session.Ending) (closed
 			})
 		}
 		ended = append(ended, e.Session)
+		//rule:resume_lossless.remember-replaced-session
+		if err := e.Refusal(); tidemark.CodeOf(err) == tidemark.Replaced {
+			s.replaced.remember(e.ID(), ending{
+				user: e.User(), until: time.Now().Add(s.Host.Resume), err: err,
+			})
+		}
 	}
 	// Sorted, so that a run of the simulation is repeatable.
 	retry.Sort(rows)

@@ -1,6 +1,7 @@
 package sessions
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -110,10 +111,15 @@ func (s *Sessions) errTooMany(user tidemark.UserID) error {
 // Resume attaches a client to its session and replaces an older connection. If the session is on
 // another node, it moves here.
 //
-// Errors: Gone if the session is unknown, ended, or another user's. ErrUncertain if it may exist.
-// Unavailable if another connection has it or has requested it.
+// Errors: Gone if the session is unknown, ended, or another user's. Replaced if it ended on this
+// node because its device has a newer one, or because its user ended it. ErrUncertain if it may
+// exist. Unavailable if another connection has it or has requested it.
 func (s *Sessions) Resume(ctx context.Context, r ResumeRequest) (*session.Reader, error) {
 	sess, err := s.find(ctx, r)
+	if err == errGone { //nolint:errorlint // it is never wrapped
+		//rule:resume_lossless.refuse-replaced-session
+		err = cmp.Or(s.replaced.of(r.User, r.Session), err)
+	}
 	if err != nil {
 		return nil, err
 	}
