@@ -74,7 +74,7 @@ func testSchedules(t *testing.T, first suite, others ...storage.Store) {
 			sum.add(&s.tally)
 			done := sum.schedules + sum.undecided
 			mu.Unlock()
-			if done%10_000 == 0 {
+			if done%max(1_000, runs/10) == 0 {
 				t.Logf("%d schedules", done)
 			}
 		}
