@@ -284,17 +284,23 @@ func (c caller) fill(
 	ctx context.Context, user tidemark.UserID, found []storage.ChatListItem,
 	accounts map[tidemark.ChatID]account,
 ) error {
-	return call.Together(ctx, len(found), func(ctx context.Context, i int) error {
+	counters := make([]*record.Counter, len(found))
+	for i, v := range found {
+		if v.Chat.Head > 0 {
+			counters[i] = accounts[v.Chat.ID].counter
+		}
+	}
+	visible, err := c.visible(ctx, slices.Repeat([]tidemark.UserID{user}, len(found)), counters,
+		false)
+	if err != nil {
+		return err
+	}
+	return call.Together(ctx, len(found), func(ctx context.Context, i int) (err error) {
 		v := &found[i]
 		if v.Chat.Head == 0 {
 			return nil
 		}
-		one := accounts[v.Chat.ID]
-		intervals, err := c.visible(ctx, user, one.counter)
-		if err != nil {
-			return err
-		}
-		if intervals.Contains(v.Chat.Head) {
+		if visible[i].Contains(v.Chat.Head) {
 			page, err := c.page(ctx, storage.Range{
 				Chat:  v.Chat.ID,
 				After: v.Chat.Head - 1,
@@ -307,7 +313,7 @@ func (c caller) fill(
 				v.Last = &page[0]
 			}
 		}
-		v.Unread, err = c.unread(ctx, user, one, intervals)
+		v.Unread, err = c.unread(ctx, user, accounts[v.Chat.ID], visible[i])
 		return err
 	})
 }

@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-im/tidemark"
@@ -119,20 +120,33 @@ type account struct {
 	state   record.State
 }
 
-// visible returns what a user may see of a chat.
+// visible returns what a user may see of chats, in the order of the chats. Where a counter is nil,
+// it reads nothing.
 func (c caller) visible(
-	ctx context.Context, user tidemark.UserID, counter *record.Counter,
-) (tidemark.Intervals, error) {
-	rows, err := c.Memberships(ctx, counter.ID, []tidemark.UserID{user})
+	ctx context.Context, users []tidemark.UserID, counters []*record.Counter, eventual bool,
+) ([]tidemark.Intervals, error) {
+	var keys []call.Item
+	var of []int
+	for i, counter := range counters {
+		if counter != nil {
+			keys, of = append(keys, record.MemberKey(counter.ID, users[i])), append(of, i)
+		}
+	}
+	rows, err := c.MembershipsOf(ctx, keys, eventual)
 	if err != nil {
 		return nil, err
 	}
-	if rows[user].Next != nil { // Then the counter decides whether the change took effect.
-		if counter, err = c.Counter(ctx, counter.ID); err != nil {
-			return nil, err
+	visible := make([]tidemark.Intervals, len(counters))
+	for n, i := range of {
+		counter := counters[i]
+		if rows[n].Next != nil { // Then the counter decides whether the change took effect.
+			if counter, err = c.Counter(ctx, counter.ID); err != nil {
+				return nil, err
+			}
 		}
+		visible[i] = rows[n].At(counter).Intervals
 	}
-	return rows[user].At(counter).Intervals, nil
+	return visible, nil
 }
 
 // unread counts one chat. The counter and the state may be of different moments; if they are at
@@ -233,30 +247,38 @@ func (s *Store) Unread(
 	if err != nil {
 		return nil, call.Public(err)
 	}
-	counts := make([]storage.Unread, len(keys))
-	err = call.Together(ctx, len(keys), func(ctx context.Context, i int) (err error) {
-		counts[i], err = c.unreadIn(ctx, keys[i].User, account{counters[keys[i].Chat], states[i]})
-		return err
-	})
+	users, accounts := make([]tidemark.UserID, len(keys)), make([]account, len(keys))
+	for i, key := range keys {
+		users[i], accounts[i] = key.User, account{counters[key.Chat], states[i]}
+	}
+	counts, err := c.unreadIn(ctx, users, accounts, false)
 	if err != nil {
 		return nil, call.Public(err)
 	}
 	return counts, nil
 }
 
-// unreadIn counts one chat, which may be nil. It reads the membership only if something may be
-// unread.
+// unreadIn counts chats, which may be nil. It reads the memberships where something may be unread.
 func (c caller) unreadIn(
-	ctx context.Context, user tidemark.UserID, one account,
-) (storage.Unread, error) {
-	if one.counter == nil || one.counter.Head <= one.state.UnreadAfter() {
-		return storage.Unread{}, nil
+	ctx context.Context, users []tidemark.UserID, accounts []account, eventual bool,
+) ([]storage.Unread, error) {
+	counters := make([]*record.Counter, len(accounts))
+	for i, one := range accounts {
+		if one.counter != nil && one.counter.Head > one.state.UnreadAfter() {
+			counters[i] = one.counter
+		}
 	}
-	intervals, err := c.visible(ctx, user, one.counter)
-	if err != nil || len(intervals) == 0 {
-		return storage.Unread{}, err
+	visible, err := c.visible(ctx, users, counters, eventual)
+	if err != nil {
+		return nil, err
 	}
-	return c.unread(ctx, user, one, intervals)
+	counts := make([]storage.Unread, len(accounts))
+	return counts, call.Together(ctx, len(accounts), func(ctx context.Context, i int) (err error) {
+		if len(visible[i]) > 0 {
+			counts[i], err = c.unread(ctx, users[i], accounts[i], visible[i])
+		}
+		return err
+	})
 }
 
 // UnreadOf implements storage.Unreads.
@@ -279,12 +301,12 @@ func (s *Store) UnreadOf(
 			if err != nil {
 				return false, err
 			}
-			counts := make([]storage.Unread, len(entries))
-			err = call.Together(ctx, len(entries), func(ctx context.Context, i int) (err error) {
-				one := account{counters[chats[i]], entries[i].state}
-				counts[i], err = c.unreadIn(ctx, user, one)
-				return err
-			})
+			accounts := make([]account, len(entries))
+			for i, e := range entries {
+				accounts[i] = account{counters[chats[i]], e.state}
+			}
+			users := slices.Repeat([]tidemark.UserID{user}, len(entries))
+			counts, err := c.unreadIn(ctx, users, accounts, true)
 			for _, one := range counts {
 				total.Add(one)
 			}
