@@ -149,7 +149,10 @@ func TestAdvance_reads_messages_around_own_only(t *testing.T) {
 		want       bool
 	}{{3, 0, true}, {5, 0, true}, {7, 0, false}, {9, 0, false}, {0, 8, false}, {0, 2, true}} {
 		_, err := s.Advance(t.Context(), []storage.Advance{
-			{User: "ben", Chat: "c", Raise: tidemark.Raise{Read: test.read}, Now: time.UnixMilli(2)},
+			{
+				User: "ben", Chat: "c", Raise: tidemark.Raise{Read: test.read},
+				Now: time.UnixMilli(2),
+			},
 		})
 		if err == nil && test.mark > 0 {
 			_, err = s.MarkUnread(t.Context(), "ben", "c", test.mark)

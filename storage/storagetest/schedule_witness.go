@@ -109,8 +109,8 @@ func (w *witness) wasMember(user tidemark.UserID, version uint64) bool {
 		})
 }
 
-// A stay is one membership: the first and the last message that the user may see. If it lasts, there
-// is no last one yet.
+// A stay is one membership: the first and the last message that the user may see. If it lasts,
+// there is no last one yet.
 type stay struct {
 	from, to tidemark.Sequence
 	lasts    bool
