@@ -41,7 +41,8 @@ RACE := -race -gcflags=modernc.org/...=-race=false
 # many of them that they run without it (make store-dynamodb). The others run with it (make
 # race-dynamodb).
 DYNAMODB  = github.com/tidemark-im/tidemark/storage/dynamodb
-SLOW_UNDER_RACE := ^Test(Limits|Cost|Store$$|Store_durable)|^TestStore_shared$$/^(rules|model)$$
+SLOW_UNDER_RACE := \
+	^Test(Limits|Cost|Store$$|Store_durable)|^TestStore_shared$$/^(rules|model|schedules)$$
 
 # How often a random client is cut and resumed. A package's own tests make fewer runs.
 RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
@@ -153,8 +154,8 @@ race-dynamodb: ## stage: the tests that only storage/dynamodb has, under the rac
 .PHONY: store-dynamodb
 store-dynamodb: stages dynamodb-deps
 store-dynamodb: ## stage: the other tests of storage/dynamodb: the contract, limits, cost
-	@$(TEST) store-dynamodb $(VET) -count=1 -timeout 10m -run '$(SLOW_UNDER_RACE)' \
-		./storage/dynamodb
+	@TIDEMARK_UNREAD_RUNS=$(or $(TIDEMARK_UNREAD_RUNS),30) $(TEST) store-dynamodb $(VET) -count=1 \
+		-timeout 10m -run '$(SLOW_UNDER_RACE)' ./storage/dynamodb
 
 .PHONY: verify
 verify: ## stage: the models in Spin, with all rules and without each; kept until a model changes
@@ -247,10 +248,13 @@ soak: ## the suites, and the random histories of every storage, with long counts
 		go test -count=1 -v -timeout 24h ./server/simulationtest
 	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),20000) \
 		TIDEMARK_FAULT_RUNS=$(or $(TIDEMARK_FAULT_RUNS),1000) \
+		TIDEMARK_UNREAD_RUNS=$(or $(TIDEMARK_UNREAD_RUNS),100000) \
 		go test -count=1 -timeout 24h ./storage/memory ./storage/sqlite -rapid.checks=20000
 	TIDEMARK_SHARED_RULES=all TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),5000) \
+		TIDEMARK_UNREAD_RUNS=$(or $(TIDEMARK_UNREAD_RUNS),100000) \
 		go test -count=1 -timeout 24h -run '^TestStore' ./storage/postgres -rapid.checks=2000
 	TIDEMARK_SHARED_RULES=all TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),2000) \
+		TIDEMARK_UNREAD_RUNS=$(or $(TIDEMARK_UNREAD_RUNS),20000) \
 		TIDEMARK_LIMIT_MESSAGES=100000 go test -count=1 -timeout 24h \
 		-run '^Test(Store|Limits)' ./storage/dynamodb -rapid.checks=500
 	TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),1000) \

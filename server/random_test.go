@@ -32,18 +32,25 @@ import (
 //
 // TIDEMARK_RANDOM_RUNS sets the number of runs, 150 by default.
 func TestRandom_nothing_is_lost(t *testing.T) {
-	runs := uint64(150)
-	if given := os.Getenv("TIDEMARK_RANDOM_RUNS"); given != "" {
-		var err error
-		if runs, err = strconv.ParseUint(given, 10, 64); err != nil {
-			t.Fatalf("TIDEMARK_RANDOM_RUNS: %v", err)
-		}
-	}
-	for seed := range runs {
+	for seed := range randomRuns(t) {
 		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { runRandom(t, seed) })
 		})
 	}
+}
+
+// randomRuns returns TIDEMARK_RANDOM_RUNS, or 150.
+func randomRuns(t *testing.T) uint64 {
+	t.Helper()
+	given := os.Getenv("TIDEMARK_RANDOM_RUNS")
+	if given == "" {
+		return 150
+	}
+	runs, err := strconv.ParseUint(given, 10, 64)
+	if err != nil {
+		t.Fatalf("TIDEMARK_RANDOM_RUNS: %v", err)
+	}
+	return runs
 }
 
 // coreRun is one random run.

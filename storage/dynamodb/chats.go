@@ -284,14 +284,21 @@ func (c caller) fill(
 	ctx context.Context, user tidemark.UserID, found []storage.ChatListItem,
 	accounts map[tidemark.ChatID]account,
 ) error {
-	return call.Together(ctx, len(found), func(ctx context.Context, i int) error {
+	counters := make([]*record.Counter, len(found))
+	for i, v := range found {
+		counters[i] = accounts[v.Chat.ID].counter
+	}
+	members, err := c.membersOf(ctx, slices.Repeat([]tidemark.UserID{user}, len(found)), counters,
+		false)
+	if err != nil {
+		return err
+	}
+	return call.Together(ctx, len(found), func(ctx context.Context, i int) (err error) {
 		v := &found[i]
-		one := accounts[v.Chat.ID]
-		member, err := c.member(ctx, user, one.counter)
-		if v.Role = member.Role; err != nil || v.Chat.Head == 0 {
-			return err
+		if v.Role = members[i].Role; v.Chat.Head == 0 {
+			return nil
 		}
-		if member.Intervals.Contains(v.Chat.Head) {
+		if members[i].Intervals.Contains(v.Chat.Head) {
 			page, err := c.page(ctx, storage.Range{
 				Chat:  v.Chat.ID,
 				After: v.Chat.Head - 1,
@@ -304,7 +311,7 @@ func (c caller) fill(
 				v.Last = &page[0]
 			}
 		}
-		v.Unread, err = c.unread(ctx, user, one, member.Intervals)
+		v.Unread, err = c.unread(ctx, user, accounts[v.Chat.ID], members[i].Intervals, true)
 		return err
 	})
 }

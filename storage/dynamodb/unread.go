@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-im/tidemark"
@@ -42,6 +43,7 @@ func (c caller) countSent(
 		from = image.Sender
 	}
 	sent := from.Sent
+	//rule:unread_exact.count-own-around-the-mark
 	if from.Last > read {
 		if !sure {
 			// The numbers before the scan must be those of one item.
@@ -118,26 +120,40 @@ type account struct {
 	state   record.State
 }
 
-// member returns the present or past membership of a user.
-func (c caller) member(
-	ctx context.Context, user tidemark.UserID, counter *record.Counter,
-) (tidemark.Member, error) {
-	rows, err := c.Memberships(ctx, counter.ID, []tidemark.UserID{user})
-	if err != nil {
-		return tidemark.Member{}, err
-	}
-	if rows[user].Next != nil { // Then the counter decides whether the change took effect.
-		if counter, err = c.Counter(ctx, counter.ID); err != nil {
-			return tidemark.Member{}, err
+// membersOf returns the present or past memberships of users in chats, in the order of the chats.
+// Where a counter is nil, it reads nothing.
+func (c caller) membersOf(
+	ctx context.Context, users []tidemark.UserID, counters []*record.Counter, eventual bool,
+) ([]tidemark.Member, error) {
+	var keys []call.Item
+	var of []int
+	for i, counter := range counters {
+		if counter != nil {
+			keys, of = append(keys, record.MemberKey(counter.ID, users[i])), append(of, i)
 		}
 	}
-	return rows[user].At(counter), nil
+	rows, err := c.MembershipsOf(ctx, keys, eventual)
+	if err != nil {
+		return nil, err
+	}
+	members := make([]tidemark.Member, len(counters))
+	for n, i := range of {
+		counter := counters[i]
+		if rows[n].Next != nil { // Then the counter decides whether the change took effect.
+			if counter, err = c.Counter(ctx, counter.ID); err != nil {
+				return nil, err
+			}
+		}
+		members[i] = rows[n].At(counter)
+	}
+	return members, nil
 }
 
 // unread counts one chat. The counter and the state may be of different moments; if they are at
 // rest, the counts are exact.
 func (c caller) unread(
 	ctx context.Context, user tidemark.UserID, one account, intervals tidemark.Intervals,
+	eventual bool,
 ) (storage.Unread, error) {
 	from, listed := one.counter.Senders.Of(user)
 	if !listed {
@@ -151,7 +167,7 @@ func (c caller) unread(
 	ordinals := map[tidemark.Sequence]int64{}
 	for _, sequence := range a.Asks() {
 		var err error
-		if ordinals[sequence], err = c.ordinal(ctx, one.counter.ID, sequence); err != nil {
+		if ordinals[sequence], err = c.ordinal(ctx, one.counter.ID, sequence, eventual); err != nil {
 			return storage.Unread{}, err
 		}
 	}
@@ -164,7 +180,7 @@ func (c caller) unread(
 	}
 	for _, piece := range a.Pieces() {
 		for _, name := range []tidemark.UserID{user, unread.Everyone} {
-			n, err := c.mentions(ctx, one.counter.ID, name, user, piece)
+			n, err := c.mentions(ctx, one.counter.ID, name, user, piece, eventual)
 			if err != nil {
 				return storage.Unread{}, err
 			}
@@ -176,10 +192,10 @@ func (c caller) unread(
 
 // ordinal returns how many messages up to a sequence do not count.
 func (c caller) ordinal(
-	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence, eventual bool,
 ) (n int64, err error) {
 	q := call.Query{
-		Read:      call.Read{Table: record.Messages, Eventual: true},
+		Read:      call.Read{Table: record.Messages, Eventual: eventual},
 		Partition: "chat_id", Sort: "sequence", Of: call.Text(record.UncountedKey(chat)),
 		Range: between(1, sequence), Backwards: true, Page: 1,
 	}
@@ -194,9 +210,10 @@ func (c caller) ordinal(
 // mentions counts the messages of others in a piece that name a user, or all.
 func (c caller) mentions(
 	ctx context.Context, chat tidemark.ChatID, name, user tidemark.UserID, piece tidemark.Interval,
+	eventual bool,
 ) (n int64, err error) {
 	q := call.Query{
-		Read:      call.Read{Table: record.Messages, Eventual: true},
+		Read:      call.Read{Table: record.Messages, Eventual: eventual},
 		Partition: "chat_id", Sort: "sequence", Of: call.Text(record.MentionKey(chat, name)),
 		Range: between(piece.From, piece.To),
 	}
@@ -232,30 +249,38 @@ func (s *Store) Unread(
 	if err != nil {
 		return nil, call.Public(err)
 	}
-	counts := make([]storage.Unread, len(keys))
-	err = call.Together(ctx, len(keys), func(ctx context.Context, i int) (err error) {
-		counts[i], err = c.unreadIn(ctx, keys[i].User, account{counters[keys[i].Chat], states[i]})
-		return err
-	})
+	users, accounts := make([]tidemark.UserID, len(keys)), make([]account, len(keys))
+	for i, key := range keys {
+		users[i], accounts[i] = key.User, account{counters[key.Chat], states[i]}
+	}
+	counts, err := c.unreadIn(ctx, users, accounts, false)
 	if err != nil {
 		return nil, call.Public(err)
 	}
 	return counts, nil
 }
 
-// unreadIn counts one chat, which may be nil. It reads the membership only if something may be
-// unread.
+// unreadIn counts chats, which may be nil. It reads the memberships where something may be unread.
 func (c caller) unreadIn(
-	ctx context.Context, user tidemark.UserID, one account,
-) (storage.Unread, error) {
-	if one.counter == nil || one.counter.Head <= one.state.UnreadAfter() {
-		return storage.Unread{}, nil
+	ctx context.Context, users []tidemark.UserID, accounts []account, eventual bool,
+) ([]storage.Unread, error) {
+	counters := make([]*record.Counter, len(accounts))
+	for i, one := range accounts {
+		if one.counter != nil && one.counter.Head > one.state.UnreadAfter() {
+			counters[i] = one.counter
+		}
 	}
-	member, err := c.member(ctx, user, one.counter)
-	if err != nil || len(member.Intervals) == 0 {
-		return storage.Unread{}, err
+	members, err := c.membersOf(ctx, users, counters, eventual)
+	if err != nil {
+		return nil, err
 	}
-	return c.unread(ctx, user, one, member.Intervals)
+	counts := make([]storage.Unread, len(accounts))
+	return counts, call.Together(ctx, len(accounts), func(ctx context.Context, i int) (err error) {
+		if intervals := members[i].Intervals; len(intervals) > 0 {
+			counts[i], err = c.unread(ctx, users[i], accounts[i], intervals, eventual)
+		}
+		return err
+	})
 }
 
 // UnreadOf implements storage.Unreads.
@@ -278,12 +303,12 @@ func (s *Store) UnreadOf(
 			if err != nil {
 				return false, err
 			}
-			counts := make([]storage.Unread, len(entries))
-			err = call.Together(ctx, len(entries), func(ctx context.Context, i int) (err error) {
-				one := account{counters[chats[i]], entries[i].state}
-				counts[i], err = c.unreadIn(ctx, user, one)
-				return err
-			})
+			accounts := make([]account, len(entries))
+			for i, e := range entries {
+				accounts[i] = account{counters[chats[i]], e.state}
+			}
+			users := slices.Repeat([]tidemark.UserID{user}, len(entries))
+			counts, err := c.unreadIn(ctx, users, accounts, true)
 			for _, one := range counts {
 				total.Add(one)
 			}

@@ -366,7 +366,8 @@ func checkPlans(
 		"`Summary`, 100 members": 100, "`Summary`, 1,000 members": 1000,
 		"`Advance`, read as well, between own messages": perChat, "`MarkUnread`": perChat,
 		"`Unread` of 50": 50 * perChat, "`UnreadOf`, 100 chats": 100 * perChat,
-		"`ChatsOf`, 20 of 100": 20 * perChat / 2,
+		"`UnreadOf`, 1,000 chats": 1000,
+		"`ChatsOf`, 20 of 100":    20 * perChat / 2,
 	}
 	found := map[string]plan{}
 	for _, o := range append(load.writes(), load.reads()...) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,33 @@ const crowds = `INSERT INTO chats (id, type, history, name, created_at, activity
 	uncounted, last_uncounted, member_count, large, creation) VALUES
 	('hundred', 'group', 'full', 'a hundred', 1, 0, $n, 2, $n, 100, false, ''),
 	('thousand', 'group', 'full', 'a thousand', 1, 0, $n, 2, $n, 1000, true, '')`
+
+// totals returns statements that create a thousand chats of collector. Something is unread in half
+// of them: four messages of others, behind a line of the system and before another one. In one of
+// ten of these, one message names all. The messages themselves do not exist, so that no count can
+// come from them.
+func totals() []string {
+	const chats = `(SELECT *, -activity_at AS no FROM chats WHERE activity_at < 0) AS c`
+	return []string{
+		`INSERT INTO chats (id, type, history, name, created_at, activity_at, head, uncounted,
+			last_uncounted, member_count, large, creation)
+			SELECT 'total' || i, 'group', 'full', 'a chat', 1, -i, 10, 2, 8, 2, false, ''
+			FROM generate_series(1, 1000) AS i`,
+		`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
+			SELECT c.key, u.id, c.id, true, 'member', 1, '1-'
+			FROM ` + chats + `, unnest(ARRAY['collector', 'other']) AS u (id)`,
+		`INSERT INTO delivery_state (chat, user_id, last_acked_sequence, last_read_sequence,
+			acked_at, read_at, sent_before)
+			SELECT c.key, 'collector', 10, CASE WHEN c.no <= 500 THEN 5 ELSE 10 END, 1, 1, 1
+			FROM ` + chats,
+		`INSERT INTO senders (chat, user_id, sent, last_sent)
+			SELECT c.key, 'collector', 1, 3 FROM ` + chats,
+		`INSERT INTO uncounted (chat, sequence, ordinal)
+			SELECT c.key, 4 * s, s FROM ` + chats + `, generate_series(1, 2) AS s`,
+		`INSERT INTO mentions (chat, user_id, sequence, sender_id)
+			SELECT c.key, '*', 7, 'other' FROM ` + chats + ` WHERE c.no % 10 = 0`,
+	}
+}
 
 // fixture creates the chats from $from to $to, with ten members and a hundred messages each. Writer
 // is also a member of the first hundred chats. Reader is a member of the second hundred, and has
@@ -93,7 +121,7 @@ func fill(t *testing.T, url string, from, to int) {
 	defer c.Close(context.Background())
 	texts := fixture()
 	if from == 1 {
-		texts, from = append([]string{crowds}, texts...), 0
+		texts, from = slices.Concat([]string{crowds}, totals(), texts), 0
 	}
 	values := strings.NewReplacer("$from", fmt.Sprint(from), "$to", fmt.Sprint(to), "$n",
 		fmt.Sprint(perChat), "$m", fmt.Sprint(members))
@@ -517,6 +545,15 @@ func (w *workload) reads() []operation {
 			found, err := w.s.UnreadOf(ctx, "reader")
 			return int(found.Chats), 100, err
 		}),
+		{"`UnreadOf`, 1,000 chats", nil, func(int) error {
+			got, err := w.s.UnreadOf(ctx, "collector")
+			want := storage.UnreadTotal{Chats: 500}
+			want.Messages, want.Mentions = 2000, 50
+			if err == nil && got != want {
+				err = fmt.Errorf("got %+v, want %+v", got, want)
+			}
+			return err
+		}},
 		read("`ChatsOf`, 20 of 100", page(false)),
 		read("`ChatsOf`, 20 of 100, brief", page(true)),
 		read("`Chat`", func() (int, int, error) {

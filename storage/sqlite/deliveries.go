@@ -115,6 +115,7 @@ func (w *writer) sentBefore(
 	if err != nil {
 		return 0, err
 	}
+	//rule:unread_exact.all-own-before-the-mark-in-sqlite
 	if from.last <= after {
 		return from.sent, nil
 	}

@@ -2,6 +2,9 @@ package sqlite
 
 import (
 	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,4 +37,147 @@ func TestAppend_of_more_senders_than_are_cached_keeps_unread_exact(t *testing.T)
 	if err != nil || counts[0].Messages != maxSenders {
 		t.Errorf("got %v, %v, want the messages of the others", counts, err)
 	}
+}
+
+// TestUnreadOf_of_1000_chats_reads_no_message meters the total of all chats in statements and in
+// steps of SQLite's machine. Then it deletes the messages, and the numbers are the same.
+func TestUnreadOf_of_1000_chats_reads_no_message(t *testing.T) {
+	const chats, unread, mostSteps = 1000, 500, 100_000
+	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "tidemark.db"), Readers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	// bob writes 3, and has read 5 or all. The system writes 4 and 8. 7 may name all.
+	group := sync.WaitGroup{}
+	for i := range chats {
+		group.Go(func() { fillTotal(t, s, i, i < unread) })
+	}
+	group.Wait()
+	want := storage.UnreadTotal{Chats: unread}
+	want.Messages, want.Mentions = 4*unread, unread/10
+	total := func(what string) {
+		t.Helper()
+		if got, err := s.UnreadOf(t.Context(), "bob"); err != nil || got != want {
+			t.Fatalf("%s: got %+v, %v, want %+v", what, got, err, want)
+		}
+	}
+	steps := func() (n int, statements []string) {
+		c := <-s.readers
+		defer func() { s.readers <- c }()
+		for text, q := range c.stmts {
+			if one := q.Steps(); one > 0 && text != "BEGIN" && text != "ROLLBACK" {
+				n, statements = n+one, append(statements, text)
+			}
+		}
+		return n, statements
+	}
+	total("at first")
+	steps()
+	total("again")
+	n, statements := steps()
+	t.Logf("%d statements, %d steps", len(statements), n)
+	if len(statements) != 3 || n > mostSteps {
+		t.Errorf("%d steps of %q, want 3 statements and at most %d steps", n, statements, mostSteps)
+	}
+	err = s.change(t.Context(), func(w *writer) error { return w.c.exec("DELETE FROM messages") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	total("without messages")
+}
+
+// fillTotal creates a chat of anna and bob with ten messages.
+func fillTotal(t *testing.T, s *Store, i int, unread bool) {
+	chat := tidemark.ChatID(fmt.Sprintf("total%d", i))
+	_, _, err := s.CreateChat(t.Context(), storage.NewChat{
+		ID: chat, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.UnixMilli(1),
+		Creator: "anna", Members: []tidemark.UserID{"anna", "bob"},
+	})
+	var drafts []tidemark.Draft
+	for n := range 10 {
+		d := draft(fmt.Sprint(n), "hello")
+		d.ChatID, d.MessageID = chat, tidemark.MessageID(fmt.Sprintf("%s-%d", chat, n))
+		switch n + 1 {
+		case 3:
+			d.SenderID = "bob"
+		case 4, 8:
+			d.Kind = tidemark.KindSystem
+		case 7:
+			d.Mentions.All = i%10 == 0
+		}
+		drafts = append(drafts, d)
+	}
+	read := tidemark.Sequence(10)
+	if unread {
+		read = 5
+	}
+	if err == nil {
+		_, err = s.Append(t.Context(), drafts)
+	}
+	if err == nil {
+		_, err = s.Advance(t.Context(), []storage.Advance{
+			{User: "bob", Chat: chat, Raise: tidemark.Raise{Read: read}, Now: time.UnixMilli(2)},
+		})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAdvance_reads_messages_around_own_only: a read and a mark as unread look at messages only
+// where the user has sent some after the new mark.
+func TestAdvance_reads_messages_around_own_only(t *testing.T) {
+	s, _ := openNew(t)
+	ben := []tidemark.UserID{"ben"}
+	if _, err := s.AddMembers(t.Context(), "c", ben, tidemark.Ordinary, time.UnixMilli(1)); err != nil {
+		t.Fatal(err)
+	}
+	var drafts []tidemark.Draft
+	for n := range 10 {
+		d := draft(fmt.Sprint(n), "hello")
+		if n == 6 {
+			d.SenderID = "ben"
+		}
+		drafts = append(drafts, d)
+	}
+	if _, err := s.Append(t.Context(), drafts); err != nil {
+		t.Fatal(err)
+	}
+	looksAtMessages(t, s)
+	for _, test := range []struct {
+		read, mark tidemark.Sequence
+		want       bool
+	}{{3, 0, true}, {5, 0, true}, {7, 0, false}, {9, 0, false}, {0, 8, false}, {0, 2, true}} {
+		_, err := s.Advance(t.Context(), []storage.Advance{
+			{
+				User: "ben", Chat: "c", Raise: tidemark.Raise{Read: test.read},
+				Now: time.UnixMilli(2),
+			},
+		})
+		if err == nil && test.mark > 0 {
+			_, err = s.MarkUnread(t.Context(), "ben", "c", test.mark)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := looksAtMessages(t, s); got != test.want {
+			t.Errorf("read %d, mark %d: it looks at messages: %v, want %v",
+				test.read, test.mark, got, test.want)
+		}
+	}
+}
+
+// looksAtMessages reports whether the writer has read messages since the last call.
+func looksAtMessages(t *testing.T, s *Store) (looks bool) {
+	err := s.change(t.Context(), func(w *writer) error {
+		for text, q := range w.c.stmts {
+			looks = q.Steps() > 0 && strings.Contains(text, "FROM messages") || looks
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return looks
 }

@@ -50,6 +50,10 @@ func RunShared(t *testing.T, open func(t *testing.T) (one, other storage.Store))
 		one, other := open(t)
 		testHistories(t, newSuite(one), other)
 	})
+	t.Run("schedules", func(t *testing.T) {
+		one, other := open(t)
+		testSchedules(t, newSuite(one), other)
+	})
 }
 
 // turns is a store that calls two stores on the same data in turn.

@@ -14,6 +14,7 @@
 //
 // The model test makes random runs. Their number is rapid's flag -rapid.checks, and a failure
 // prints the seed. The number of histories under concurrency is TIDEMARK_HISTORY_RUNS (history.go).
+// The number of schedules, whose unread counts are compared, is TIDEMARK_UNREAD_RUNS (schedule.go).
 package storagetest
 
 import (
@@ -43,6 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) storage.Store) {
 	t.Run("Close", func(t *testing.T) { testClose(t, open) })
 	t.Run("model", func(t *testing.T) { testModel(t, newSuite(open(t)), nil) })
 	t.Run("histories", func(t *testing.T) { testHistories(t, newSuite(open(t))) })
+	t.Run("schedules", func(t *testing.T) { testSchedules(t, newSuite(open(t))) })
 }
 
 // RunDurable tests that a backend keeps what it confirmed after it was closed. reopen closes a

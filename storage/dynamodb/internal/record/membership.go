@@ -115,6 +115,29 @@ func (c Access) Memberships(
 	return rows, nil
 }
 
+// MembershipsOf reads the items of users in chats, whose keys MemberKey returns. The results are in
+// the order of the keys. Where there is no item, the result is zero.
+func (c Access) MembershipsOf(
+	ctx context.Context, keys []call.Item, eventual bool,
+) ([]Membership, error) {
+	items, err := c.GetAll(ctx, call.Read{Table: Memberships, Eventual: eventual}, keys)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]Membership, len(items))
+	for _, it := range items {
+		key := call.Item{"chat_id": it["chat_id"], "user_id": it["user_id"]}
+		if found[call.NameOf(key)], err = MembershipOf(it); err != nil {
+			return nil, err
+		}
+	}
+	rows := make([]Membership, len(keys))
+	for i, key := range keys {
+		rows[i] = found[call.NameOf(key)]
+	}
+	return rows, nil
+}
+
 // A Seen is a chat and some memberships in it, all at one version.
 type Seen struct {
 	*Counter

@@ -51,6 +51,11 @@ func (s *Stmt) Replans() int {
 	return int(lib.Xsqlite3_stmt_status(s.c.tls, s.p, lib.SQLITE_STMTSTATUS_REPREPARE, 0))
 }
 
+// Steps returns how many steps of SQLite's machine the statement has taken since the last call.
+func (s *Stmt) Steps() int {
+	return int(lib.Xsqlite3_stmt_status(s.c.tls, s.p, lib.SQLITE_STMTSTATUS_VM_STEP, 1))
+}
+
 // BindInteger binds parameter i, from 1.
 func (s *Stmt) BindInteger(i int, v int64) { lib.Xsqlite3_bind_int64(s.c.tls, s.p, int32(i), v) }
 
