@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -88,7 +89,7 @@ func writeFrozen(t *testing.T) {
 	for i, id := range ids {
 		all = strings.ReplaceAll(all, string(id), string(storagetest.FrozenLives[i]))
 	}
-	if err := os.WriteFile(frozen, []byte(all), 0o600); err != nil {
+	if err := os.WriteFile(frozen, []byte(numbered(all)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -116,8 +117,24 @@ func itemsOf(t *testing.T, api *dynamodb.Client, table string) (items []string) 
 			items = append(items, string(text))
 		}
 	}
-	slices.Sort(items)
+	slices.SortFunc(items, func(a, b string) int {
+		return strings.Compare(token.ReplaceAllString(a, ""), token.ReplaceAllString(b, ""))
+	})
 	return items
+}
+
+// token is a random text that names a change of members.
+var token = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
+
+// numbered replaces the tokens by their numbers in the order of the text.
+func numbered(text string) string {
+	numbers := make(map[string]string)
+	return token.ReplaceAllStringFunc(text, func(found string) string {
+		if numbers[found] == "" {
+			numbers[found] = fmt.Sprintf("CHANGE%020d", len(numbers))
+		}
+		return numbers[found]
+	})
 }
 
 // steady returns the value of an attribute, without what differs from run to run.
