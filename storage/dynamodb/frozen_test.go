@@ -118,18 +118,18 @@ func itemsOf(t *testing.T, api *dynamodb.Client, table string) (items []string) 
 		}
 	}
 	slices.SortFunc(items, func(a, b string) int {
-		return strings.Compare(token.ReplaceAllString(a, ""), token.ReplaceAllString(b, ""))
+		return strings.Compare(changeToken.ReplaceAllString(a, ""), changeToken.ReplaceAllString(b, ""))
 	})
 	return items
 }
 
-// token is a random text that names a change of members.
-var token = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
+// changeToken is a random text that names a change of members.
+var changeToken = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
 
 // numbered replaces the tokens by their numbers in the order of the text.
 func numbered(text string) string {
 	numbers := make(map[string]string)
-	return token.ReplaceAllStringFunc(text, func(found string) string {
+	return changeToken.ReplaceAllStringFunc(text, func(found string) string {
 		if numbers[found] == "" {
 			numbers[found] = fmt.Sprintf("CHANGE%020d", len(numbers))
 		}
