@@ -25,9 +25,14 @@ const frozen = "testdata/v1.json"
 const neverExpires = "4102444800"
 
 // TestFrozen_v1_is_upgraded: this program upgrades data of version 1, and reads and writes them.
-// TIDEMARK_UPDATE=1 writes the data anew.
+// `make frozen` writes the data anew.
 func TestFrozen_v1_is_upgraded(t *testing.T) {
-	if storagetest.Rewrite() {
+	url := service.Shared(t).Store(t)
+	found, err := Status(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if storagetest.Rewrite(t, found.Needed) {
 		writeFrozen(t)
 	}
 	text, err := os.ReadFile(frozen)
@@ -38,7 +43,6 @@ func TestFrozen_v1_is_upgraded(t *testing.T) {
 	if err := json.Unmarshal(text, &tables); err != nil {
 		t.Fatal(err)
 	}
-	url := service.Shared(t).Store(t)
 	if err := tablesFor(t, url, 1, nil).Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -19,16 +19,20 @@ import (
 const frozen = "testdata/v1.sql"
 
 // TestFrozen_v1_is_upgraded: this program upgrades data of version 1, and reads and writes them.
-// TIDEMARK_UPDATE=1 writes the data anew.
+// `make frozen` writes the data anew.
 func TestFrozen_v1_is_upgraded(t *testing.T) {
-	if storagetest.Rewrite() {
+	url := service.Shared(t).Database(t)
+	found, err := Status(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if storagetest.Rewrite(t, found.Needed) {
 		writeFrozen(t)
 	}
 	text, err := os.ReadFile(frozen)
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := service.Shared(t).Database(t)
 	c, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tidemark-im/tidemark/migrations"
+	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 )
 
@@ -14,9 +16,13 @@ import (
 const frozen = "testdata/v1.sql"
 
 // TestFrozen_v1_is_upgraded: this program upgrades data of version 1, and reads and writes them.
-// TIDEMARK_UPDATE=1 writes the data anew.
+// `make frozen` writes the data anew.
 func TestFrozen_v1_is_upgraded(t *testing.T) {
-	if storagetest.Rewrite() {
+	needed, err := schema.Newest(migrations.SQLite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if storagetest.Rewrite(t, needed) {
 		writeFrozen(t)
 	}
 	text, err := os.ReadFile(frozen)
