@@ -121,9 +121,9 @@ func itemsOf(t *testing.T, api *dynamodb.Client, table string) (items []string) 
 			items = append(items, string(text))
 		}
 	}
-	slices.SortFunc(items, func(a, b string) int {
-		return strings.Compare(changeToken.ReplaceAllString(a, ""), changeToken.ReplaceAllString(b, ""))
-	})
+	masked := func(item string) string { return changeToken.ReplaceAllString(item, "") }
+	slices.SortFunc(items,
+		func(a, b string) int { return strings.Compare(masked(a), masked(b)) })
 	return items
 }
 

@@ -85,10 +85,10 @@ func dump(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	defer c.Close(context.Background())
-	for _, table := range firstColumn(t, c, "SELECT table_name::text FROM information_schema.tables "+
-		"WHERE table_schema = 'public' ORDER BY 1") {
-		columns := firstColumn(t, c, "SELECT column_name::text FROM information_schema.columns WHERE "+
-			"table_schema = 'public' AND table_name = '"+table+"' ORDER BY ordinal_position")
+	for _, table := range firstColumn(t, c, "SELECT table_name::text FROM information_schema.tables"+
+		" WHERE table_schema = 'public' ORDER BY 1") {
+		columns := firstColumn(t, c, "SELECT column_name::text FROM "+
+			"information_schema.columns WHERE table_schema = 'public' AND table_name = '"+table+"' ORDER BY ordinal_position")
 		values := "quote_nullable(" + strings.Join(columns, ")||', '||quote_nullable(") + ")"
 		if table == "lives" { // The identity is of this database.
 			values = strings.ReplaceAll(values, "(identity)", "('another')")

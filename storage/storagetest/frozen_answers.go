@@ -35,8 +35,8 @@ func Rewrite(t *testing.T, needed uint) bool {
 // FrozenLives are the lives in the frozen data.
 var FrozenLives = []tidemark.Incarnation{"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"}
 
-// RunFrozen asks a store about the data of WriteFrozen, works with them, and asks again. It compares
-// all answers with the expected ones.
+// RunFrozen asks a store about the data of WriteFrozen, works with them, and asks again. It
+// compares all answers with the expected ones.
 func RunFrozen(t *testing.T, s storage.Store, lives []tidemark.Incarnation) {
 	t.Helper()
 	f := &fixture{tb: t, ctx: t.Context(), store: s}
