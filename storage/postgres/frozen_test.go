@@ -85,10 +85,12 @@ func dump(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	defer c.Close(context.Background())
-	for _, table := range firstColumn(t, c, "SELECT table_name::text FROM information_schema.tables"+
-		" WHERE table_schema = 'public' ORDER BY 1") {
-		columns := firstColumn(t, c, "SELECT column_name::text FROM "+
-			"information_schema.columns WHERE table_schema = 'public' AND table_name = '"+table+"' ORDER BY ordinal_position")
+	const tables = "SELECT table_name::text FROM information_schema.tables " +
+		"WHERE table_schema = 'public' ORDER BY 1"
+	const columnsOf = "SELECT column_name::text FROM information_schema.columns " +
+		"WHERE table_schema = 'public' AND table_name = '%s' ORDER BY ordinal_position"
+	for _, table := range firstColumn(t, c, tables) {
+		columns := firstColumn(t, c, fmt.Sprintf(columnsOf, table))
 		values := "quote_nullable(" + strings.Join(columns, ")||', '||quote_nullable(") + ")"
 		if table == "lives" { // The identity is of this database.
 			values = strings.ReplaceAll(values, "(identity)", "('another')")
