@@ -226,6 +226,11 @@ fuzz: ## every fuzz target for TIDEMARK_FUZZ_TIME (10s); their seeds are in ever
 mutate: ## apply each recorded break, and show that its test fails (ARGS="-run Send")
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),2500) go run ./test/mutate $(ARGS)
 
+.PHONY: frozen
+frozen: ## write the data of version 1, from which later versions must upgrade
+	TIDEMARK_UPDATE=frozen go test -p 1 -count=1 -run TestFrozen \
+		$(addprefix ./storage/,memory sqlite postgres dynamodb)
+
 .PHONY: invariants
 invariants: ## write into docs/internals/invariants.md where each rule is kept
 	go run ./test/mutate -write

@@ -191,7 +191,7 @@ func (f *fixture) freezeMarks() {
 func frozenKey(n int) string { return fmt.Sprintf("key-%d", n) }
 
 // useFrozen works with the data as clients do, and returns what the calls returned.
-func (f *fixture) useFrozen(lives []tidemark.Incarnation) (said answers) {
+func (f *fixture) useFrozen() (said answers) {
 	again := f.draft("group", "ben", "hello cleo and dora")
 	again.ClientMessageID = frozenKey(6)
 	again.Mentions = tidemark.Mentions{Users: []tidemark.UserID{"cleo", "dora"}}

@@ -12,34 +12,43 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
-// frozenAnswers is the file with what every store says of the frozen data of version 1, as seen
-// from the folder of a store.
+// frozenAnswers is the file with what every store says of the frozen data of version 1. The path is
+// that from the folder of a store.
 const frozenAnswers = "../storagetest/testdata/v1.json"
 
-// Rewrite reports whether the tests write the frozen data and the answers anew.
-func Rewrite() bool { return os.Getenv("TIDEMARK_UPDATE") != "" }
+// Rewrite reports whether the tests write the frozen data and the answers anew (make frozen). It
+// fails if the program needs another version than 1: data of that version need files of their own.
+func Rewrite(t *testing.T, needed uint) bool {
+	t.Helper()
+	if os.Getenv("TIDEMARK_UPDATE") != "frozen" {
+		return false
+	}
+	if needed != 1 {
+		t.Fatalf("the data of version 1 are frozen, and this program writes version %d", needed)
+	}
+	return true
+}
 
 // FrozenLives are the lives in the frozen data.
 var FrozenLives = []tidemark.Incarnation{"aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"}
 
-// RunFrozen compares what a store says of the data of WriteFrozen with the expected answers. Then
-// it works with the data, and compares again.
+// RunFrozen asks a store about the data of WriteFrozen, works with them, and asks again. It
+// compares all answers with the expected ones.
 func RunFrozen(t *testing.T, s storage.Store, lives []tidemark.Incarnation) {
 	t.Helper()
 	f := &fixture{tb: t, ctx: t.Context(), store: s}
 	var got answers
 	f.askFrozen(&got, "upgraded", lives)
-	got = append(got, f.useFrozen(lives)...)
+	got = append(got, f.useFrozen()...)
 	f.askFrozen(&got, "used", lives)
 	text, err := json.MarshalIndent(got, "", " ")
 	f.ok(err)
-	if Rewrite() {
-		// Memory is the executable specification. The others are compared with it.
-		if reflect.TypeOf(s).String() == "*memory.Store" {
-			f.ok(os.WriteFile(frozenAnswers, append(text, '\n'), 0o600))
-		}
+	// Memory is the executable specification. The others are compared with it.
+	if _, specification := s.(*memory.Store); specification && Rewrite(t, 1) {
+		f.ok(os.WriteFile(frozenAnswers, append(text, '\n'), 0o600))
 	}
 	raw, err := os.ReadFile(frozenAnswers)
 	f.ok(err)
@@ -100,7 +109,7 @@ func (f *fixture) askFrozen(said *answers, when string, lives []tidemark.Incarna
 	}
 }
 
-// page is how many rows of a list are asked for.
+// frozenPage is how many rows of a list are asked for.
 const frozenPage = 4
 
 func (f *fixture) askChat(
