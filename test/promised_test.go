@@ -11,8 +11,8 @@ import (
 // namedTest matches a test that a document names.
 var namedTest = regexp.MustCompile("`(Test[A-Za-z0-9_]+)`")
 
-// TestPromised_every_row_of_the_API_has_a_test: docs/internals/api-v1.md names at least one test for
-// each row of its tables, and each of them exists.
+// TestPromised_every_row_of_the_API_has_a_test: each row of the tables of docs/internals/api-v1.md
+// names at least one test, and each of them exists.
 func TestPromised_every_row_of_the_API_has_a_test(t *testing.T) {
 	there, rows := tests(t), 0
 	page := string(readFile(t, "../docs/internals/api-v1.md"))

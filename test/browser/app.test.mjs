@@ -113,7 +113,7 @@ test('a send that is refused shows ✗ and is retried under the same id', async 
   noErrors();
 });
 
-test('a message of an unknown kind is stored and acknowledged, not shown and not counted', async () => {
+test('a message of an unknown kind is acknowledged, not shown and not counted', async () => {
   const [a, b] = await pair();
   // The server has no such kind yet, so the page of b reads it into what it gets.
   await bob.page.addInitScript(() => {
