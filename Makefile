@@ -20,7 +20,7 @@ export GOFLAGS := $(strip $(filter-out $(COMPILE),$(shell go env GOFLAGS)) $(COM
 export CGO_ENABLED = 0
 VET := -vet=off
 # The tests of the tree's shape, which make static runs and make suites leaves out.
-SHAPE := ^Test(Shape|Arrows|Generate|Invariants|Style|Size)_
+SHAPE := ^Test(Shape|Arrows|Generate|Invariants|Style|Size|Frozen|Promised)_
 # What runs tests and prints a summary at the end: `$(TEST) STAGE ARGUMENTS-OF-GO-TEST`.
 TEST := .build/stages/stages test
 

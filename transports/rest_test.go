@@ -119,9 +119,9 @@ func TestMembers_added_with_a_role_which_each_sees_in_the_chat(t *testing.T) {
 	for user, want := range map[string]string{"ann": "owner", "bob": "member", "cid": "admin"} {
 		one := get[rest.Chat](s.as(user), 200, "GET", "/chats/team", "")
 		all := get[rest.ChatList](s.as(user), 200, "GET", "/chats", "")
-		if *one.Role != want || *all.Chats[0].Role != want {
-			t.Errorf("%s sees the roles %s and %s, want %s", user, *one.Role, *all.Chats[0].Role,
-				want)
+		if diff := cmp.Diff([]*string{&want, &want},
+			[]*string{one.Role, all.Chats[0].Role}); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", user, diff)
 		}
 	}
 	r := s.as("cid").do("POST", "/chats/team/members", `{"user_ids":["dan"],"role":"owner"}`)

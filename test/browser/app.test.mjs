@@ -113,6 +113,48 @@ test('a send that is refused shows ✗ and is retried under the same id', async 
   noErrors();
 });
 
+test('a message of an unknown kind is acknowledged, not shown and not counted', async () => {
+  const [a, b] = await pair();
+  // The server has no such kind yet, so the page of b reads it into what it gets.
+  await bob.page.addInitScript(() => {
+    const later = (value) => {
+      if (value?.content?.startsWith?.('poll')) value.kind = 'poll';
+      if (value && typeof value === 'object') Object.values(value).forEach(later);
+      return value;
+    };
+    const { parse } = JSON;
+    JSON.parse = (...all) => later(parse(...all));
+    const { json } = Response.prototype;
+    Response.prototype.json = async function known() { return later(await json.call(this)); };
+  });
+  await bob.page.reload();
+  await caughtUp(bob.page);
+  await openChat(alice.page, b);
+  await write(alice.page, 'hello');
+  await write(alice.page, 'poll: lunch?');
+  // Both are acknowledged, and one counts.
+  await shows(alice.page, [
+    { text: 'hello', tick: 'delivered' }, { text: 'poll: lunch?', tick: 'delivered' },
+  ]);
+  await bob.page.locator('[data-testid="unread"]', { hasText: /^1$/ }).waitFor();
+  assert.equal(await bob.page.getByText('lunch').count(), 0);
+
+  await openChat(bob.page, a);
+  await shows(bob.page, [{ text: 'hello', tick: null }]);
+  // What is below the messages that are shown is read with them.
+  await shows(alice.page, [
+    { text: 'hello', tick: 'read' }, { text: 'poll: lunch?', tick: 'read' },
+  ]);
+  await write(alice.page, 'poll: dinner?');
+  await write(alice.page, 'well?');
+  await shows(bob.page, [{ text: 'hello', tick: null }, { text: 'well?', tick: null }]);
+  await bob.page.reload();
+  await caughtUp(bob.page);
+  await openChat(bob.page, a);
+  await shows(bob.page, [{ text: 'hello', tick: null }, { text: 'well?', tick: null }]);
+  noErrors();
+});
+
 test('a chat that is open in a hidden window is delivered, not read', async () => {
   const [a, b] = await pair();
   await openChat(alice.page, b);

@@ -4,6 +4,7 @@
 
 import { Acknowledger } from './acks.js';
 import { ApiError } from './api.js';
+import { counts, isShown } from './kinds.js';
 import { Outbox, newID } from './outbox.js';
 import { gapEntry, messageEntry } from './store.js';
 import { Stream } from './stream.js';
@@ -75,7 +76,8 @@ export class Client extends EventTarget {
     for (const record of await this.store.chats()) {
       this.#prefixes.set(record.chat_id, record.prefix);
       const last = await this.store.last(record.chat_id);
-      const known = { members: record.members, head: last?.to ?? 0, last: last?.message };
+      const known = { members: record.members, head: last?.to ?? 0 };
+      if (isShown(last?.message)) known.last = last.message;
       this.chats.set(record.chat_id, newChat(record.chat_id, known));
     }
     this.#emit('chats');
@@ -314,8 +316,10 @@ export class Client extends EventTarget {
         if (e.message?.sender_id === this.user) this.outbox.confirmed(e.message.client_message_id);
         if (e.to <= chat.head) continue;
         chat.head = e.to;
-        if (e.message) chat.last = e.message;
-        if (e.message && e.message.sender_id !== this.user && e.to > chat.read) chat.unread++;
+        if (isShown(e.message)) chat.last = e.message;
+        if (counts(e.message) && e.message.sender_id !== this.user && e.to > chat.read) {
+          chat.unread++;
+        }
       }
       const known = this.#prefixes.get(id) ?? 0;
       const prefix = Math.max(prefixes.get(id) ?? 0, known);
@@ -464,7 +468,7 @@ export class Client extends EventTarget {
     if (sent.head_sequence >= chat.head) {
       chat.head = sent.head_sequence;
       chat.unread = sent.unread_count;
-      chat.last = sent.last_message ?? chat.last;
+      if (isShown(sent.last_message)) chat.last = sent.last_message;
     }
     this.chats.set(id, chat);
     if (!chat.members && chat.type === 'direct') {

@@ -1,6 +1,7 @@
 // The messages of the open chat.
 
 import { byId, dayOf, el, timeOf } from './dom.js';
+import { isShown } from './kinds.js';
 import { TICKS, countOf, tickOf } from './ticks.js';
 
 // A message counts as shown when this much of it is visible, because a long one never fits whole.
@@ -131,8 +132,9 @@ export class Log {
     if (inOrder) added.forEach((entry) => this.#append(entry, true));
     else this.#render();
     this.#tick();
-    if (bottom || added.at(-1).message?.sender_id === this.#client.user) this.toBottom();
-    else this.jump.hidden = false;
+    const news = added.filter((entry) => entry.gap || isShown(entry.message));
+    if (bottom || news.at(-1)?.message?.sender_id === this.#client.user) this.toBottom();
+    else if (news.length > 0) this.jump.hidden = false;
     this.#look();
   }
 
@@ -154,8 +156,13 @@ export class Log {
       return;
     }
     const message = entry.message;
-    const at = new Date(message.created_at);
     const previous = this.list.lastElementChild;
+    if (!isShown(message)) {
+      // It is read with what is above it.
+      if (previous?.dataset.to) previous.dataset.to = entry.to;
+      return;
+    }
+    const at = new Date(message.created_at);
     if (previous?.dataset.day !== at.toDateString()) {
       this.list.append(el('li', { class: 'day', text: dayOf(at), 'data-day': at.toDateString() }));
     }

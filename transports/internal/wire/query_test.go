@@ -58,6 +58,7 @@ func TestOpenQuery(t *testing.T) {
 			wire.Stream{Device: "d", Session: "s", After: 7}, ok},
 		{"session_id=%00strange&status_updates=true",
 			wire.Stream{Session: "\x00strange", Statuses: true}, ok},
+		{"from_a_later_version=1", wire.Stream{Statuses: true}, ok},
 		{"device_id=a+b", wire.Stream{}, failure{tidemark.Invalid, "device_id"}},
 		{"after_event_id=-1", wire.Stream{}, failure{tidemark.Invalid, "after_event_id"}},
 		{"after_event_id=9007199254740991", wire.Stream{After: 1<<53 - 1, Statuses: true}, ok},
