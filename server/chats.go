@@ -21,11 +21,14 @@ import (
 
 // Caller names the user of a call, and says whether a backend calls for them.
 type Caller struct {
+	// User is "" if a backend calls for itself. It then manages chats and reads nothing of a user.
 	User tidemark.UserID
-	// Backend reports that the caller showed an API key and acts for User. A backend may do what an
-	// owner may.
+	// Backend reports that the caller showed an API key. A backend may do what an owner may.
 	Backend bool
 }
+
+// noUser reports that a backend calls for itself.
+func (c Caller) noUser() bool { return c.Backend && c.User == "" }
 
 // CreateChatRequest describes a chat to be created.
 type CreateChatRequest struct {
@@ -40,16 +43,19 @@ type CreateChatRequest struct {
 	Metadata json.RawMessage
 	// History is the chat's history mode. If it is empty, tidemark.HistoryFull is used.
 	History tidemark.HistoryMode
-	// MemberIDs are the other members. The caller is added to them.
+	// MemberIDs are the other members. The user of the caller is added to them. A backend without a
+	// user names all members.
 	MemberIDs []tidemark.UserID
 }
 
 // ChatView is a chat as one of its members sees it.
 type ChatView struct {
 	tidemark.Chat
-	// Role is the caller's, and empty if they are a backend whose user is no member.
+	// Role is the caller's, and empty if they are a backend whose user is no member, or that has no
+	// user.
 	Role tidemark.Role
-	// State holds the caller's own raw watermarks. Both are 0 if they have none.
+	// State holds the caller's own raw watermarks. Both are 0 if they have none. Its UserID is ""
+	// if a backend looks without a user: then Unread, Last and Peer are zero too.
 	State  tidemark.DeliveryState
 	Unread storage.Unread
 	// Last is the last message. It is nil if the chat is empty, or if the caller may not see it.
@@ -64,16 +70,17 @@ type ChatPage struct {
 	NextCursor string
 }
 
-// CreateChat creates a chat whose owner is the caller. A pair has at most one direct chat: if
-// theirs exists, CreateChat returns it with created false. It does the same for a group that an
-// equal request of the same caller has created.
+// CreateChat creates a chat whose owner is the caller. A group that a backend creates without a
+// user has no owner. A pair has at most one direct chat: if theirs exists, CreateChat returns it
+// with created false. It does the same for a group that an equal request of the same caller has
+// created. All backends without a user count as one caller.
 //
 // Errors: Invalid (a bad id, type, name or number of members), Conflict (another request has used
 // the id), NotMember (an equal request created the group, and the caller has left it).
 func (s *Server) CreateChat(
 	ctx context.Context, c Caller, r CreateChatRequest,
 ) (view ChatView, created bool, err error) {
-	n, err := s.newChat(c.User, r)
+	n, err := s.newChat(c, r)
 	if err != nil {
 		return ChatView{}, false, err
 	}
@@ -120,6 +127,9 @@ func (s *Server) CreateChat(
 			}}
 		}
 		s.delivery.Publish(ctx, all, false)
+		if c.noUser() {
+			return ChatView{Chat: chat}, true, nil
+		}
 		view := ChatView{
 			Chat: chat, Role: tidemark.Owner,
 			State: tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID},
@@ -152,10 +162,10 @@ func (s *Server) repeated(
 }
 
 // newChat completes and checks a request.
-func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.NewChat, error) {
+func (s *Server) newChat(c Caller, r CreateChatRequest) (storage.NewChat, error) {
 	n := storage.NewChat{
 		ID: r.ChatID, Type: r.Type, Name: r.Name, Metadata: r.Metadata, History: r.History,
-		CreatedAt: s.now(), Creator: creator,
+		CreatedAt: s.now(), Creator: c.User,
 	}
 	if r.ClientChatID != "" {
 		if err := tidemark.CheckID("client_chat_id", r.ClientChatID); err != nil {
@@ -170,7 +180,7 @@ func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.
 		n.ID = digestID(rand.Text())
 	case r.ChatID == "":
 		//rule:post_retry_safe.id-of-key
-		n.ID = digestID(string(creator), r.ClientChatID)
+		n.ID = digestID(string(c.User), r.ClientChatID)
 	}
 	if emptyObject(n.Metadata) {
 		n.Metadata = nil
@@ -178,7 +188,12 @@ func (s *Server) newChat(creator tidemark.UserID, r CreateChatRequest) (storage.
 	if n.History == "" {
 		n.History = tidemark.HistoryFull
 	}
-	members, err := distinct("member_ids", append([]tidemark.UserID{creator}, r.MemberIDs...))
+	named := r.MemberIDs
+	//rule:caller_does_only_what_they_may.creator-is-a-member
+	if !c.noUser() {
+		named = append([]tidemark.UserID{c.User}, named...)
+	}
+	members, err := distinct("member_ids", named)
 	if err != nil {
 		return n, err
 	}
@@ -289,30 +304,36 @@ func peerOf(roster *chat.Roster, user tidemark.UserID) storage.StateKey {
 	return storage.StateKey{User: peer, Chat: roster.ChatID}
 }
 
-// Chat returns one chat. Errors: NotFound, NotMember.
+// Chat returns one chat. A backend without a user gets any chat, without what is a user's.
+//
+// Errors: NotFound, NotMember.
 func (s *Server) Chat(ctx context.Context, c Caller, chat tidemark.ChatID) (ChatView, error) {
+	//rule:caller_does_only_what_they_may.backends-see-every-chat
+	if c.noUser() {
+		return s.view(ctx, c, tidemark.Member{}, chat)
+	}
 	_, m, err := s.chats.Member(ctx, c.User, chat)
 	if err != nil {
 		return ChatView{}, err
 	}
-	return s.view(ctx, c.User, m, chat)
+	return s.view(ctx, c, m, chat)
 }
 
-// view returns what a member sees of a chat.
+// view returns what a member sees of a chat, or what a backend without a user sees.
 func (s *Server) view(
-	ctx context.Context, user tidemark.UserID, m tidemark.Member, id tidemark.ChatID,
+	ctx context.Context, c Caller, m tidemark.Member, id tidemark.ChatID,
 ) (ChatView, error) {
 	chat, err := s.storage.Chat(ctx, id)
-	if err != nil {
-		return ChatView{}, err
+	if err != nil || c.noUser() {
+		return ChatView{Chat: chat}, err
 	}
-	keys := []storage.StateKey{{User: user, Chat: id}}
+	keys := []storage.StateKey{{User: c.User, Chat: id}}
 	if chat.Type == tidemark.Direct {
 		roster, err := s.chats.Roster(ctx, id, 0)
 		if err != nil {
 			return ChatView{}, err
 		}
-		keys = append(keys, peerOf(roster, user))
+		keys = append(keys, peerOf(roster, c.User))
 	}
 	states, err := s.storage.States(ctx, keys)
 	if err != nil {
@@ -371,7 +392,7 @@ func (s *Server) UpdateChat(
 		return ChatView{}, err
 	}
 	s.announceUpdate(ctx, chat)
-	return s.view(ctx, c.User, m, id)
+	return s.view(ctx, c, m, id)
 }
 
 // checkChange returns a change as storage takes it.

@@ -16,47 +16,47 @@ import (
 
 // rolesTable says who may do what in a group. There is a row for each verb, and a column for each
 // caller. The group has an owner, an admin, a member and a reader, and a second one of each role.
-// key is a backend that calls for a stranger. + means that it happens, D is DENIED, N is
-// NOT_A_MEMBER.
+// key is a backend that calls for a stranger, backend one that calls without a user. + means that
+// it happens, D is DENIED, N is NOT_A_MEMBER, I is INVALID.
 const rolesTable = `
-verb                  owner admin member reader stranger key
-rename                +     +     D      D      N        +
-add                   +     +     D      D      N        +
-add owner             +     D     D      D      N        +
-add admin             +     D     D      D      N        +
-add member            +     +     D      D      N        +
-add reader            +     +     D      D      N        +
-remove owner2         +     D     D      D      N        +
-remove admin2         +     D     D      D      N        +
-remove member2        +     +     D      D      N        +
-remove reader2        +     +     D      D      N        +
-remove SELF           +     +     +      +      +        +
-make owner2 admin     +     D     D      D      N        +
-make admin2 owner     +     D     D      D      N        +
-make admin2 member    +     D     D      D      N        +
-make member2 owner    +     D     D      D      N        +
-make member2 admin    +     D     D      D      N        +
-make member2 reader   +     +     D      D      N        +
-make reader2 member   +     +     D      D      N        +
-make reader2 admin    +     D     D      D      N        +
-describe owner2       +     D     D      D      N        +
-describe admin2       +     D     D      D      N        +
-describe member2      +     +     D      D      N        +
-describe reader2      +     +     D      D      N        +
-describe owner        +     D     D      D      N        +
-describe admin        +     +     D      D      N        +
-describe member       +     +     D      D      N        +
-describe reader       +     +     D      D      N        +
-make owner admin      +     D     D      D      N        +
-make admin reader     +     +     D      D      N        +
-make admin owner      +     D     D      D      N        +
-make member reader    +     +     D      D      N        +
-make member admin     +     D     D      D      N        +
-make reader member    +     +     D      D      N        +
-send                  +     +     +      D      N        N
-call everybody        +     +     D      D      N        N
-type                  +     +     +      D      N        N
-read                  +     +     +      +      N        N
+verb                  owner admin member reader stranger key backend
+rename                +     +     D      D      N        +   +
+add                   +     +     D      D      N        +   +
+add owner             +     D     D      D      N        +   +
+add admin             +     D     D      D      N        +   +
+add member            +     +     D      D      N        +   +
+add reader            +     +     D      D      N        +   +
+remove owner2         +     D     D      D      N        +   +
+remove admin2         +     D     D      D      N        +   +
+remove member2        +     +     D      D      N        +   +
+remove reader2        +     +     D      D      N        +   +
+remove SELF           +     +     +      +      +        +   +
+make owner2 admin     +     D     D      D      N        +   +
+make admin2 owner     +     D     D      D      N        +   +
+make admin2 member    +     D     D      D      N        +   +
+make member2 owner    +     D     D      D      N        +   +
+make member2 admin    +     D     D      D      N        +   +
+make member2 reader   +     +     D      D      N        +   +
+make reader2 member   +     +     D      D      N        +   +
+make reader2 admin    +     D     D      D      N        +   +
+describe owner2       +     D     D      D      N        + +
+describe admin2       +     D     D      D      N        + +
+describe member2      +     +     D      D      N        + +
+describe reader2      +     +     D      D      N        + +
+describe owner        +     D     D      D      N        + +
+describe admin        +     +     D      D      N        + +
+describe member       +     +     D      D      N        + +
+describe reader       +     +     D      D      N        + +
+make owner admin      +     D     D      D      N        +   +
+make admin reader     +     +     D      D      N        +   +
+make admin owner      +     D     D      D      N        +   +
+make member reader    +     +     D      D      N        +   +
+make member admin     +     D     D      D      N        +   +
+make reader member    +     +     D      D      N        +   +
+send                  +     +     +      D      N        N   I
+call everybody        +     +     D      D      N        N   I
+type                  +     +     +      D      N        N   N
+read                  +     +     +      +      N        N   N
 `
 
 // TestRoles_caller_does_only_what_they_may tries every verb as every caller, on a node that has
@@ -74,12 +74,15 @@ func TestRoles_caller_does_only_what_they_may(t *testing.T) {
 				id := tidemark.ChatID(fmt.Sprintf("g%d-%d", n, i))
 				nodes[0].ranks(id)
 				c := server.Caller{User: tidemark.UserID(name)}
-				if name == "key" {
+				switch name {
+				case "key":
 					c = server.Caller{User: "stranger", Backend: true}
+				case "backend":
+					c = server.Caller{Backend: true}
 				}
 				err := try(nodes[i%2], c, id, verb)
 				got, known := map[tidemark.Code]string{
-					"": "+", tidemark.Denied: "D", tidemark.NotMember: "N",
+					"": "+", tidemark.Denied: "D", tidemark.NotMember: "N", tidemark.Invalid: "I",
 				}[tidemark.CodeOf(err)]
 				if !known || got != outcomes[i] {
 					t.Errorf("%s, as %s: %v, want %s", strings.Join(verb, " "), name, err,

@@ -20,18 +20,25 @@ func (n *NewChat) Check() error {
 	if err := tidemark.CheckMetadata(n.Metadata); err != nil {
 		return err
 	}
+	caller := ""
+	if n.Creator != "" {
+		caller = "and the caller "
+	}
 	switch {
 	case n.History != tidemark.HistoryFull && n.History != tidemark.HistorySinceJoin:
 		return tidemark.BadParam(tidemark.Invalid, "history", "must be full or since_join")
 	case n.Type != tidemark.Direct && n.Type != tidemark.Group:
 		return tidemark.BadParam(tidemark.Invalid, "type", "must be direct or group")
+	case n.Type == tidemark.Direct && len(n.Members) != 2 && n.Creator == "":
+		return tidemark.BadParam(tidemark.Invalid, "member_ids",
+			"must name two users: a direct chat has two members")
 	case n.Type == tidemark.Direct && len(n.Members) != 2:
 		return tidemark.Errorf(tidemark.Invalid,
 			"a direct chat has two members: name exactly one other user in member_ids")
 	case len(n.Members) > tidemark.MaxMembersPerCall:
 		return tidemark.BadParam(tidemark.Invalid, "member_ids",
-			"and the caller are %d users, at most %d are allowed; add more afterwards",
-			len(n.Members), tidemark.MaxMembersPerCall)
+			"%sare %d users, at most %d are allowed; add more afterwards",
+			caller, len(n.Members), tidemark.MaxMembersPerCall)
 	}
 	return nil
 }

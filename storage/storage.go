@@ -332,8 +332,10 @@ type NewChat struct {
 	CreatedAt time.Time
 	// Creation is stored with the chat (tidemark.Chat).
 	Creation string
-	// Creator becomes the owner. They are one of Members.
+	// Creator becomes the owner. They are one of Members. It is "" if the chat has no owner: then
+	// all are ordinary members.
 	Creator tidemark.UserID
+	// Members may be empty in a Group without a Creator.
 	Members []tidemark.UserID
 }
 

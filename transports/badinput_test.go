@@ -192,6 +192,7 @@ func fields() []field {
 			[]bad{{`0`, invalid}, {`-1`, invalid}, {`3601`, invalid}, {`"60"`, invalid},
 				{`1.5`, invalid}, {`1e2`, invalid}, {`true`, invalid}, {`[]`, invalid},
 				{strings.Repeat("9", 400), invalid}}},
+		{"createToken", "user_id", `{"user_id":%s}`, append(badIDs(), bad{`"bob"`, invalid})},
 		{"markUnread", "from_sequence", `{"from_sequence":%s}`,
 			append(badSequences(), bad{`2`, sequence})},
 		{"updateDeliveryState", "last_acked_sequence",

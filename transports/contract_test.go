@@ -30,7 +30,7 @@ import (
 
 // exchange is a request and the answer that it must have.
 type exchange struct {
-	who          string // "" for no credentials; backend is one that calls for ann
+	who          string // "": no credentials; backend calls for ann, key without a user
 	method, path string // below the base path, or absolute if it begins with two slashes
 	body         string
 	status       int
@@ -109,6 +109,9 @@ func particular() []exchange {
 			body: `{"type":"direct","member_ids":["bob"],"chat_id":"pair"}`, status: 201},
 		{who: "bob", method: "POST", path: "/chats", body: `{"type":"direct","member_ids":["ann"]}`,
 			status: 200},
+		{who: "key", method: "POST", path: "/chats", body: `{"type":"group","member_ids":["bob"],` +
+			`"chat_id":"crew"}`, status: 201},
+		{who: "key", method: "GET", path: "/chats/crew", status: 200},
 		{who: "ann", method: "POST", path: "/chats",
 			body: `{"type":"group","member_ids":["bob"],"client_chat_id":"k1"}`, status: 200},
 		{who: "ann", method: "POST", path: "/chats",
@@ -178,7 +181,7 @@ func (e exchange) send(t *testing.T, s *transporttest.Stack) *http.Response {
 }
 
 // problemOf returns the problem of an answer. The body can be read again.
-func problemOf(t *testing.T, res *http.Response) (p struct{ Code, Detail string }) {
+func problemOf(t *testing.T, res *http.Response) (p struct{ Code, Detail, Param string }) {
 	t.Helper()
 	raw, err := io.ReadAll(res.Body)
 	if err == nil {

@@ -175,7 +175,7 @@ func TestErrors_every_row(t *testing.T) {
 		}
 	}
 	if got := get[rest.Chat](ann, 200, "GET", "/chats/team", ""); got.HeadSequence != 1 ||
-		got.LastAckedSequence > 1 || got.LastReadSequence > 1 {
+		*got.LastAckedSequence > 1 || *got.LastReadSequence > 1 {
 		t.Errorf("a refused call changed something: %+v", got)
 	}
 }

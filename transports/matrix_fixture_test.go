@@ -215,10 +215,12 @@ func (w *matrix) token(user tidemark.UserID) http.Header {
 	return w.sign(jwt.SigningMethodHS256, w.secret, "", jwt.MapClaims{"sub": string(user)})
 }
 
-// key returns the header of a backend that calls for a user.
+// key returns the header of a backend that calls for a user, or without one for "".
 func (w *matrix) key(user tidemark.UserID) http.Header {
 	h := bearer(w.apiKey)
-	h.Set("X-User-ID", string(user))
+	if user != "" {
+		h.Set("X-User-ID", string(user))
+	}
 	return h
 }
 
@@ -326,8 +328,12 @@ func (c *people) acknowledge(ack server.Ack, user tidemark.UserID) {
 	}
 }
 
-// user returns the user of a column of the tables, and whether a backend calls for them.
+// user returns the user of a column of the tables, "" if there is none, and whether a backend calls
+// for them.
 func (c *people) user(column string) (tidemark.UserID, bool) {
+	if column == "key" {
+		return "", true
+	}
 	name, backend := strings.CutPrefix(column, "key/")
 	switch name {
 	case "owner":

@@ -56,7 +56,7 @@ func TestChats_created_found_listed_renamed(t *testing.T) {
 
 	list := get[rest.ChatList](bob, 200, "GET", "/chats?limit=1", "")
 	if len(list.Chats) != 1 || list.Chats[0].ChatId != "team" ||
-		list.Chats[0].UnreadCount != sent || list.Chats[0].LastMessage.Content != "hello" ||
+		*list.Chats[0].UnreadCount != sent || list.Chats[0].LastMessage.Content != "hello" ||
 		!list.Pagination.HasMore {
 		t.Errorf("%+v", list)
 	}

@@ -105,11 +105,26 @@ func retries() map[string]retried {
 	}
 }
 
+// retriesWithoutUser returns the POSTs that an API key may make without a user.
+func retriesWithoutUser() map[string]retried {
+	known := retries()
+	create, add, token := known["createChat"], known["addMembers"], known["createToken"]
+	create.who, add.who, token.who = "key", "key", "key"
+	count := create.effect
+	create.effect = func(c *caller, last []byte) string {
+		return count(&caller{c.t, c.s, "bob"}, last)
+	}
+	token.body = `{"user_id":"ann","ttl_seconds":60}`
+	return map[string]retried{"createChat": create, "addMembers": add, "createToken": token}
+}
+
 // TestRetry_every_POST_has_one_effect sends each POST of the contract again and again. The first
 // tries are cut at a random moment. What was asked for must have happened once.
 func TestRetry_every_POST_has_one_effect(t *testing.T) {
-	known := retries()
-	for _, call := range apitest.Load(t).Calls() {
+	known, alone := retries(), retriesWithoutUser()
+	contract := apitest.Load(t)
+	userless := needNoUser(contract)
+	for _, call := range contract.Calls() {
 		if call.Method != http.MethodPost {
 			continue
 		}
@@ -119,6 +134,11 @@ func TestRetry_every_POST_has_one_effect(t *testing.T) {
 			continue
 		}
 		t.Run(call.OperationID, func(t *testing.T) { r.run(t) })
+		if r, ok := alone[call.OperationID]; ok {
+			t.Run(call.OperationID+"_without_a_user", func(t *testing.T) { r.run(t) })
+		} else if userless[call.OperationID] {
+			t.Errorf("no retry of %s without a user", call.OperationID)
+		}
 	}
 }
 
@@ -268,6 +288,8 @@ func (e exchange) request(t *testing.T, s *transporttest.Stack) *http.Request {
 	case "backend":
 		r.Header.Set("Authorization", "Bearer "+s.Backend)
 		r.Header.Set("X-User-ID", "ann")
+	case "key":
+		r.Header.Set("Authorization", "Bearer "+s.Backend)
 	default:
 		r.Header.Set("Authorization", "Bearer dev:"+e.who)
 	}

@@ -1,6 +1,7 @@
 package transports_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,8 +10,24 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/apitest"
+	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
+
+// public returns the operations that need no credentials.
+func public() []string { return []string{"health", "ready", "metrics", "openapi"} }
+
+// needNoUser returns the operations that an API key may call without a user, by the contract.
+func needNoUser(contract *apitest.Contract) map[string]bool {
+	userless := make(map[string]bool)
+	for _, call := range contract.Calls() {
+		if call.Extensions["x-user"] == "optional" {
+			userless[call.OperationID] = true
+		}
+	}
+	return userless
+}
 
 // TestScopes_caller_does_only_what_they_may_with_a_key makes every call with a key of each scope. A
 // key does what its scope allows, and gets 403 for all else.
@@ -22,7 +39,6 @@ func TestScopes_caller_does_only_what_they_may_with_a_key(t *testing.T) {
 		"sendMessage":  auth.ScopeSend, "sendTyping": auth.ScopeSend,
 		"createToken": auth.ScopeTokens,
 	}
-	open := []string{"health", "ready", "metrics", "openapi"} // for everybody
 	for _, scope := range auth.Scopes {
 		t.Run(string(scope), func(t *testing.T) {
 			key, keys := transporttest.APIKey(t, scope)
@@ -32,7 +48,7 @@ func TestScopes_caller_does_only_what_they_may_with_a_key(t *testing.T) {
 			requests := good()
 			for _, operation := range inOrder(requests) {
 				e := requests[operation]
-				if slices.Contains(open, operation) {
+				if slices.Contains(public(), operation) {
 					continue
 				}
 				need := needs[operation]
@@ -75,4 +91,109 @@ func TestScopes_caller_does_only_what_they_may_with_a_key(t *testing.T) {
 			_ = c.CloseNow()
 		})
 	}
+}
+
+// TestScopes_caller_does_only_what_they_may_without_a_user makes every call with a key of each
+// scope, and without a user. The calls that the contract marks need the scope chats, or tokens. All
+// others are refused, whatever the scope.
+func TestScopes_caller_does_only_what_they_may_without_a_user(t *testing.T) {
+	for _, scope := range auth.Scopes {
+		t.Run(string(scope), func(t *testing.T) {
+			key, keys := transporttest.APIKey(t, scope)
+			s := transporttest.New(t, transporttest.Options{Auth: auth.Config{APIKeys: keys}})
+			s.Backend = key
+			before := settled(t, s)
+			userless := needNoUser(apitest.Load(t))
+			requests := good()
+			for _, operation := range inOrder(requests) {
+				e := requests[operation]
+				if slices.Contains(public(), operation) {
+					continue
+				}
+				need := auth.ScopeChats
+				if operation == "createToken" {
+					need, e.body = auth.ScopeTokens, `{"user_id":"ann"}`
+				}
+				e.who = "key"
+				switch {
+				case !userless[operation]:
+					e.status, e.code = http.StatusBadRequest, "INVALID"
+				case scope != need:
+					e.status, e.code = http.StatusForbidden, "DENIED"
+				}
+				res := e.try(t, s)
+				if e.status == http.StatusBadRequest && problemOf(t, res).Param != "X-User-ID" {
+					t.Errorf("%s: the problem names %q", operation, problemOf(t, res).Param)
+				}
+			}
+			if scope != auth.ScopeChats {
+				unchanged(t, s, before)
+			}
+		})
+	}
+}
+
+// TestTokens_name_their_user: in the body, in the header, or in both.
+func TestTokens_name_their_user(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{})
+	for _, tt := range []struct {
+		who, body, param string
+		status           int
+	}{
+		{"key", `{"user_id":"bob"}`, "", 201},
+		{"backend", `{}`, "", 201},
+		{"backend", `{"user_id":"ann"}`, "", 201},
+		{"backend", `{"user_id":"bob"}`, "user_id", 400},
+		{"key", `{}`, "user_id", 400},
+		{"key", `{"user_id":null}`, "user_id", 400},
+		{"ann", `{"user_id":"ann"}`, "", 403},
+		{"ann", `{"user_id":"bob"}`, "", 403},
+	} {
+		res := exchange{who: tt.who, method: "POST", path: "/tokens", body: tt.body,
+			status: tt.status}.try(t, s)
+		if res.StatusCode != http.StatusCreated {
+			if got := problemOf(t, res).Param; got != tt.param {
+				t.Errorf("%s, %s: the problem names %q, want %q", tt.who, tt.body, got, tt.param)
+			}
+			continue
+		}
+		var made struct{ Token string }
+		if err := json.NewDecoder(res.Body).Decode(&made); err != nil {
+			t.Fatal(err)
+		}
+		user := "ann"
+		if tt.who == "key" {
+			user = "bob"
+		}
+		bearer := [2]string{"Authorization", "Bearer " + made.Token}
+		exchange{method: "GET", path: "/chats", status: 200, header: bearer}.try(t, s)
+		for other, status := range map[string]int{user: 200, "eve": 403} {
+			r := exchange{method: "GET", path: "/chats", header: bearer}.request(t, s)
+			r.Header.Set("X-User-ID", other)
+			res, err := s.Transport(t).RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+			if res.StatusCode != status {
+				t.Errorf("the token of %s, used for %s: %d, want %d", user, other,
+					res.StatusCode, status)
+			}
+		}
+	}
+}
+
+// TestLimits_a_key_without_a_user_pays_itself: its calls cost no user anything.
+func TestLimits_a_key_without_a_user_pays_itself(t *testing.T) {
+	rates := limit.Rates{Calls: limit.Rate{PerSecond: 0.001, Burst: 2 * limit.LargeCall}}
+	s := transporttest.New(t, transporttest.Options{Limit: limit.New(limit.Config{Backend: rates})})
+	create := exchange{who: "key", method: "POST", path: "/chats",
+		body: `{"type":"group","chat_id":"team","member_ids":["ann"]}`, status: 201}
+	create.try(t, s)
+	create.status = 200
+	create.try(t, s)
+	create.status, create.code = 429, "RATE_LIMITED"
+	create.try(t, s)
+	exchange{who: "backend", method: "GET", path: "/chats/team", status: 200}.try(t, s)
+	exchange{who: "ann", method: "GET", path: "/chats/team", status: 200}.try(t, s)
 }

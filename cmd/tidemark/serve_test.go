@@ -214,9 +214,43 @@ func TestServe_with_a_secret_and_sqlite(t *testing.T) {
 	}
 }
 
+// TestServe_with_a_previous_secret: after a change of the secret, tokens of the old one and of the
+// new one are valid.
+func TestServe_with_a_previous_secret(t *testing.T) {
+	const previous = "the secret of the year before, gone"
+	cleanEnvironment(t)
+	t.Setenv(secretVariable, testSecret)
+	t.Setenv(previousVariable, previous)
+	url := startServer(t, "--store", "memory:")
+	for secret, want := range map[string]int{
+		testSecret: http.StatusOK, previous: http.StatusOK,
+		"a secret that this server never had": http.StatusUnauthorized,
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/api/v1/chats",
+			nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+signedBy(t, secret, "bob"))
+		response, err := transporttest.Checked(t, http.DefaultTransport).RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("a token of %q: %d, want %d", secret, response.StatusCode, want)
+		}
+	}
+}
+
 func signedFor(t *testing.T, user string) string {
 	t.Helper()
-	signer := auth.Signer{Secret: []byte(testSecret)}
+	return signedBy(t, testSecret, user)
+}
+
+func signedBy(t *testing.T, secret, user string) string {
+	t.Helper()
+	signer := auth.Signer{Secret: []byte(secret)}
 	token, err := signer.Sign(tidemark.UserID(user), "", time.Now(), time.Hour)
 	if err != nil {
 		t.Fatal(err)

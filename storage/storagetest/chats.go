@@ -51,6 +51,45 @@ var chatRules = []rule{
 			ChatID: new.ID,
 		})
 	}},
+	{"CreateChat_without_a_creator_has_no_owner", func(f *fixture) {
+		create := func(name string, users ...tidemark.UserID) tidemark.ChatID {
+			kind := tidemark.Group
+			if name == "direct" {
+				kind = tidemark.Direct
+			}
+			got, created, err := f.store.CreateChat(f.ctx, storage.NewChat{
+				ID: f.chat(name), Type: kind, History: tidemark.HistoryFull, CreatedAt: at(1),
+				Members: users,
+			})
+			f.ok(err)
+			f.equal(name+": created", created, true)
+			f.equal(name+": members", got.MemberCount, len(users))
+			f.equal(name+", read again", f.info(got.ID), got)
+			for _, m := range f.roster(got.ID).Members {
+				f.equal(name+": role", m.Role, tidemark.Ordinary)
+			}
+			return got.ID
+		}
+		alice, bob := f.user("alice"), f.user("bob")
+		create("direct", alice, bob)
+		create("large", f.many(tidemark.PendingFanoutLimit+1)...)
+		c := create("group", alice, bob)
+		removed, err := f.store.RemoveMember(f.ctx, c, alice, at(2))
+		f.ok(err)
+		f.equal("successor of one who leaves", removed.Successor, tidemark.UserID(""))
+		for _, role := range []tidemark.Role{tidemark.Reader, tidemark.Owner} {
+			updated, err := f.store.UpdateMember(f.ctx, c, bob, storage.MemberChange{Role: role})
+			f.ok(err)
+			f.equal("role", updated.Member.Role, role)
+			f.equal("successor", updated.Successor, tidemark.UserID(""))
+		}
+		empty := create("empty")
+		added, err := f.store.AddMembers(f.ctx, empty, []tidemark.UserID{bob}, tidemark.Ordinary,
+			at(3))
+		f.ok(err)
+		f.equal("version", added.Version, uint64(2))
+		f.equal("role of the first", f.roster(empty).Members[0].Role, tidemark.Ordinary)
+	}},
 	{"CreateChat_taken_id_is_Conflict_and_changes_nothing", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
 		c := f.group("c", alice)

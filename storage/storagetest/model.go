@@ -162,7 +162,10 @@ func (m *model) createChat(rt *rapid.T) {
 	if new.Type == tidemark.Group {
 		n = rapid.IntRange(1, 4).Draw(rt, "number")
 	}
-	new.Members, new.Creator = members[:n], members[0]
+	new.Members = members[:n]
+	if rapid.Bool().Draw(rt, "owned") {
+		new.Creator = members[0]
+	}
 	m.both("CreateChat", func(f *fixture) (any, error) {
 		chat, created, err := f.store.CreateChat(f.ctx, new)
 		return []any{chat, created}, err

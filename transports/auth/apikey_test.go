@@ -95,6 +95,51 @@ func TestAPIKey_acts_for_the_user_it_names(t *testing.T) {
 	wantRefused(t, "a server without keys", err)
 }
 
+func TestAPIKey_calls_without_a_user_where_that_is_allowed(t *testing.T) {
+	billing, line := newKey(t, "billing")
+	shop, line2 := newKey(t, "shop")
+	a, _ := withKeys(t, keysFile(t, line+"\n"+line2))
+	payers := make(map[tidemark.UserID]bool)
+	for _, key := range []string{billing, billing, shop} {
+		id, err := a.HeaderOrKey(calls(key))
+		if err != nil || id.User != "" || !id.Backend {
+			t.Fatalf("a key alone: %+v, %v", id, err)
+		}
+		payer := id.Payer()
+		if !payer.Backend || tidemark.ValidID(string(payer.User)) {
+			t.Errorf("its calls count for %+v, who may be a user", payer)
+		}
+		payers[payer.User] = true
+	}
+	if len(payers) != 2 {
+		t.Errorf("the calls of two keys count for %v", payers)
+	}
+	id, err := a.HeaderOrKey(calls(billing, "ann"))
+	if err != nil || id.User != "ann" || id.Payer() != id.Caller {
+		t.Errorf("for ann: %+v pays, %v", id.Payer(), err)
+	}
+	for what, r := range map[string]*http.Request{
+		"an empty user": calls(billing, ""), "two users": calls(billing, "ann", "bob"),
+	} {
+		if _, err := a.HeaderOrKey(r); tidemark.ParamOf(err) != auth.UserHeader {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err = a.HeaderOrKey(calls("dev:ann", "bob"))
+	if tidemark.CodeOf(err) != tidemark.Denied {
+		t.Errorf("a user names another: %v", err)
+	}
+	for what, open := range map[string]func(*http.Request) error{
+		"Header": func(r *http.Request) error { _, err := a.Header(r); return err },
+		"Stream": func(r *http.Request) error { _, err := a.Stream(r, ""); return err },
+		"Beacon": func(r *http.Request) error { _, err := a.Beacon(r); return err },
+	} {
+		if err := open(calls(billing)); tidemark.ParamOf(err) != auth.UserHeader {
+			t.Errorf("%s without a user: %v", what, err)
+		}
+	}
+}
+
 func TestUserHeader_beside_the_credentials_of_a_user(t *testing.T) {
 	a, _ := withKeys(t, keysFile(t, ""))
 	for _, tt := range []struct {

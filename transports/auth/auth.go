@@ -69,6 +69,17 @@ func (id Identity) Ended() error {
 	return nil
 }
 
+// Payer returns the caller whose rates a call counts against: the user, or the API key itself if it
+// names none.
+func (id Identity) Payer() server.Caller {
+	//rule:bounded_use.key-pays-without-user
+	if id.User == "" {
+		// No user has this id, because it is not valid.
+		return server.Caller{User: tidemark.UserID("key/" + id.key.id), Backend: true}
+	}
+	return id.Caller
+}
+
 // Authenticator checks credentials. It is safe for concurrent use.
 type Authenticator struct {
 	dev     bool
@@ -140,11 +151,26 @@ func (a *Authenticator) Counters() map[string]int64 {
 // devPrefix marks the credentials of development mode.
 const devPrefix = "dev:"
 
-// Header returns the caller that the Authorization header names. All calls but streams use it.
+// Header returns the caller that the Authorization header names. The calls that need a user use it.
 //
 // Errors: Unauthenticated (no valid credentials), Unavailable (they cannot be checked now), Invalid
 // and Denied (X-User-ID).
 func (a *Authenticator) Header(r *http.Request) (Identity, error) {
+	id, err := a.HeaderOrKey(r)
+	if err != nil {
+		return Identity{}, err
+	}
+	//rule:caller_does_only_what_they_may.backend-names-user
+	if id.User == "" {
+		return Identity{}, tidemark.BadParam(tidemark.Invalid, UserHeader,
+			"is missing; with an API key this call must name the user for whom you call")
+	}
+	return id, nil
+}
+
+// HeaderOrKey returns the caller like Header, but an API key needs no user: without X-User-ID the
+// User of the Identity is "", and the backend calls for itself. The errors are those of Header.
+func (a *Authenticator) HeaderOrKey(r *http.Request) (Identity, error) {
 	headers := r.Header.Values("Authorization")
 	switch {
 	case len(headers) == 0 || len(headers) == 1 && headers[0] == "":
@@ -177,7 +203,8 @@ func (a *Authenticator) Header(r *http.Request) (Identity, error) {
 	return id, checkOwnUser(r, id)
 }
 
-// backend returns the user for whom a backend calls. Any id is accepted: users are not registered.
+// backend returns a backend with the user for whom it calls, or without one if it names none. Any
+// id is accepted: users are not registered.
 func (a *Authenticator) backend(r *http.Request, secret string) (Identity, error) {
 	key, err := a.keys.find(secret)
 	if err != nil {
@@ -186,12 +213,6 @@ func (a *Authenticator) backend(r *http.Request, secret string) (Identity, error
 	user, err := userHeader(r)
 	if err != nil {
 		return Identity{}, err
-	}
-	//rule:caller_does_only_what_they_may.backend-names-user
-	if user == "" {
-		return Identity{}, tidemark.Errorf(tidemark.Invalid,
-			"%s is missing; with an API key it must name the user for whom you call",
-			UserHeader)
 	}
 	return Identity{Caller: server.Caller{User: user, Backend: true}, key: key}, nil
 }
@@ -205,9 +226,8 @@ func checkOwnUser(r *http.Request, id Identity) error {
 	}
 	//rule:caller_does_only_what_they_may.own-user-header-only
 	if user != "" && user != id.User {
-		return tidemark.Errorf(tidemark.Denied,
-			"%s names another user than the credentials do; only an API key may act for others",
-			UserHeader)
+		return tidemark.BadParam(tidemark.Denied, UserHeader,
+			"names another user than the credentials do; only an API key may act for others")
 	}
 	return nil
 }
@@ -219,9 +239,8 @@ func userHeader(r *http.Request) (tidemark.UserID, error) {
 		return "", nil
 	}
 	if len(values) > 1 || !tidemark.ValidID(values[0]) {
-		return "", tidemark.Errorf(tidemark.Invalid,
-			"%s must be one user id: 1 to %d characters of A-Z a-z 0-9 _ . : -", UserHeader,
-			tidemark.MaxIDLength)
+		return "", tidemark.BadParam(tidemark.Invalid, UserHeader,
+			"must be one user id: 1 to %d characters of A-Z a-z 0-9 _ . : -", tidemark.MaxIDLength)
 	}
 	return tidemark.UserID(values[0]), nil
 }

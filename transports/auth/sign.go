@@ -42,13 +42,14 @@ func (s Signer) Sign(
 	return jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(s.Secret)
 }
 
-// IssueToken returns a token of the user for whom a backend calls, for a browser or an app. It ends
-// after ttl, and with the backend's API key. ttl must be at least one second and at most
-// MaxTokenTTL.
+// IssueToken returns a token of a user, for a browser or an app. user may be "" if the backend
+// calls for the user. The token ends after ttl, and with the backend's API key. ttl must be at
+// least one second and at most MaxTokenTTL.
 //
-// Errors: Denied (the caller is no backend, or the server has no secret).
+// Errors: Denied (the caller is no backend, or the server has no secret), Invalid (no user, or
+// another one than the backend calls for).
 func (a *Authenticator) IssueToken(
-	_ context.Context, id Identity, ttl time.Duration,
+	_ context.Context, id Identity, user tidemark.UserID, ttl time.Duration,
 ) (token string, expires time.Time, err error) {
 	//rule:caller_does_only_what_they_may.tokens-by-backends-only
 	if !id.Backend {
@@ -59,8 +60,20 @@ func (a *Authenticator) IssueToken(
 		return "", time.Time{}, tidemark.Errorf(tidemark.Denied,
 			"this server signs no tokens; the operator must set TIDEMARK_JWT_SECRET")
 	}
+	switch {
+	case user == "":
+		user = id.User
+	//rule:caller_does_only_what_they_may.token-of-one-user
+	case id.User != "" && id.User != user:
+		return "", time.Time{}, tidemark.BadParam(tidemark.Invalid, "user_id",
+			"names another user than %s does; send one of them", UserHeader)
+	}
+	if user == "" {
+		return "", time.Time{}, tidemark.BadParam(tidemark.Invalid, "user_id",
+			"is missing; it names the user whose token you want")
+	}
 	now := time.Now()
-	token, err = a.tokens.signer.Sign(id.User, id.key.id, now, ttl)
+	token, err = a.tokens.signer.Sign(user, id.key.id, now, ttl)
 	if err != nil {
 		return "", time.Time{}, tidemark.Wrap(tidemark.Internal, err, "no token could be signed")
 	}

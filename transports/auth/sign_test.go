@@ -25,7 +25,7 @@ func TestIssueToken_is_of_the_user_and_ends_with_its_key(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		token, expires, err := a.IssueToken(ctx, backend, time.Minute)
+		token, expires, err := a.IssueToken(ctx, backend, "", time.Minute)
 		if err != nil || time.Until(expires) > time.Minute ||
 			time.Until(expires) < 59*time.Second {
 			t.Fatalf("until %v, %v", expires, err)
@@ -39,7 +39,7 @@ func TestIssueToken_is_of_the_user_and_ends_with_its_key(t *testing.T) {
 		if tidemark.CodeOf(err) != tidemark.Denied {
 			t.Errorf("the token for another user: %v", err)
 		}
-		_, _, err = a.IssueToken(ctx, user, time.Minute)
+		_, _, err = a.IssueToken(ctx, user, "", time.Minute)
 		if tidemark.CodeOf(err) != tidemark.Denied {
 			t.Errorf("a user makes a token: %v", err)
 		}
@@ -68,7 +68,7 @@ func TestIssueToken_needs_a_secret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = a.IssueToken(t.Context(), backend, time.Minute)
+	_, _, err = a.IssueToken(t.Context(), backend, "", time.Minute)
 	if tidemark.CodeOf(err) != tidemark.Denied {
 		t.Errorf("without a secret: %v", err)
 	}

@@ -185,29 +185,22 @@ type Chat struct {
 	// History As `NewHistory`. If you do not know the value, show what you get.
 	History History `json:"history"`
 
-	// LastAckedSequence A position in one chat; 0 is "nothing yet".
-	LastAckedSequence Watermark `json:"last_acked_sequence"`
-	LastMessage       *Message  `json:"last_message"`
-
-	// LastReadSequence A position in one chat; 0 is "nothing yet".
-	LastReadSequence Watermark `json:"last_read_sequence"`
-	MemberCount      int       `json:"member_count"`
-
-	// MentionCount How many of the unread messages name me or all members.
-	MentionCount MentionCount `json:"mention_count"`
+	// LastAckedSequence My own watermark; this, the next three and `peer` are null without a user.
+	LastAckedSequence *Watermark    `json:"last_acked_sequence"`
+	LastMessage       *Message      `json:"last_message"`
+	LastReadSequence  *Watermark    `json:"last_read_sequence"`
+	MemberCount       int           `json:"member_count"`
+	MentionCount      *MentionCount `json:"mention_count"`
 
 	// Metadata An object of the application, at most 4 KiB and 32 levels deep. It is kept byte for byte.
 	Metadata *ChatMetadata `json:"metadata"`
 	Name     string        `json:"name"`
 	Peer     *Peer         `json:"peer"`
 
-	// Role My own. Null if a backend calls for a user who is no member.
-	Role *Role    `json:"role"`
-	Type ChatType `json:"type"`
-
-	// UnreadCount How many messages of the kind `message`, by others, I may see and have not read. It is
-	// exact.
-	UnreadCount UnreadCount `json:"unread_count"`
+	// Role My own. Null if a backend calls without a user, or for one who is no member.
+	Role        *Role        `json:"role"`
+	Type        ChatType     `json:"type"`
+	UnreadCount *UnreadCount `json:"unread_count"`
 
 	// UnreadFromSequence From here on I marked messages as unread; null without a mark.
 	UnreadFromSequence *UnreadFrom `json:"unread_from_sequence"`
@@ -276,7 +269,8 @@ type CreateChat struct {
 	ClientChatId *Id         `json:"client_chat_id,omitempty"`
 	History      *NewHistory `json:"history,omitempty"`
 
-	// MemberIds With the caller, whether named or not, at most 1,000 different users.
+	// MemberIds With the caller, whether named or not, at most 1,000 different users. A backend
+	// without a user names all members.
 	MemberIds []Id `json:"member_ids"`
 
 	// Metadata An object of the application, at most 4 KiB and 32 levels deep. It is kept byte for byte.
@@ -784,9 +778,12 @@ type Token struct {
 	Token string `json:"token"`
 }
 
-// TokenRequest Example: {"ttl_seconds":900}
+// TokenRequest Example: {"ttl_seconds":900,"user_id":"bob"}
 type TokenRequest struct {
 	TtlSeconds *int `json:"ttl_seconds,omitempty"`
+
+	// UserId Whose token it is. Needed unless `X-User-ID` names the user.
+	UserId *Id `json:"user_id,omitempty"`
 }
 
 // UnreadCount How many messages of the kind `message`, by others, I may see and have not read. It is

@@ -49,7 +49,7 @@ func (h *Handler) CreateChat(c echo.Context) error {
 
 // countMembers counts what a call with many members costs beside the call itself.
 func (h *Handler) countMembers(c echo.Context, members int) error {
-	return counted(c)(h.limit.Call(caller(c), members/limit.MembersPerCall))
+	return counted(c)(h.limit.Call(identity(c).Payer(), members/limit.MembersPerCall))
 }
 
 // GetChat returns one chat.

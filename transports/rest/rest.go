@@ -59,7 +59,12 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 			if operation == "acknowledge" {
 				check = h.auth.Beacon
 			}
-			guards[operation] = []echo.MiddlewareFunc{h.guard(check, scope, cost)}
+			g := guard{check: check, scope: scope, cost: cost}
+			//rule:caller_does_only_what_they_may.only-these-need-no-user
+			if without, ok := withoutUser[operation]; ok {
+				g.check, g.without = h.auth.HeaderOrKey, without
+			}
+			guards[operation] = []echo.MiddlewareFunc{h.guarded(g)}
 		}
 	}
 	add(auth.ScopeAct, map[string]int{
@@ -85,29 +90,51 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 	return guards
 }
 
+// withoutUser holds the operations that an API key may call without a user, with the scope that it
+// then needs. They manage chats and tokens. All other operations read or write what is a user's.
+var withoutUser = map[string]auth.Scope{
+	//rule:caller_does_only_what_they_may.managing-needs-no-user
+	"createChat": auth.ScopeChats, "getChat": auth.ScopeChats, "updateChat": auth.ScopeChats,
+	"listMembers": auth.ScopeChats, "addMembers": auth.ScopeChats,
+	"updateMember": auth.ScopeChats, "removeMember": auth.ScopeChats,
+	"createToken": auth.ScopeTokens,
+}
+
+// guard says what an operation asks of its caller.
+type guard struct {
+	check func(*http.Request) (auth.Identity, error)
+	// scope is what an API key needs that calls for a user, and without what it needs for a call
+	// without one.
+	scope, without auth.Scope
+	cost           int
+}
+
 // callTimeout is how long the core may take for a call. After that the answer is 503.
 const callTimeout = 30 * time.Second
 
-// identityKey is the key under which guard stores the caller for the handlers.
+// identityKey is the key under which guarded stores the caller for the handlers.
 const identityKey = "identity"
 
-// guard authenticates the caller and counts the call against their limit. A client that closes its
-// write side still gets its answer.
-func (h *Handler) guard(
-	check func(*http.Request) (auth.Identity, error), scope auth.Scope, cost int,
-) echo.MiddlewareFunc {
+// guarded authenticates the caller and counts the call against their limit. A client that closes
+// its write side still gets its answer.
+func (h *Handler) guarded(g guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
-			id, err := check(c.Request())
+			id, err := g.check(c.Request())
 			if err != nil {
 				return err
+			}
+			scope := g.scope
+			//rule:caller_does_only_what_they_may.own-scope-without-user
+			if id.User == "" {
+				scope = g.without
 			}
 			//rule:caller_does_only_what_they_may.calls-need-the-scope
 			if err := id.Permits(scope); err != nil {
 				return err
 			}
 			c.Set(identityKey, id)
-			if err := counted(c)(h.limit.Call(id.Caller, cost)); err != nil {
+			if err := counted(c)(h.limit.Call(id.Payer(), g.cost)); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()),
@@ -178,17 +205,17 @@ func (h *Handler) CreateTicket(c echo.Context) error {
 	return answer(c, http.StatusCreated, wire.AppendTicket(nil, ticket, expires))
 }
 
-// CreateToken makes a token for the user for whom a backend calls.
+// CreateToken makes a token of the user whom a backend names, in the body or in X-User-ID.
 func (h *Handler) CreateToken(c echo.Context) error {
 	raw, err := readBody(c, false)
 	if err != nil {
 		return err
 	}
-	ttl, err := wire.DecodeTokenRequest(raw, auth.MaxTokenTTL)
+	req, err := wire.DecodeTokenRequest(raw, auth.MaxTokenTTL)
 	if err != nil {
 		return err
 	}
-	token, expires, err := h.auth.IssueToken(c.Request().Context(), identity(c), ttl)
+	token, expires, err := h.auth.IssueToken(c.Request().Context(), identity(c), req.User, req.TTL)
 	if err != nil {
 		return err
 	}

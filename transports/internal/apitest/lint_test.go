@@ -92,6 +92,9 @@ func (l *linter) operations() {
 			[]string{"key", "natural", "harmless"}, retry) {
 			l.complain("%s: x-retry is %q", what, retry)
 		}
+		if user, marked := call.Extensions["x-user"]; marked && user != "optional" {
+			l.complain("%s: x-user is %q", what, user)
+		}
 		for _, p := range call.All() {
 			l.parameter(what, p)
 		}
@@ -383,6 +386,9 @@ func TestOpenAPI_lint_complains(t *testing.T) {
 			"      x-retry: natural\n", "", "/chats/{chat_id}/members: x-retry is \"\""},
 		"an unknown x-retry": {
 			"x-retry: key", "x-retry: never", "POST /api/v1/chats: x-retry is \"never\""},
+		"an unknown x-user": {
+			"      x-user: optional", "      x-user: never",
+			"POST /api/v1/chats: x-user is \"never\""},
 		"an x-retry of a GET": {
 			"operationId: getUnread", "operationId: getUnread\n      x-retry: natural",
 			"GET /api/v1/unread: x-retry is \"natural\""},
@@ -417,7 +423,7 @@ func TestOpenAPI_lint_complains(t *testing.T) {
 			"peer: {user_id: alice, last_acked_sequence: 1, last_read_sequence: 1}", "peer: null",
 			"Peer: no example has it"},
 		"a body without an example": {
-			"      example: {ttl_seconds: 900}\n", "",
+			"      example: {user_id: bob, ttl_seconds: 900}\n", "",
 			"POST /api/v1/tokens: its body has no example"},
 		"a field of an answer that may be absent": {
 			"required: [user_id, role, joined_at, metadata]",

@@ -199,7 +199,8 @@ func TestResponses_golden(t *testing.T) {
 			CreatedAt:   at,
 			MemberCount: 2,
 		},
-		Peer: &tidemark.DeliveryState{UserID: "bob", Acked: 3, Read: 4},
+		State: tidemark.DeliveryState{UserID: "ann"},
+		Peer:  &tidemark.DeliveryState{UserID: "bob", Acked: 3, Read: 4},
 	}
 	status := server.DeliveryStatus{
 		Chat: chat.Chat, Sequence: 8, Summary: storage.Summary{Members: 2, Delivered: 1, Read: 1},
@@ -214,6 +215,8 @@ func TestResponses_golden(t *testing.T) {
 	golden(t, "responses.json", []example{
 		{"chat", "Chat", string(wire.AppendChat(nil, &chat))},
 		{"empty chat", "Chat", string(wire.AppendChat(nil, &empty))},
+		{"chat without a user", "Chat",
+			string(wire.AppendChat(nil, &server.ChatView{Chat: chat.Chat}))},
 		{"chats", "ChatList", string(wire.AppendChats(nil, server.ChatPage{
 			Chats: []server.ChatView{chat, empty}, NextCursor: "n",
 		}))},

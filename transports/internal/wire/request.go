@@ -391,14 +391,25 @@ func DecodeAddMembers(raw []byte) (users []tidemark.UserID, role tidemark.Role, 
 	return users, role, err
 }
 
-// DecodeTokenRequest decodes the body of POST /tokens. longest is the default.
-func DecodeTokenRequest(raw []byte, longest time.Duration) (ttl time.Duration, err error) {
-	ttl = longest
+// TokenRequest is the body of POST /tokens.
+type TokenRequest struct {
+	// User is whose token it shall be, or "" if the body does not say.
+	User tidemark.UserID
+	TTL  time.Duration
+}
+
+// DecodeTokenRequest decodes the body of POST /tokens. longest is the default of its TTL.
+func DecodeTokenRequest(raw []byte, longest time.Duration) (TokenRequest, error) {
+	r := TokenRequest{TTL: longest}
 	if err := check(raw); err != nil {
-		return 0, err
+		return r, err
 	}
-	err = eachField(raw, wholeBody, func(key string, v value) error {
-		if key != "ttl_seconds" {
+	err := eachField(raw, wholeBody, func(key string, v value) error {
+		switch key {
+		case "user_id":
+			return id(v, key, &r.User)
+		case "ttl_seconds":
+		default:
 			return nil
 		}
 		n, err := strconv.ParseInt(string(v), 10, 64)
@@ -407,8 +418,8 @@ func DecodeTokenRequest(raw []byte, longest time.Duration) (ttl time.Duration, e
 		if !v.integer() || err != nil || n < 1 || n > most {
 			return tidemark.BadParam(tidemark.Invalid, key, "must be an integer from 1 to %d", most)
 		}
-		ttl = time.Duration(n) * time.Second
+		r.TTL = time.Duration(n) * time.Second
 		return nil
 	})
-	return ttl, err
+	return r, err
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// AppendChat appends a chat as one member sees it.
+// AppendChat appends a chat as one member sees it. For a backend without a user, what is a user's
+// own is null.
 func AppendChat(b []byte, c *server.ChatView) []byte {
 	b = append(b, `{"chat_id":`...)
 	b = tidemark.AppendString(b, string(c.ID))
@@ -30,12 +31,17 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 	b = strconv.AppendInt(b, int64(c.MemberCount), 10)
 	b = append(b, `,"head_sequence":`...)
 	b = strconv.AppendUint(b, uint64(c.Head), 10)
-	b = appendWatermarks(b, c.State.Acked, c.State.Read)
-	//rule:bounded_input.documented-fields
-	b = append(b, `,"unread_count":`...)
-	b = strconv.AppendInt(b, c.Unread.Messages, 10)
-	b = append(b, `,"mention_count":`...)
-	b = strconv.AppendInt(b, c.Unread.Mentions, 10)
+	if c.State.UserID == "" {
+		b = append(b, `,"last_acked_sequence":null,"last_read_sequence":null,"unread_count":null,`+
+			`"mention_count":null`...)
+	} else {
+		b = appendWatermarks(b, c.State.Acked, c.State.Read)
+		//rule:bounded_input.documented-fields
+		b = append(b, `,"unread_count":`...)
+		b = strconv.AppendInt(b, c.Unread.Messages, 10)
+		b = append(b, `,"mention_count":`...)
+		b = strconv.AppendInt(b, c.Unread.Mentions, 10)
+	}
 	b = append(b, `,"unread_from_sequence":`...)
 	b = appendMark(b, c.State.UnreadFrom)
 	b = append(b, `,"peer":`...)
