@@ -252,9 +252,8 @@ func TestFrozen_additions_pass(t *testing.T) {
 				"          hello: '#/components/schemas/HelloFrame'\n"},
 		"a field of an event": {"        resume_seconds: {type: integer, minimum: 0}\n",
 			"        resume_seconds: {type: integer, minimum: 0}\n        node: {type: string}\n"},
-		"an optional field of a request": {"      properties:\n        ttl_seconds: {",
-			"      properties:\n        scope: {type: string, nullable: true}\n" +
-				"        ttl_seconds: {"},
+		"an optional field of a request": {"        ttl_seconds: {",
+			"        scope: {type: string, nullable: true}\n        ttl_seconds: {"},
 		"a value of a request": {
 			"enum: [owner, admin, member, reader]\n      description: A role to",
 			"enum: [owner, admin, member, reader, guest]\n      description: A role to"},
@@ -263,8 +262,8 @@ func TestFrozen_additions_pass(t *testing.T) {
 		"a narrower answer": {"read_count: {type: integer, minimum: 0}",
 			"read_count: {type: integer, minimum: 0, maximum: 9}"},
 		"other words": {"summary: My own sessions", "summary: Where I am"},
-		"another example": {"      example: {ttl_seconds: 900}",
-			"      example: {ttl_seconds: 60}"},
+		"another example": {"      example: {user_id: bob, ttl_seconds: 900}",
+			"      example: {user_id: bob, ttl_seconds: 60}"},
 	} {
 		if got := frozen.Breaks(before, changed(t, text, change[0], change[1])); got != nil {
 			t.Errorf("%s: got %q, want nothing", what, got)

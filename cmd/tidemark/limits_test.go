@@ -22,12 +22,12 @@ func TestServe_core_flags_take_effect(t *testing.T) {
 	must(t, 201, "dev:ann", "POST", api+"/chats",
 		`{"type":"group","chat_id":"three","member_ids":["bob","cid"]}`)
 	ann := dial(t, url, "dev:ann", "")
-	defer ann.CloseNow() //nolint:errcheck // the test has ended
+	defer ann.CloseNow()
 	if got := read(t, ann, `"session"`); !strings.Contains(got, `"resume_seconds":7`) {
 		t.Errorf("--resume-window 7s: got %s", got)
 	}
 	bob := dial(t, url, "dev:bob", "")
-	defer bob.CloseNow() //nolint:errcheck // the test has ended
+	defer bob.CloseNow()
 	read(t, bob, `"caught_up"`)
 	must(t, 429, "dev:bob", "GET", api+"/poll?wait_seconds=0", "")
 

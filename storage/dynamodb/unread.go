@@ -166,10 +166,11 @@ func (c caller) unread(
 	}
 	ordinals := map[tidemark.Sequence]int64{}
 	for _, sequence := range a.Asks() {
-		var err error
-		if ordinals[sequence], err = c.ordinal(ctx, one.counter.ID, sequence, eventual); err != nil {
+		n, err := c.ordinal(ctx, one.counter.ID, sequence, eventual)
+		if err != nil {
 			return storage.Unread{}, err
 		}
+		ordinals[sequence] = n
 	}
 	count := storage.Unread{
 		// The counter may be older than the state.

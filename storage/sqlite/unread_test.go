@@ -130,7 +130,8 @@ func fillTotal(t *testing.T, s *Store, i int, unread bool) {
 func TestAdvance_reads_messages_around_own_only(t *testing.T) {
 	s, _ := openNew(t)
 	ben := []tidemark.UserID{"ben"}
-	if _, err := s.AddMembers(t.Context(), "c", ben, tidemark.Ordinary, time.UnixMilli(1)); err != nil {
+	_, err := s.AddMembers(t.Context(), "c", ben, tidemark.Ordinary, time.UnixMilli(1))
+	if err != nil {
 		t.Fatal(err)
 	}
 	var drafts []tidemark.Draft
