@@ -380,6 +380,33 @@ func TestStatus_snapshot_follows_caught_up(t *testing.T) {
 	})
 }
 
+// Strangers can put a user into many large groups. An open reads the states of a bounded number of
+// members, and the statuses of small chats that were active before these groups.
+func TestStatus_snapshot_of_a_member_of_many_large_groups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		small := a.chat("ab", "alice", "bob")
+		a.send("alice", small)
+		a.ack("bob", small, 1, 1)
+		for n := range 12 {
+			id := tidemark.ChatID(fmt.Sprint("large", n))
+			a.send("alice", a.chat(id, crowd(tidemark.MaxMembersPerCall)...))
+			if n%2 == 0 { // the others are found while the session catches up
+				a.ack("bob", id, 1, 0)
+			}
+		}
+		settle()
+		before := a.store.Snapshot()
+		bob := a.open("bob", withStatuses)
+		got := statusesOf(bob.drain(), "alice", "bob")
+		want(t, "the small chat", got, "status ab alice 1 1", "status ab bob 1 1")
+		if n := a.since(before).Calls["Summary"]; n == 0 || n > 5 {
+			t.Errorf("an open reads %d groups of 1,000 members, want 1 to 5", n)
+		}
+	})
+}
+
 // What others acknowledge while a user is no member reaches the user's session when they return.
 func TestStatus_delivered_is_eventually_consistent_after_a_return(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

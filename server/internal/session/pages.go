@@ -138,7 +138,9 @@ func (s *Session) found(f find) {
 	}
 	s.chats.queue(p)
 	s.expectFound(p)
-	if s.statuses.snapshot {
+	// The chats of an open, or of missed events, are listed with a bound (listRecent).
+	//rule:bounded_use.bound-statuses-of-found-chats
+	if s.statuses.snapshot && s.statuses.recent&forStatuses == 0 {
 		s.statuses.refreshChat(f.chat)
 	}
 }

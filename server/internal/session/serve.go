@@ -108,13 +108,16 @@ func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 	}
 	uses := s.statuses.recent
 	s.statuses.recent = 0
+	members := 0
 	for _, c := range recent {
 		if uses&forOwn != 0 {
 			s.statuses.refreshOwn(c.Chat.ID)
 		}
-		if uses&forStatuses == 0 {
+		//rule:bounded_use.bound-members-of-snapshot
+		if uses&forStatuses == 0 || members+c.Chat.MemberCount > snapshotMembers {
 			continue
 		}
+		members += c.Chat.MemberCount
 		// This node may not know yet that a member was added.
 		//rule:tick_monotone.outdate-roster-for-snapshot
 		s.host.Chats.Chat(c.Chat.ID).Invalidate(c.Chat.MembersVersion)

@@ -15,6 +15,9 @@ const (
 	// recentChats is how many of the latest active chats a snapshot covers, and how many chats one
 	// step reads.
 	recentChats = 50
+	// snapshotMembers is how many members the chats of a snapshot have together at most. Strangers
+	// can put a user into many large groups, and each open would read the states of all members.
+	snapshotMembers = 5_000
 )
 
 // statusKey names a member of a chat. With an empty user it names the aggregate of all members.
