@@ -86,11 +86,12 @@ const (
 	// (delivery.md §4).
 	PendingFanoutLimit = 500
 	// StatusFanoutLimit is the number of members above which a status update carries the least
-	// boundary of the group, instead of one boundary per member. Operators can set another number.
+	// boundary of the group, instead of one boundary per member. It is a default, which operators
+	// can change.
 	StatusFanoutLimit = 50
 )
 
-// reservedIDs is how ids begin that take the place of an erased user's.
+// reservedIDs is the prefix of ids that replace the id of an erased user.
 const reservedIDs = "erased:"
 
 // ValidID reports whether s can be an id: 1 to MaxIDLength bytes, each one of [A-Za-z0-9_.:-]. "."

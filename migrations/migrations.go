@@ -2,9 +2,9 @@
 // SQL schemas are pairs of NNNN_name.up.sql and NNNN_name.down.sql. DynamoDB's are NNNN_name.json.
 // The package has no code: the backend that owns a folder runs its migrations.
 //
-// A migration that only adds to the schema is an expand step: older programs continue to work. One
-// that takes something away from them is a contract step. It raises the version in
-// schema_compatible, or "compatible", to the oldest program that works without it (storage.Schema).
+// A migration that only adds to the schema is an expand step: older programs continue to work. A
+// migration that removes something that they need is a contract step. It raises the version in
+// schema_compatible, or "compatible", to the oldest program that does not need it (storage.Schema).
 package migrations
 
 import "embed"
@@ -25,7 +25,7 @@ var Postgres embed.FS
 //   - tables: new tables. Each has the parameters of the call CreateTable, and the
 //     TimeToLiveSpecification of the call UpdateTimeToLive. The names have no prefix.
 //   - remove: the names of tables of earlier files. Only a contract step removes tables.
-//   - steps: the names of functions in Go that change items.
+//   - steps: the names of Go functions that change items (schema.Step).
 //
 //go:embed dynamodb/*.json
 var DynamoDB embed.FS

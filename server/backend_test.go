@@ -26,8 +26,8 @@ func (c *core) roles(id tidemark.ChatID) map[tidemark.UserID]tidemark.Role {
 	return roles
 }
 
-// TestBackend_without_a_user_creates_groups_without_an_owner: nobody becomes one until a backend
-// says so.
+// TestBackend_without_a_user_creates_groups_without_an_owner: nobody becomes an owner until a
+// backend makes somebody one.
 func TestBackend_without_a_user_creates_groups_without_an_owner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -75,7 +75,8 @@ func TestBackend_without_a_user_creates_groups_without_an_owner(t *testing.T) {
 	})
 }
 
-// TestBackend_without_a_user_post_retry_safe: the backends count as one creator, which is no user.
+// TestBackend_without_a_user_post_retry_safe: all backends count as one creator, which is not a
+// user.
 func TestBackend_without_a_user_post_retry_safe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
@@ -113,7 +114,8 @@ func TestBackend_without_a_user_post_retry_safe(t *testing.T) {
 	})
 }
 
-// TestBackend_without_a_user_sees_chats_but_nothing_of_a_user.
+// TestBackend_without_a_user_sees_chats_but_nothing_of_a_user reads chats of every type and
+// members.
 func TestBackend_without_a_user_sees_chats_but_nothing_of_a_user(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

@@ -21,7 +21,7 @@ import (
 
 // Caller names the user of a call, and says whether a backend calls for them.
 type Caller struct {
-	// User is "" if a backend calls for itself. It then manages chats and reads nothing of a user.
+	// User is "" if a backend calls for itself. Then it may manage chats, but reads no user's data.
 	User tidemark.UserID
 	// Backend reports that the caller showed an API key. A backend may do what an owner may.
 	Backend bool
@@ -43,19 +43,19 @@ type CreateChatRequest struct {
 	Metadata json.RawMessage
 	// History is the chat's history mode. If it is empty, tidemark.HistoryFull is used.
 	History tidemark.HistoryMode
-	// MemberIDs are the other members. The user of the caller is added to them. A backend without a
-	// user names all members.
+	// MemberIDs are the other members. The caller's user is added. A backend without a user names
+	// all members.
 	MemberIDs []tidemark.UserID
 }
 
 // ChatView is a chat as one of its members sees it.
 type ChatView struct {
 	tidemark.Chat
-	// Role is the caller's, and empty if they are a backend whose user is no member, or that has no
-	// user.
+	// Role is the role of the caller's user. It is empty if the caller is a backend without a user,
+	// or its user is no member.
 	Role tidemark.Role
-	// State holds the caller's own raw watermarks. Both are 0 if they have none. Its UserID is ""
-	// if a backend looks without a user: then Unread, Last and Peer are zero too.
+	// State holds the caller's own raw watermarks. Both are 0 if they have none. If a backend calls
+	// without a user, its UserID is "", and Unread, Last and Peer are zero.
 	State  tidemark.DeliveryState
 	Unread storage.Unread
 	// Last is the last message. It is nil if the chat is empty, or if the caller may not see it.
@@ -304,7 +304,7 @@ func peerOf(roster *chat.Roster, user tidemark.UserID) storage.StateKey {
 	return storage.StateKey{User: peer, Chat: roster.ChatID}
 }
 
-// Chat returns one chat. A backend without a user gets any chat, without what is a user's.
+// Chat returns one chat. A backend without a user gets any chat, with the chat's own fields only.
 //
 // Errors: NotFound, NotMember.
 func (s *Server) Chat(ctx context.Context, c Caller, chat tidemark.ChatID) (ChatView, error) {
@@ -319,7 +319,8 @@ func (s *Server) Chat(ctx context.Context, c Caller, chat tidemark.ChatID) (Chat
 	return s.view(ctx, c, m, chat)
 }
 
-// view returns what a member sees of a chat, or what a backend without a user sees.
+// view returns what a member sees of a chat. To a backend without a user it returns the chat's own
+// fields.
 func (s *Server) view(
 	ctx context.Context, c Caller, m tidemark.Member, id tidemark.ChatID,
 ) (ChatView, error) {

@@ -60,10 +60,10 @@ type Config struct {
 	// StatusInterval is the least time between two status updates about one member of one chat.
 	// Default 100 ms.
 	StatusInterval time.Duration
-	// AckBatch is how many raises of watermarks one call to storage has at most. Default 2,000.
+	// AckBatch is the most raises of watermarks in one call to storage. Default 2,000.
 	AckBatch int
-	// StatusFanout is the number of members above which a chat has one status update for all of its
-	// members, and no typing notices. Default tidemark.StatusFanoutLimit.
+	// StatusFanout is the most members of a chat with a status update for each member, and with
+	// typing notices. A larger chat has one update for all. Default tidemark.StatusFanoutLimit.
 	StatusFanout int
 	// AuthorRetry is the pause before an author's run that was not contiguous is tried once more.
 	// Default 1 s.

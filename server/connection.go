@@ -18,7 +18,7 @@ type ResumeRequest = sessions.ResumeRequest
 // answer. Its code is Unavailable.
 var ErrUncertain = sessions.ErrUncertain
 
-// Open opens a session. The first Next returns the `open` event.
+// Open opens a session. The first Next returns the `session` event.
 //
 // Errors: Exhausted (Config.SessionsPerUser), Unavailable (stopping). An unreachable registry is no
 // error: the session then reconciles and leaves no proof.

@@ -22,8 +22,8 @@ type MemberPage struct {
 	NextCursor string
 }
 
-// Members returns a page of the current members. limit is at least 1. A backend without a user gets
-// those of any chat.
+// Members returns a page of the current members. limit is at least 1. A backend without a user may
+// read the members of any chat.
 //
 // Errors: NotFound, NotMember.
 func (s *Server) Members(
@@ -62,9 +62,9 @@ func pageOfMembers(roster *chat.Roster, after tidemark.UserID, limit int) Member
 
 // AddMembers makes users members of a group and returns the first page of its members. For the
 // users it is like a send: what they may see and have not acknowledged is marked pending, and they
-// are notified. Owners, admins and backends may add members. role is that of the new members, ""
-// for tidemark.Ordinary. The caller must be able to give it to a member (UpdateMember). Users who
-// are members already keep theirs.
+// are notified. Owners, admins and backends may add members. role is the role of the new members;
+// "" means tidemark.Ordinary. The caller must be allowed to give that role (UpdateMember). Users
+// who are members already keep theirs.
 //
 // Errors: Invalid, NotFound, NotMember, Denied (also above tidemark.MaxMembers and
 // tidemark.MaxIntervals), Unavailable (repeat the call).
@@ -132,8 +132,8 @@ func (s *Server) AddMembers(
 	return pageOfMembers(roster, "", 1000), markErr
 }
 
-// additions says that users were added, and which roles they have. Those who are not in the roster
-// have left since they were added with the role.
+// additions returns the changes that say that users were added. Each has the user's role of the
+// roster. A user who is not in the roster has left again, and the change has the role of the call.
 func additions(
 	roster *chat.Roster, users []tidemark.UserID, role tidemark.Role,
 ) []tidemark.MembershipChange {

@@ -162,7 +162,7 @@ func TestMove_tick_monotone_of_one_who_has_left(t *testing.T) {
 	})
 }
 
-// A poll resumes without `open`, and replaces a connection at another node.
+// A poll resumes without `session`, and replaces a connection at another node.
 func TestMove_the_newest_connection_owns_the_session(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMoving(t)

@@ -22,7 +22,7 @@ func TestNext_storage_down_for_a_while_loses_nothing(t *testing.T) {
 		}
 		bob := a.open("bob")
 		w.failing()
-		lines := bob.drain() // `open` needs no storage; all other events do
+		lines := bob.drain() // `session` needs no storage; all other events do
 		want(t, "while storage is down", lines, "open resumed=false")
 		stop := bob.collect()
 		time.Sleep(time.Minute)

@@ -139,8 +139,8 @@ func (s *Server) mayUpdate(
 	return nil
 }
 
-// mayGrant returns nil if the caller, whose membership is m, may give a role to others. Otherwise
-// it returns Denied.
+// mayGrant returns nil if the caller, whose membership is m, may give a role to others, else
+// Denied.
 func mayGrant(c Caller, m tidemark.Member, role tidemark.Role) error {
 	//rule:caller_does_only_what_they_may.admins-promote-nobody
 	if !c.Backend && !m.Role.Manages(role) {

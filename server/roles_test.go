@@ -16,8 +16,8 @@ import (
 
 // rolesTable says who may do what in a group. There is a row for each verb, and a column for each
 // caller. The group has an owner, an admin, a member and a reader, and a second one of each role.
-// key is a backend that calls for a stranger, backend one that calls without a user. + means that
-// it happens, D is DENIED, N is NOT_A_MEMBER, I is INVALID.
+// key is a backend that calls for a stranger, and backend calls without a user. + means that the
+// call succeeds, D is DENIED, N is NOT_A_MEMBER, I is INVALID.
 const rolesTable = `
 verb                  owner admin member reader stranger key backend
 rename                +     +     D      D      N        +   +
@@ -213,8 +213,8 @@ func TestUpdateMember_reaches_all_members_on_all_nodes(t *testing.T) {
 	})
 }
 
-// TestAddMembers_with_a_role: the new members have it, their events say so, and so does what they
-// see of the chat. Those who were members already keep theirs.
+// TestAddMembers_with_a_role: the new members have the role, in their events and in the chat that
+// they see. Those who were members already keep theirs.
 func TestAddMembers_with_a_role(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

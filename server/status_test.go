@@ -429,7 +429,8 @@ func TestStatus_delivered_is_eventually_consistent_after_a_return(t *testing.T) 
 	})
 }
 
-// The session need not have had an event of the chat: Bob sends without one, and opens it later.
+// The session need not have had an event of the chat before: Bob sends without a session, and opens
+// one later.
 func TestStatus_delivered_is_eventually_consistent_after_a_return_to_a_silent_chat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

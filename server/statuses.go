@@ -13,8 +13,8 @@ const maxStatuses = 100
 // ChatStatuses is what others have received and read of a chat, or an error.
 type ChatStatuses struct {
 	Chat tidemark.ChatID
-	// Updates has the boundary of each member. In a chat of more than Config.StatusFanout
-	// members it has one, the least of all. Boundaries that are 0 are left out.
+	// Updates has the boundary of each member. In a chat of more than Config.StatusFanout members
+	// it has one, the least of all. Boundaries that are 0 are left out.
 	Updates []tidemark.StatusUpdate
 	// Err is nil, NotFound or NotMember.
 	Err error

@@ -53,9 +53,9 @@ func (t *typists) allow(key storage.StateKey, now time.Time) bool {
 	return true
 }
 
-// Typing notifies the other members' sessions that a user is typing. In a chat of more than
-// Config.StatusFanout members it does nothing, nor within typingEvery of the notice before.
-// A notice is not stored, and may be lost.
+// Typing notifies the other members' sessions that a user is typing. It does nothing in a chat of
+// more than Config.StatusFanout members, or within typingEvery of the user's last notice. A notice
+// is not stored, and may be lost.
 //
 // Errors: NotFound, NotMember, Denied (a reader), Unavailable.
 func (s *Server) Typing(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) error {

@@ -15,8 +15,8 @@ import (
 
 // TestUnread_unread_exact_after_random_schedules lets users with a device on each of two nodes
 // send, reply, read, mark as unread, leave and return at once, through the core. Storage takes
-// random times. At rest the counts of both nodes are compared with a look at every message, and the
-// marks with what was read. TIDEMARK_RANDOM_RUNS sets the number of runs.
+// random times. At rest the counts of both nodes are compared with counts over every message, and
+// the marks with what was read. TIDEMARK_RANDOM_RUNS sets the number of runs.
 func TestUnread_unread_exact_after_random_schedules(t *testing.T) {
 	for seed := range randomRuns(t) {
 		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) {
@@ -85,7 +85,7 @@ func (r *unreadRun) run() {
 	}
 }
 
-// step makes one step of a user's device. Refusals are no matter: a user may have left.
+// step makes one step of a user's device. Refusals are ignored: a user may have left.
 func (r *unreadRun) step(dice *rand.Rand, no uint64) {
 	n := dice.IntN(len(r.nodes))
 	node, user := r.nodes[n], r.users[dice.IntN(len(r.users))]
@@ -144,7 +144,7 @@ func (r *unreadRun) hasRead(user tidemark.UserID, chat tidemark.ChatID, n tidema
 	r.read[key] = max(r.read[key], n)
 }
 
-// compare compares the totals and lists of both nodes with a look at every message.
+// compare compares the totals and lists of both nodes with counts over every message.
 func (r *unreadRun) compare() {
 	r.t.Helper()
 	for _, user := range r.users {
@@ -175,7 +175,7 @@ func (r *unreadRun) compare() {
 	}
 }
 
-// count looks at every message of a chat.
+// count counts a chat's unread messages by a look at every message.
 func (r *unreadRun) count(
 	user tidemark.UserID, chat tidemark.ChatID,
 ) (u storage.Unread, isMember bool) {

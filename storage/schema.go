@@ -5,8 +5,8 @@ import "github.com/tidemark-im/tidemark"
 // Schema says which schema a store has, and which one this program needs.
 //
 // A migration that only adds to the schema leaves Compatible as it is, so older programs continue
-// to work. A migration that takes something away raises Compatible to the oldest program that works
-// without it.
+// to work. A migration that removes something that programs need raises Compatible to the oldest
+// program that does not need it.
 type Schema struct {
 	// Version is the number of the store's latest migration, 0 if there was none.
 	Version uint
@@ -29,8 +29,8 @@ func (s Schema) Fit() error {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the schema has version %d, for programs that need version %d or a later one, and "+
 				"this program needs %d; run a newer program", s.Version, s.Compatible, s.Needed)
-	// This program can use the schemas before and after the migration to Version. So a migration
-	// that is under way, or has failed, does not concern it.
+	// Compatible admits this program. If the store is Dirty, a newer program's migration has failed
+	// or is under way. A failed one has changed nothing that this program uses.
 	//rule:schema_fits.accept-newer
 	case s.Version > s.Needed:
 		return nil
@@ -45,12 +45,13 @@ func (s Schema) Fit() error {
 	return nil
 }
 
-// Upgradable reports whether the migrations of this program can make the schema fit.
+// Upgradable reports whether the schema is older than this program needs, and this program can
+// migrate it.
 func (s Schema) Upgradable() bool {
 	return s.Version < s.Needed && s.Compatible <= s.Needed && !s.Dirty
 }
 
-// Ended returns a Conflict if a migration has begun and has not ended.
+// Ended returns a Conflict if the store is Dirty: a migration has begun and has not ended.
 func (s Schema) Ended() error {
 	if !s.Dirty {
 		return nil
@@ -60,8 +61,8 @@ func (s Schema) Ended() error {
 			"the schema by hand, or restore a backup", s.Version)
 }
 
-// Reversible returns a Conflict if a newer program made the latest migration, so that this program
-// cannot revert it.
+// Reversible returns a Conflict if this program cannot revert the latest migration, because a newer
+// program made it.
 func (s Schema) Reversible() error {
 	//rule:schema_fits.revert-own-migrations
 	if s.Version > s.Needed {

@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// TestSchema_schema_fits checks which program works with which store, and what a refusal says.
+// TestSchema_schema_fits checks which program may work with which store, and what a refusal says.
 func TestSchema_schema_fits(t *testing.T) {
 	for _, tc := range []struct {
 		store Schema

@@ -110,8 +110,8 @@ type Chats interface {
 
 // Members changes and reads the memberships, which decide what a user may see.
 type Members interface {
-	// AddMembers makes the users members of a group, with a valid role. It does so in one step with
-	// the chat's head:
+	// AddMembers makes the users members of a group. The caller has checked role, which those get
+	// who were no members. It does so in one step with the chat's head:
 	//
 	//   - The intervals of a new member become Intervals.Joined(head).
 	//   - If there is a new member, the membership version grows by one.
@@ -332,8 +332,8 @@ type NewChat struct {
 	CreatedAt time.Time
 	// Creation is stored with the chat (tidemark.Chat).
 	Creation string
-	// Creator becomes the owner. They are one of Members. It is "" if the chat has no owner: then
-	// all are ordinary members.
+	// Creator becomes the owner, and is one of Members. If it is "", the chat has no owner, and all
+	// are ordinary members.
 	Creator tidemark.UserID
 	// Members may be empty in a Group without a Creator.
 	Members []tidemark.UserID

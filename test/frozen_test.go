@@ -18,7 +18,8 @@ const frozenContract = "testdata/openapi-v1.yaml"
 var released = regexp.MustCompile(`(?m)^## \[[0-9]`)
 
 // TestFrozen_contract_only_grows compares openapi.yaml with the version that clients were promised.
-// TIDEMARK_UPDATE=1 writes that version. After the first release it refuses to if a client breaks.
+// TIDEMARK_UPDATE=1 writes that version. After the first release it writes only what breaks no
+// client.
 func TestFrozen_contract_only_grows(t *testing.T) {
 	old, present := readFile(t, frozenContract), readFile(t, "../openapi.yaml")
 	found := frozen.Breaks(contractOf(t, old), contractOf(t, present))
@@ -50,8 +51,8 @@ func contractOf(t *testing.T, text []byte) *openapi3.T {
 	return doc
 }
 
-// TestFrozen_breaking_changes_are_noticed makes one change at a time. want is a part of what is
-// found.
+// TestFrozen_breaking_changes_are_noticed makes one change at a time. want is a part of the text
+// that Breaks returns.
 func TestFrozen_breaking_changes_are_noticed(t *testing.T) {
 	text := string(readFile(t, frozenContract))
 	before := contractOf(t, []byte(text))
@@ -210,7 +211,7 @@ func TestFrozen_breaking_changes_are_noticed(t *testing.T) {
 	}
 }
 
-// changed returns the contract with the first part that is old replaced.
+// changed returns the contract with the first occurrence of old replaced.
 func changed(t *testing.T, text, old, new string) *openapi3.T {
 	t.Helper()
 	after := strings.Replace(text, old, new, 1)

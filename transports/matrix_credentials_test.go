@@ -25,7 +25,7 @@ import (
 
 // credentialTable gives the outcome of a call with the row's credentials over each transport. REST
 // is every call of the API. The outcome of a refused WebSocket is its close code. "yes" means
-// success, and "some" that the calls succeed that need no user. All others are 400.
+// success. "some" means that the calls that need no user succeed, and all others are 400.
 const credentialTable = `
 credentials              transports REST SSE long-poll WebSocket
 none                     all        401  401 401       4401

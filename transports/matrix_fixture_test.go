@@ -215,7 +215,7 @@ func (w *matrix) token(user tidemark.UserID) http.Header {
 	return w.sign(jwt.SigningMethodHS256, w.secret, "", jwt.MapClaims{"sub": string(user)})
 }
 
-// key returns the header of a backend that calls for a user, or without one for "".
+// key returns the header of a backend that calls for user, or without a user if user is "".
 func (w *matrix) key(user tidemark.UserID) http.Header {
 	h := bearer(w.apiKey)
 	if user != "" {

@@ -20,8 +20,8 @@ import (
 )
 
 // membershipTable says who may do what in which chat. There is a row for each verb and kind of
-// chat, and a column for each caller. key/X is a backend that calls for X, and key one that calls
-// without a user.
+// chat, and a column for each caller. key/X is a backend that calls for X. key is a backend that
+// calls without a user.
 //
 // An outcome is the HTTP status. A letter after it is the code: N is NOT_A_MEMBER, D is DENIED, F
 // is NOT_FOUND. After a slash comes the outcome of the single item of a list: ok, or the letter of
@@ -240,7 +240,7 @@ func (c *cell) other() tidemark.UserID {
 	return c.reader
 }
 
-// fill replaces the placeholders of a call. A caller without a user has no self but another.
+// fill replaces the placeholders of a call. For a caller without a user, self is another user.
 func (c *cell) fill(s string) string {
 	self := c.self
 	if self == "" {

@@ -94,8 +94,8 @@ func TestScopes_caller_does_only_what_they_may_with_a_key(t *testing.T) {
 }
 
 // TestScopes_caller_does_only_what_they_may_without_a_user makes every call with a key of each
-// scope, and without a user. The calls that the contract marks need the scope chats, or tokens. All
-// others are refused, whatever the scope.
+// scope, and without a user. The calls that the contract marks with x-user need the scope chats or
+// tokens. All others are refused, whatever the scope is.
 func TestScopes_caller_does_only_what_they_may_without_a_user(t *testing.T) {
 	for _, scope := range auth.Scopes {
 		t.Run(string(scope), func(t *testing.T) {

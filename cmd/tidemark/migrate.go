@@ -33,8 +33,8 @@ const (
 	down = direction(sqlite.Down)
 )
 
-// Run runs every migration that the store lacks. It says so if there is nothing to do because a
-// newer program was here.
+// Run runs every migration that the store lacks. If a newer program has migrated the store, it says
+// that there is nothing to do.
 func (migrateUp) Run(ctx context.Context, c *migrateCommand, std streams) error {
 	u, schema, err := c.to(ctx, up)
 	if err == nil {

@@ -105,9 +105,9 @@ type openedStore struct {
 	committing func() time.Duration
 }
 
-// openStore opens the store behind a meter. It brings SQLite's schema up to date. most is how many
-// writes share a commit, 0 for the default.
-// It does that for Postgres and DynamoDB only if migrate is set, because others may use them.
+// openStore opens the store behind a meter. It brings SQLite's schema up to date. It does that for
+// Postgres and DynamoDB only if migrate is set, because others may use them. most is the most
+// writes that share a commit; 0 means the default.
 func openStore(
 	ctx context.Context, u storeURL, migrate bool, most int, meter *metered.Meter,
 ) (openedStore, error) {

@@ -144,7 +144,7 @@ func (o *overtaken) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // TestMigrate_schema_fits_beside_a_quicker_one: a slow migration does not lower the version that a
-// quicker one of a newer program has written.
+// newer program has written meanwhile.
 func TestMigrate_schema_fits_beside_a_quicker_one(t *testing.T) {
 	url := newTables(t)
 	newest := tablesFor(t, url, 3, nil)
@@ -164,8 +164,8 @@ func TestMigrate_schema_fits_beside_a_quicker_one(t *testing.T) {
 	}
 }
 
-// TestLives_restore_is_noticed_beside_a_newer_program: programs that use other tables beside the
-// common ones are in the same life. One of the common tables that is made again begins a new one.
+// TestLives_restore_is_noticed_beside_a_newer_program: programs agree on the life of the data, even
+// if some of their tables differ. If a common table is made again, a new life begins.
 func TestLives_restore_is_noticed_beside_a_newer_program(t *testing.T) {
 	url := service.Shared(t).Store(t)
 	programs := []*schema.Tables{
@@ -232,9 +232,9 @@ func (c *cutter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// TestChain_schema_fits_after_a_crash: a migration dies before any of its calls. What the version
-// says is then true, and the next migration completes it. A program that the version admits finds
-// every key.
+// TestChain_schema_fits_after_a_crash: a migration dies before each of its calls in turn. The
+// stored version is then true, and the next migration completes the work. A program that may use
+// the store finds every key.
 func TestChain_schema_fits_after_a_crash(t *testing.T) {
 	t.Parallel()
 	url := newTables(t)
@@ -288,8 +288,8 @@ func revert(ctx context.Context, tables *schema.Tables, to uint) error {
 	return tables.Down(ctx)
 }
 
-// wantKeys checks that the keys are in every table that a program relies on that may work with the
-// store.
+// wantKeys checks each program that may work with the store: every table on which it relies has the
+// keys.
 func wantKeys(t *testing.T, url string, newest *schema.Tables, want int) {
 	t.Helper()
 	found, err := newest.Schema(t.Context())

@@ -21,7 +21,7 @@ import (
 // frozen has the items of storagetest.WriteFrozen in the tables of version 1, by table.
 const frozen = "testdata/v1.json"
 
-// neverExpires is in the year 2100, in seconds since 1970. The keys expire by it.
+// neverExpires is the expiry of the keys: a time in the year 2100, in seconds since 1970.
 const neverExpires = "4102444800"
 
 // TestFrozen_v1_is_upgraded: this program upgrades data of version 1, and reads and writes them.
@@ -141,7 +141,7 @@ func numbered(text string) string {
 	})
 }
 
-// steady returns the value of an attribute, without what differs from run to run.
+// steady returns the value of an attribute, and replaces the parts that differ from run to run.
 func steady(t *testing.T, attribute string, value types.AttributeValue) types.AttributeValue {
 	t.Helper()
 	switch attribute {

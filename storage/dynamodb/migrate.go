@@ -15,7 +15,8 @@ type Direction string
 
 // The directions.
 const (
-	// Up runs every migration that the tables lack, and sets their protection as the URL says.
+	// Up runs every migration that the tables lack, and sets the tables' protection as the URL
+	// says.
 	Up Direction = "up"
 	// Down reverts the latest migration. It destroys what only the newer schema can hold. Reverting
 	// the first migration deletes the tables and everything in them.
@@ -27,8 +28,8 @@ const schemaKey = schema.Key
 
 // Migrate changes the tables of a URL, and their items. It looks at what exists and does what is
 // missing. So it may be repeated, by several processes at once, and after one that died. Servers
-// may run meanwhile. A server that cannot use the new schema is refused the next time it opens the
-// store. Up changes nothing if a newer program made the schema, and this program can use it.
+// may run meanwhile. A server that cannot use the new schema is refused when it next opens the
+// store. If a newer program made the schema and this program can use it, Up changes nothing.
 //
 // Errors:
 //   - Invalid: the direction; the URL; no tables to delete.
@@ -52,9 +53,9 @@ func Migrate(ctx context.Context, url string, direction Direction) error {
 	return run(tables, ctx)
 }
 
-// Status returns the schema of the tables. It is never Dirty: run a migration that failed half-way
-// again. Errors: Invalid (the URL), Conflict (the tables are another program's, or incomplete),
-// Unavailable.
+// Status returns the schema of the tables. It is never Dirty, because a migration that failed
+// half-way can be run again. Errors: Invalid (the URL), Conflict (the tables are another program's,
+// or incomplete), Unavailable.
 func Status(ctx context.Context, url string) (storage.Schema, error) {
 	tables, release, err := tablesOf(ctx, url)
 	if err != nil {

@@ -96,7 +96,7 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	s.tables = call.NewTables(api, to.Prefix, config.Consumed,
 		func(operation string, err error) { _ = s.health.Written(operation, err) })
 	s.appends = appends.New(s.caller("append").Access, s.committed)
-	// The tables are asked over the store's own transport.
+	// This uses the store's own transport.
 	tables, err := schema.New(api, to, migrations.DynamoDB, nil)
 	if err != nil {
 		return nil, err

@@ -17,9 +17,9 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
 
-// TestCost_of_the_total_over_1000_chats meters UnreadOf, and shows that it reads no message: once
-// the messages are deleted, the numbers are the same. A message is two items here, one of which
-// notes whom it names.
+// TestCost_of_the_total_over_1000_chats meters UnreadOf, and shows that it reads no message: after
+// the messages are deleted, the numbers are the same. A message is two items here, and one of them
+// says whom it names.
 func TestCost_of_the_total_over_1000_chats(t *testing.T) {
 	t.Parallel()
 	const chats, unread = 1000, 500

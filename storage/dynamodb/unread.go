@@ -120,8 +120,8 @@ type account struct {
 	state   record.State
 }
 
-// membersOf returns the present or past memberships of users in chats, in the order of the chats.
-// Where a counter is nil, it reads nothing.
+// membersOf returns the present or past membership of each user in the chat of the same index. If
+// the counter of a chat is nil, it reads nothing, and the membership is zero.
 func (c caller) membersOf(
 	ctx context.Context, users []tidemark.UserID, counters []*record.Counter, eventual bool,
 ) ([]tidemark.Member, error) {
@@ -261,7 +261,8 @@ func (s *Store) Unread(
 	return counts, nil
 }
 
-// unreadIn counts chats, which may be nil. It reads the memberships where something may be unread.
+// unreadIn returns the unread count of each user in the account of the same index. A counter may be
+// nil: then the count is zero. It reads memberships only where something may be unread.
 func (c caller) unreadIn(
 	ctx context.Context, users []tidemark.UserID, accounts []account, eventual bool,
 ) ([]storage.Unread, error) {

@@ -28,8 +28,8 @@ const (
 
 // Migrate changes the schema of the database. It holds a lock in the database. If several processes
 // run Migrate at once, one does the work, and the others find it done. Servers may run meanwhile. A
-// server that cannot use the new schema is refused the next time it opens the store. Up does
-// nothing if a newer program made the schema, and this program can use it.
+// server that cannot use the new schema is refused when it next opens the store. If a newer program
+// made the schema and this program can use it, Up does nothing.
 //
 // Errors:
 //   - Invalid: the direction; the URL, also one with a pooler in transaction mode, which does not

@@ -42,8 +42,8 @@ type Config struct {
 	Writers int
 	// Readers is the number of connections that read, 8 by default.
 	Readers int
-	// Batch is how many writes share a statement at most, 512 by default. A call with more of them
-	// has a statement of its own.
+	// Batch is the most writes that share a statement, 512 by default. A call with more writes gets
+	// a statement of its own.
 	Batch int
 	// Committed, if not nil, is called after each statement that stored messages or raised
 	// watermarks. It gets their numbers and the duration, commit included. The goroutines that
@@ -52,8 +52,8 @@ type Config struct {
 }
 
 const (
-	// maxItems is how many items share a statement, unless one call has more. Config.Batch may
-	// lower it.
+	// maxItems is the most items that share a statement, unless one call has more. For writes it is
+	// the default of Config.Batch.
 	maxItems = 512
 	// pageReaders is how many statements read pages of messages at a time. maxPages is how many
 	// pages share a statement.
@@ -99,9 +99,9 @@ var _ storage.Store = (*Store)(nil)
 // Errors:
 //   - Invalid: the URL.
 //   - Unavailable: the database cannot be reached, or is a standby.
-//   - Conflict: this program cannot use the schema, or a migration has not ended; fsync
-//     or synchronous_commit is off, so that a confirmed write may not be on disk; the encoding is
-//     not UTF-8.
+//   - Conflict: this program cannot use the schema, or a migration has not ended; fsync or
+//     synchronous_commit is off, so that a confirmed write may not be on disk; the encoding is not
+//     UTF-8.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	to, err := dsn.Parse(config.URL, config.Writers, config.Readers)
 	if err != nil {

@@ -30,9 +30,9 @@ const crowds = `INSERT INTO chats (id, type, history, name, created_at, activity
 	('thousand', 'group', 'full', 'a thousand', 1, 0, $n, 2, $n, 1000, true, '')`
 
 // totals returns statements that create a thousand chats of collector. Something is unread in half
-// of them: four messages of others, behind a line of the system and before another one. In one of
-// ten of these, one message names all. The messages themselves do not exist, so that no count can
-// come from them.
+// of them: four messages of others, between two messages of the system. In one of ten of these
+// chats, one message names all. The messages themselves do not exist, so no count can come from
+// them.
 func totals() []string {
 	const chats = `(SELECT *, -activity_at AS no FROM chats WHERE activity_at < 0) AS c`
 	return []string{

@@ -76,8 +76,8 @@ func noteClosed(held *os.File, main os.FileInfo, path string, of tidemark.Incarn
 	}
 }
 
-// noteAgain notes how a migration has left a database that the incarnation had left. The data are
-// the same, so the incarnation continues.
+// noteAgain replaces what noteClosed wrote, after a migration has changed the file. The data are
+// the same, so their incarnation continues.
 func noteAgain(held *os.File, path string, of tidemark.Incarnation) {
 	noted, err := io.ReadAll(io.NewSectionReader(held, 0, maxNote))
 	if err != nil {
@@ -131,15 +131,15 @@ func note(held *os.File, main, log os.FileInfo) error {
 	return nil
 }
 
-// noteSpoiled writes into the lock file that the log does not belong to the database file any more.
-// ownLog of the next opener then refuses.
+// noteSpoiled writes into the lock file that the database file was overwritten, so the log may no
+// longer belong to it. ownLog of the next opener then refuses.
 func noteSpoiled(held *os.File, log os.FileInfo) {
 	if held.Truncate(0) == nil {
 		_, _ = held.WriteAt([]byte(spoiled+" "+identity(log)+"\n"), 0)
 	}
 }
 
-// spoiled takes the place of the identity of a database file that was overwritten.
+// spoiled replaces, in the lock file, the identity of a database file that was overwritten.
 const spoiled = "overwritten"
 
 // identity names a file on this machine, whatever its path is.
@@ -149,7 +149,8 @@ func identity(info os.FileInfo) string {
 }
 
 // ownLog returns Unavailable if the log is the one that the last server wrote, but the database is
-// another file. SQLite would put the log's pages into it. Files that were copied together are fine.
+// another file or was overwritten. SQLite would put the log's pages into it. Files that were copied
+// together are fine.
 func ownLog(path string, held *os.File) error {
 	var main, log string
 	noted, err := io.ReadAll(io.NewSectionReader(held, 0, maxNote))
@@ -167,9 +168,9 @@ func ownLog(path string, held *os.File) error {
 	}
 	if main == spoiled && identity(logNow) == log {
 		return tidemark.Errorf(tidemark.Unavailable,
-			"another program wrote into %[1]s while the last server ran; if a backup was copied "+
-				"into it, move the log away (mv %[1]s-wal %[1]s-wal.old); if its content is as "+
-				"before, remove %[1]s-lock", path)
+			"another program wrote into %[1]s while the last server had it open; if a backup was "+
+				"copied into it, move the log away (mv %[1]s-wal %[1]s-wal.old); if the file's "+
+				"content is as before, remove %[1]s-lock", path)
 	}
 	//rule:confirmed_is_durable.refuse-log-of-another-file
 	if identity(mainNow) != main && identity(logNow) == log {

@@ -25,8 +25,8 @@ const (
 	Down Direction = "down"
 )
 
-// Migrate changes the schema of the database at path. Up creates the file if it is missing. It does
-// nothing if a newer program made the schema, and this program can use it.
+// Migrate changes the schema of the database at path. Up creates the file if it is missing. If a
+// newer program made the schema and this program can use it, Up does nothing.
 //
 // Errors:
 //   - Invalid: the direction; there is no migration to revert.
@@ -102,7 +102,7 @@ func status(path string, files fs.FS) (storage.Schema, error) {
 	return look(path, files, true)
 }
 
-// look returns the schema of the database. If there is no file, or an empty one, it has version 0.
+// look returns the schema of the database. If the file is missing or empty, the version is 0.
 func look(path string, files fs.FS, readOnly bool) (found storage.Schema, err error) {
 	if found.Needed, err = schema.Newest(files); err != nil {
 		return found, err
@@ -118,8 +118,8 @@ func look(path string, files fs.FS, readOnly bool) (found storage.Schema, err er
 	return found, health.At(path, health.Public(err))
 }
 
-// readSchema reads the schema of an open database. The table schema_compatible is in the same
-// transactions as the changes that it describes.
+// readSchema reads the schema of an open database. A migration changes schema_compatible in the
+// same transaction as the rest.
 func (c *conn) readSchema(found *storage.Schema) error {
 	for _, read := range []struct {
 		table, text string
@@ -150,7 +150,7 @@ func (c *conn) readSchema(found *storage.Schema) error {
 	return nil
 }
 
-// has reports whether there is a table.
+// has reports whether the database has a table.
 func (c *conn) has(table string) (bool, error) {
 	tables, err := c.prepare("SELECT 1 FROM sqlite_schema WHERE name = ?")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// A backup that is copied into the open database file is noticed: nothing is confirmed any more,
-// and neither the end of the server nor the next start puts the log into the backup.
+// If a backup is copied into the open database file, nothing more is confirmed. Neither the end of
+// the server nor the next start puts the log into the backup.
 func TestCommit_confirms_nothing_in_a_file_that_was_overwritten(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		t.Run(fmt.Sprint("log restarted ", restarted), func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestCommit_confirms_nothing_in_a_file_that_was_overwritten(t *testing.T) {
 				wantCode(t, err, tidemark.Unavailable, path, "written into", "mv ")
 			}
 			wantCode(t, s.Check(t.Context()), tidemark.Unavailable, path, "written into")
-			// A kill would leave this note to the next start.
+			// After a kill, the next start would find this note.
 			if note, _ := os.ReadFile(path + "-lock"); !bytes.HasPrefix(note, []byte(spoiled)) {
 				t.Errorf("the lock file says %q", note)
 			}
@@ -60,7 +60,7 @@ func TestCommit_confirms_nothing_in_a_file_that_was_overwritten(t *testing.T) {
 	}
 }
 
-// Checkpoints of other programs are no reason to refuse writes, whatever they leave of the log.
+// Checkpoints of other programs are no reason to refuse writes, whatever their mode.
 func TestCommit_goes_on_after_a_checkpoint_of_another_program(t *testing.T) {
 	s, path := openNew(t)
 	for i, mode := range []string{"PASSIVE", "FULL", "RESTART", "TRUNCATE"} {
@@ -78,7 +78,7 @@ func TestCommit_goes_on_after_a_checkpoint_of_another_program(t *testing.T) {
 	wantGapless(t, s, 8)
 }
 
-// A file whose time alone was changed has lost nothing: the message says how the server goes on.
+// If only the file's time was changed, nothing is lost: the message says how to start the server.
 func TestCommit_of_a_file_that_was_touched(t *testing.T) {
 	s, path := openNew(t)
 	send(t, s, "1")

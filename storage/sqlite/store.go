@@ -34,7 +34,7 @@ type Config struct {
 	// CacheBytes is the size of the writer's page cache in bytes, 64 MiB by default. The readers
 	// together use the same size again.
 	CacheBytes int
-	// Batch is how many writes share a commit at most, 512 by default.
+	// Batch is the most writes that share a commit, 512 by default.
 	Batch int
 	// Committed, if not nil, is called after each transaction that wrote something. sends is the
 	// number of stored messages, acks that of raised watermarks. took is the duration, with the

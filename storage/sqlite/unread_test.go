@@ -39,8 +39,8 @@ func TestAppend_of_more_senders_than_are_cached_keeps_unread_exact(t *testing.T)
 	}
 }
 
-// TestUnreadOf_of_1000_chats_reads_no_message meters the total of all chats in statements and in
-// steps of SQLite's machine. Then it deletes the messages, and the numbers are the same.
+// TestUnreadOf_of_1000_chats_reads_no_message meters the total of all chats, in statements and in
+// steps of SQLite's virtual machine. Then it deletes the messages, and the total is the same.
 func TestUnreadOf_of_1000_chats_reads_no_message(t *testing.T) {
 	const chats, unread, mostSteps = 1000, 500, 100_000
 	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "tidemark.db"), Readers: 1})

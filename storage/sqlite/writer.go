@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxJobs is the default of Config.Batch.
+	// maxJobs is the default of Config.Batch, the most writes that share a commit.
 	maxJobs = 512
 	// checkpointFrames is the length of the log, in pages, from which it is copied into the
 	// database file: 16 MiB.
@@ -23,9 +23,9 @@ const (
 	// beginning.
 	restartFrames       = 8 * checkpointFrames
 	restartMilliseconds = 100
-	// lookEvery is the minimum time between two checks of both open files. Besides, each commit
-	// checks before and after whether the database file was moved, replaced or overwritten, by one
-	// system call each.
+	// lookEvery is the minimum time between two checks of both open files. Besides, before and
+	// after each commit one system call checks whether the database file was moved, replaced or
+	// overwritten.
 	lookEvery = 100 * time.Millisecond
 )
 
@@ -73,8 +73,8 @@ func (s *Store) checkpoint() {
 	})
 }
 
-// keepLog prevents that the log gets into a database file that was overwritten: neither Close nor
-// the next Open copies it.
+// keepLog keeps the log out of a database file that was overwritten: Close does not copy it, and
+// the next Open is refused.
 func (s *Store) keepLog() {
 	s.writer.c.KeepLog()
 	noteSpoiled(s.lock, s.files.Log)

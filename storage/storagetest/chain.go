@@ -16,8 +16,8 @@ type Program struct {
 }
 
 // A Chain is three programs with one store. The first is this program, which needs version 1. The
-// second also has a migration that only adds to the schema. The third also has one that takes away
-// what the first needs, and the second does not.
+// second also has a migration that only adds to the schema. The third also has a migration that
+// removes something that the first needs and the second does not.
 type Chain struct {
 	Programs [3]Program
 	// Open opens the store with this program. It changes no schema, unless the store is SQLite.
@@ -39,7 +39,7 @@ func RunChain(t *testing.T, begin func(*testing.T) Chain) {
 	}
 }
 
-// chainFixture is a fixture whose store is open at times.
+// chainFixture is a fixture whose store is opened and closed during the test.
 type chainFixture struct {
 	*fixture
 	Chain

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// frozenChats and frozenUsers are those of the frozen data. There are more users in the chats
-// frozenBig and frozenCrowd, who have ids of many.
+// frozenChats and frozenUsers are the chats and users that askFrozen asks about. The chats
+// frozenBig and frozenCrowd have more users.
 var (
 	frozenChats = []tidemark.ChatID{
 		"direct", "group", "joined", frozenCrowd, frozenBig, "empty", "left", "none",
@@ -28,9 +28,9 @@ const (
 	frozenCrowd = "crowd"
 )
 
-// WriteFrozen writes a small data set that uses every feature into an empty store. The second part
-// of it is of another life of the data, in the store that restore returns. It returns this store
-// and the lives.
+// WriteFrozen writes a small data set that uses every feature into an empty store. It writes the
+// second part into the store that restore returns, where another life of the data has begun. It
+// returns that store and both lives.
 func WriteFrozen(
 	t *testing.T, s storage.Store, restore func(*testing.T, storage.Store) storage.Store,
 ) (storage.Store, []tidemark.Incarnation) {
@@ -178,7 +178,7 @@ func (f *fixture) freezeMarks() {
 		_, err := f.store.MarkUnread(f.ctx, mark.user, mark.chat, mark.from)
 		f.ok(err)
 	}
-	f.raise("ben", "direct", tidemark.Raise{Read: 3}, at(57)) // which ends the mark
+	f.raise("ben", "direct", tidemark.Raise{Read: 3}, at(57)) // ends the mark
 	f.mark("anna", "direct", 2)
 	f.mark("cleo", "group", 3)
 	f.mark("dora", "group", 5)
@@ -187,7 +187,7 @@ func (f *fixture) freezeMarks() {
 	f.clear("anna", "direct", 3)
 }
 
-// frozenKey is the key of the n-th message of WriteFrozen in all.
+// frozenKey is the key of the n-th message of WriteFrozen, counted over all chats.
 func frozenKey(n int) string { return fmt.Sprintf("key-%d", n) }
 
 // useFrozen works with the data as clients do, and returns what the calls returned.

@@ -15,12 +15,12 @@ import (
 	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
-// frozenAnswers is the file with what every store says of the frozen data of version 1. The path is
-// that from the folder of a store.
+// frozenAnswers is the file with the answers of every store about the frozen data of version 1. The
+// path begins at the folder of a store.
 const frozenAnswers = "../storagetest/testdata/v1.json"
 
 // Rewrite reports whether the tests write the frozen data and the answers anew (make frozen). It
-// fails if the program needs another version than 1: data of that version need files of their own.
+// fails if the program needs another version than 1: the data of that version need their own files.
 func Rewrite(t *testing.T, needed uint) bool {
 	t.Helper()
 	if os.Getenv("TIDEMARK_UPDATE") != "frozen" {

@@ -20,7 +20,7 @@ const (
 	// schedulesAtOnce share a store, so that they also share its batches.
 	schedulesAtOnce = 48
 	schedulePhases  = 12
-	// crowdSize is more than the number of senders that a backend keeps together.
+	// crowdSize is more than the number of senders that DynamoDB keeps in one item.
 	crowdSize = 15
 )
 
@@ -44,7 +44,8 @@ type schedule struct {
 
 	mu  sync.Mutex
 	log []string
-	// lost says that the outcome of a change of members is not known. Then nothing can be compared.
+	// lost reports that the outcome of a change of members is unknown. Then nothing can be
+	// compared.
 	lost  bool
 	tally scheduleTally
 }
@@ -170,8 +171,9 @@ type step struct {
 	act    func(*step) error
 }
 
-// phase makes the steps of a phase. In half of the phases it is one step. Others are about one
-// chat, or one user with several devices. In one phase of a crowd everybody sends.
+// phase makes the steps of a phase: one step in half of the phases, and otherwise up to five. They
+// may all be about one chat, or of one user with several devices. In one phase of a schedule with
+// crowdSize people, everybody sends.
 func (s *schedule) phase(phase int) error {
 	n := []int{1, 1, 1, 2, 3, 5}[s.random.IntN(6)]
 	oneRoom, oneUser := s.random.IntN(2) == 0, s.random.IntN(4) == 0
@@ -200,7 +202,7 @@ func (s *schedule) phase(phase int) error {
 	return concurrently(n, func(i int) error { return steps[i].act(&steps[i]) })
 }
 
-// step draws the next step, except what it does and who does it.
+// step draws the next step. action then draws what it does and who does it.
 func (s *schedule) step(phase int) step {
 	s.steps++
 	return step{
@@ -210,8 +212,8 @@ func (s *schedule) step(phase int) step {
 	}
 }
 
-// action draws what a step does, and who does it. Usually those who join are no members, and all
-// others are.
+// action draws what a step does, and who does it. Usually those who join are not members, and those
+// who do something else are.
 func (s *schedule) action(st *step) (act func(*step) error) {
 	group := st.room.new.Type == tidemark.Group
 	joins := false
@@ -233,13 +235,13 @@ func (s *schedule) action(st *step) (act func(*step) error) {
 		if st.user == "" || st.room.member(st.user) == joins {
 			st.user = s.people[st.random.IntN(len(s.people))]
 		} else {
-			st.random.IntN(2) // Each step draws as often.
+			st.random.IntN(2) // Each step draws the same number of times.
 		}
 	}
 	return act
 }
 
-// drafts returns one to three drafts of a user. They are the same each time.
+// drafts returns one to three drafts of a user. Equal random numbers give equal drafts.
 func (s *schedule) drafts(st *step, random *rand.Rand) []tidemark.Draft {
 	drafts := make([]tidemark.Draft, 1+random.IntN(3))
 	for i := range drafts {
@@ -438,7 +440,7 @@ func (s *schedule) changeRole(st *step) error {
 	_, err := st.store.UpdateMember(s.ctx, st.room.new.ID, st.user, role(to))
 	switch tidemark.CodeOf(err) {
 	case tidemark.NotMember, tidemark.Denied, tidemark.Unavailable:
-		err = nil // Nobody counts roles.
+		err = nil // Roles do not change any count.
 	}
 	s.logf(st, "became %s: %v", to, err)
 	return err

@@ -13,16 +13,16 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// A witness records what happened in one chat of a schedule. It counts what is unread by a look at
-// every message, and uses none of the rules of the product.
+// A witness records what happened in one chat of a schedule. It counts unread messages by a look at
+// every message, and uses none of the product's rules.
 type witness struct {
 	new storage.NewChat
 
 	mu       sync.Mutex
 	messages map[tidemark.Sequence]tidemark.Message
 	changes  []change
-	// read has the highest sequence to which a user has read, without a condition. atMost also has
-	// those with a condition.
+	// read has the highest sequence up to which a user has certainly read. atMost also counts reads
+	// that take effect only within what the user has acknowledged (Raise.ReadWithinAcked).
 	read, atMost map[tidemark.UserID]tidemark.Sequence
 	// marks are all sequences from which a user marked the messages as unread.
 	marks map[tidemark.UserID][]tidemark.Sequence
@@ -51,7 +51,7 @@ func (w *witness) head() tidemark.Sequence {
 	return tidemark.Sequence(len(w.messages))
 }
 
-// saw records a message that was stored. A sequence has one message only.
+// saw records a message that was stored. It returns an error if its sequence has another message.
 func (w *witness) saw(m tidemark.Message) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -303,7 +303,8 @@ func (s *schedule) compareLists() error {
 	return nil
 }
 
-// settled returns the difference of an eventual result, once there is none or after a while.
+// settled repeats an eventually consistent comparison. It returns "" when there is no difference,
+// or the last difference after 20 attempts.
 func (s *schedule) settled(compare func() (string, error)) (diff string) {
 	for range 20 {
 		var err error
@@ -322,8 +323,8 @@ func (s *schedule) unprefixed(text string) string { return strings.ReplaceAll(te
 // scheduleTally counts schedules and what happened in them.
 type scheduleTally struct {
 	schedules, undecided, messages, concurrent int
-	// unread and mentions were counted. The counts of straddles had own messages on both sides of
-	// the mark. marks are marks as unread that stood when something was counted.
+	// unread and mentions are sums of the counts that were compared. straddles are counts of users
+	// with own messages on both sides of the mark. marks are counts while a mark as unread stood.
 	unread, mentions, straddles, marks int
 	returned, refused, duplicates      int
 }
@@ -344,7 +345,7 @@ func (sum *scheduleTally) add(other *scheduleTally) {
 	}
 }
 
-// check fails the test if something never happened, or if more than one of a hundred schedules is
+// check fails the test if something never happened, or if more than one in a hundred schedules is
 // undecided.
 func (sum *scheduleTally) check(t *testing.T, runs int) {
 	t.Helper()

@@ -115,7 +115,7 @@ test('a send that is refused shows ✗ and is retried under the same id', async 
 
 test('a message of an unknown kind is acknowledged, not shown and not counted', async () => {
   const [a, b] = await pair();
-  // The server has no such kind yet, so the page of b reads it into what it gets.
+  // The server has no such kind yet. So the page of b changes the kind in what it receives.
   await bob.page.addInitScript(() => {
     const later = (value) => {
       if (value?.content?.startsWith?.('poll')) value.kind = 'poll';
@@ -141,7 +141,7 @@ test('a message of an unknown kind is acknowledged, not shown and not counted', 
 
   await openChat(bob.page, a);
   await shows(bob.page, [{ text: 'hello', tick: null }]);
-  // What is below the messages that are shown is read with them.
+  // A hidden message is read together with the shown message above it.
   await shows(alice.page, [
     { text: 'hello', tick: 'read' }, { text: 'poll: lunch?', tick: 'read' },
   ]);

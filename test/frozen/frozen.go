@@ -1,5 +1,5 @@
 // Package frozen compares two versions of openapi.yaml. It finds what would break a client that was
-// written for the first one. Additions break nobody.
+// written for the first one. Additions break no client.
 package frozen
 
 import (
@@ -28,7 +28,7 @@ func Breaks(old, now *openapi3.T) []string {
 		}
 	}
 	c.security(old.Components.SecuritySchemes, now.Components.SecuritySchemes)
-	// No operation refers to frames and events.
+	// No operation refers to the schemas of frames and events.
 	for name, way := range map[string]direction{
 		"Event": answer, "ReplyFrame": answer, "ClientFrame": request,
 	} {
@@ -78,7 +78,7 @@ const (
 	answer
 )
 
-// pair is two schemas that are being compared, or have been.
+// pair names a comparison of two schemas that has begun.
 type pair struct {
 	old, now *openapi3.Schema
 	way      direction

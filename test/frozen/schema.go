@@ -15,7 +15,7 @@ type shape struct {
 	// kind is the type with its format.
 	kind, pattern, fallback string
 	nullable                bool
-	// closed reports that other fields are refused.
+	// closed reports that unknown fields are refused.
 	closed        bool
 	properties    openapi3.Schemas
 	required      []string
@@ -23,12 +23,12 @@ type shape struct {
 	items         *openapi3.SchemaRef
 	oneOf, anyOf  openapi3.SchemaRefs
 	discriminator *openapi3.Discriminator
-	// Lower bounds and upper bounds by their names.
+	// least has the lower bounds, most the upper bounds, each by its keyword.
 	least, most map[string]float64
 }
 
-// shapeOf merges a schema with the parts of its allOf. The schema says whether the value may be
-// null, and so may a part, as in an allOf of one reference.
+// shapeOf merges a schema with the parts of its allOf. The value may be null if the schema or one
+// of the parts is nullable.
 func shapeOf(s *openapi3.Schema) shape {
 	all := shape{
 		properties: openapi3.Schemas{}, least: map[string]float64{}, most: map[string]float64{},
@@ -86,7 +86,7 @@ func (all *shape) bounds(s *openapi3.Schema) {
 	}
 }
 
-// schema compares two schemas of one value. what names it.
+// schema compares two schemas of the value that what names.
 func (c *comparison) schema(what string, old, now *openapi3.SchemaRef, way direction) {
 	switch {
 	case old == nil && now == nil:
@@ -122,7 +122,7 @@ func (c *comparison) schema(what string, old, now *openapi3.SchemaRef, way direc
 	c.variants(what, was, is, way)
 }
 
-// sent compares what clients send: all that was accepted must be.
+// sent compares what clients send: all that was accepted must still be accepted.
 func (c *comparison) sent(what string, was, is shape) {
 	if was.nullable && !is.nullable {
 		c.breaks("%s may not be null any more", what)
@@ -160,7 +160,8 @@ func (c *comparison) sent(what string, was, is shape) {
 	}
 }
 
-// received compares what clients read: no value may come that could not come before.
+// received compares what clients read: no value may come that could not come before, unless it is
+// an addition.
 func (c *comparison) received(what string, was, is shape) {
 	if is.nullable && !was.nullable {
 		c.breaks("%s may be null now", what)
@@ -191,8 +192,8 @@ func (c *comparison) received(what string, was, is shape) {
 	}
 }
 
-// variants compares one of several by the value that names it. A new one is an addition: clients
-// ignore events and frames that they do not know.
+// variants compares the alternatives of a oneOf by the values that name them. A new one is an
+// addition: clients ignore events and frames that they do not know.
 func (c *comparison) variants(what string, was, is shape, way direction) {
 	if was.discriminator == nil {
 		c.alternatives(what, was, is, way)
@@ -226,8 +227,8 @@ func named(s shape) map[string]*openapi3.SchemaRef {
 	return variants
 }
 
-// alternatives compares alternatives that have schemas of their own, as those of an ack frame.
-// Others only say which fields are needed.
+// alternatives compares alternatives that refer to schemas, as those of an ack frame do. Other
+// alternatives only say which fields are needed.
 func (c *comparison) alternatives(what string, was, is shape, way direction) {
 	for _, one := range append(slices.Clone(was.anyOf), was.oneOf...) {
 		if one.Ref == "" {

@@ -69,8 +69,8 @@ func (id Identity) Ended() error {
 	return nil
 }
 
-// Payer returns the caller whose rates a call counts against: the user, or the API key itself if it
-// names none.
+// Payer returns the caller against whose rates a call counts: the user, or the API key itself if it
+// names no user.
 func (id Identity) Payer() server.Caller {
 	//rule:bounded_use.key-pays-without-user
 	if id.User == "" {
@@ -203,7 +203,7 @@ func (a *Authenticator) HeaderOrKey(r *http.Request) (Identity, error) {
 	return id, checkOwnUser(r, id)
 }
 
-// backend returns a backend with the user for whom it calls, or without one if it names none. Any
+// backend returns a backend with the user whom it names, or without a user if it names none. Any
 // id is accepted: users are not registered.
 func (a *Authenticator) backend(r *http.Request, secret string) (Identity, error) {
 	key, err := a.keys.find(secret)

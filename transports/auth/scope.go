@@ -17,8 +17,8 @@ const (
 	ScopeAct Scope = "act"
 	// ScopeSend sends messages and typing notices for users.
 	ScopeSend Scope = "send"
-	// ScopeChats creates and changes chats, and adds and removes members. Without a user it also
-	// reads chats and members, which the answers of its other calls show anyway.
+	// ScopeChats creates and changes chats, and adds and removes members. A call without a user may
+	// also read chats and members: the answers of the other calls have them anyway.
 	ScopeChats Scope = "chats"
 	// ScopeTokens makes tokens of users, which allow everything.
 	ScopeTokens Scope = "tokens"

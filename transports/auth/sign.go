@@ -42,12 +42,12 @@ func (s Signer) Sign(
 	return jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(s.Secret)
 }
 
-// IssueToken returns a token of a user, for a browser or an app. user may be "" if the backend
-// calls for the user. The token ends after ttl, and with the backend's API key. ttl must be at
+// IssueToken returns a token of a user, for a browser or an app. If user is "", it is the one for
+// whom the backend calls. The token ends after ttl, and with the backend's API key. ttl must be at
 // least one second and at most MaxTokenTTL.
 //
-// Errors: Denied (the caller is no backend, or the server has no secret), Invalid (no user, or
-// another one than the backend calls for).
+// Errors: Denied (the caller is no backend, or the server has no secret), Invalid (nobody names a
+// user, or user and the backend's call name two).
 func (a *Authenticator) IssueToken(
 	_ context.Context, id Identity, user tidemark.UserID, ttl time.Duration,
 ) (token string, expires time.Time, err error) {

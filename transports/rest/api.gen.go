@@ -154,7 +154,7 @@ type Acks struct {
 
 // AddMembers Example: {"role":"reader","user_ids":["dave"]}
 type AddMembers struct {
-	// Role Of those who are no members yet.
+	// Role The role of the new members. Users who are members already keep theirs.
 	Role *NewRole `json:"role,omitempty"`
 
 	// UserIds At most 1,000 different users.
@@ -182,10 +182,12 @@ type Chat struct {
 	// HeadSequence A position in one chat; 0 is "nothing yet".
 	HeadSequence Watermark `json:"head_sequence"`
 
-	// History As `NewHistory`. If you do not know the value, show what you get.
+	// History See `NewHistory`. If you do not know the value, show what you get.
 	History History `json:"history"`
 
-	// LastAckedSequence My own watermark; this, the next three and `peer` are null without a user.
+	// LastAckedSequence The caller's own watermark. For an API key without a user it is null, and so are
+	// `last_read_sequence`, `unread_count`, `mention_count`, `unread_from_sequence`, `peer`
+	// and `last_message`.
 	LastAckedSequence *Watermark    `json:"last_acked_sequence"`
 	LastMessage       *Message      `json:"last_message"`
 	LastReadSequence  *Watermark    `json:"last_read_sequence"`
@@ -197,7 +199,8 @@ type Chat struct {
 	Name     string        `json:"name"`
 	Peer     *Peer         `json:"peer"`
 
-	// Role My own. Null if a backend calls without a user, or for one who is no member.
+	// Role The caller's own. It is null if a backend calls without a user, or for a user who is no
+	// member.
 	Role        *Role        `json:"role"`
 	Type        ChatType     `json:"type"`
 	UnreadCount *UnreadCount `json:"unread_count"`
@@ -269,8 +272,8 @@ type CreateChat struct {
 	ClientChatId *Id         `json:"client_chat_id,omitempty"`
 	History      *NewHistory `json:"history,omitempty"`
 
-	// MemberIds With the caller, whether named or not, at most 1,000 different users. A backend
-	// without a user names all members.
+	// MemberIds At most 1,000 different users. The caller counts, named or not. A backend without a
+	// user names all members.
 	MemberIds []Id `json:"member_ids"`
 
 	// Metadata An object of the application, at most 4 KiB and 32 levels deep. It is kept byte for byte.
@@ -356,14 +359,14 @@ type Gap struct {
 	// FromSequence A position in one chat, from 1.
 	FromSequence Sequence `json:"from_sequence"`
 
-	// Reason Why. Whatever it is, the range counts as received.
+	// Reason Why. Whatever the reason is, count the range as received.
 	Reason string `json:"reason"`
 
 	// ToSequence A position in one chat, from 1.
 	ToSequence Sequence `json:"to_sequence"`
 }
 
-// History As `NewHistory`. If you do not know the value, show what you get.
+// History See `NewHistory`. If you do not know the value, show what you get.
 type History = string
 
 // Id Not `.` and not `..`. Ids that begin with `erased:` are reserved.
@@ -541,7 +544,7 @@ type NewMentions struct {
 	UserIds *[]Id `json:"user_ids,omitempty"`
 }
 
-// NewRole A role to give. `Role` says what each may do.
+// NewRole A role to give to a member. `Role` says what each role may do.
 type NewRole string
 
 // Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
@@ -622,7 +625,7 @@ type ProblemDetail struct {
 type Reset struct {
 	ChatId *Id `json:"chat_id"`
 
-	// Reason Why. If you do not know it, drop nothing.
+	// Reason Why. If you do not know the value, drop nothing.
 	Reason string `json:"reason"`
 
 	// Through Only after `restored`: what the device has up to here is the same on the server.
@@ -782,7 +785,7 @@ type Token struct {
 type TokenRequest struct {
 	TtlSeconds *int `json:"ttl_seconds,omitempty"`
 
-	// UserId Whose token it is. Needed unless `X-User-ID` names the user.
+	// UserId The user of the token. It is needed unless `X-User-ID` names the user.
 	UserId *Id `json:"user_id,omitempty"`
 }
 

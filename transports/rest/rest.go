@@ -91,7 +91,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 }
 
 // withoutUser holds the operations that an API key may call without a user, with the scope that it
-// then needs. They manage chats and tokens. All other operations read or write what is a user's.
+// then needs. They manage chats and tokens. All other operations read or write data of a user.
 var withoutUser = map[string]auth.Scope{
 	//rule:caller_does_only_what_they_may.managing-needs-no-user
 	"createChat": auth.ScopeChats, "getChat": auth.ScopeChats, "updateChat": auth.ScopeChats,
@@ -100,11 +100,11 @@ var withoutUser = map[string]auth.Scope{
 	"createToken": auth.ScopeTokens,
 }
 
-// guard says what an operation asks of its caller.
+// guard says what an operation requires of its caller.
 type guard struct {
 	check func(*http.Request) (auth.Identity, error)
-	// scope is what an API key needs that calls for a user, and without what it needs for a call
-	// without one.
+	// scope is the scope that an API key needs to call for a user. without is the scope that it
+	// needs to call without a user.
 	scope, without auth.Scope
 	cost           int
 }

@@ -32,7 +32,8 @@ type connection struct {
 	identity auth.Identity
 	// chunked is true if the answer has the chunked transfer coding.
 	chunked bool
-	// closed is true once the client of a connection that was taken over has closed its side.
+	// closed becomes true when the client closes its side. It is set only if the connection was
+	// taken over.
 	closed atomic.Bool
 	// retryAfter is the argument of Stop.
 	retryAfter atomic.Int64

@@ -76,7 +76,7 @@ func DialSSE(
 	}
 }
 
-// Next implements Client. An `error` event ends the stream.
+// Next implements Client. A `problem` event ends the stream.
 func (c *EventStream) Next(ctx context.Context) (Event, error) {
 	defer context.AfterFunc(ctx, c.cancel)()
 	var ev Event
@@ -114,7 +114,7 @@ func (c *EventStream) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// end returns an error unless the answer ends after an `error` event.
+// end returns an error unless the answer ends after a `problem` event.
 func (c *EventStream) end() error {
 	rest, err := io.ReadAll(c.lines)
 	if err != nil || len(rest) > 0 {

@@ -234,7 +234,7 @@ func testReplacedBetween(t *testing.T, d Dialer) {
 		t.Fatal(err)
 	}
 	dial(t, s, d, Position{User: bob, Session: sessions[1]}).fails(ErrReplaced)
-	// Others learn nothing of it.
+	// Other users do not learn that the session existed.
 	checkUnknown(t, s, d, Position{User: alice, Session: sessions[1]})
 }
 

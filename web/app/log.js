@@ -158,7 +158,7 @@ export class Log {
     const message = entry.message;
     const previous = this.list.lastElementChild;
     if (!isShown(message)) {
-      // It is read with what is above it.
+      // It is read together with the message above it.
       if (previous?.dataset.to) previous.dataset.to = entry.to;
       return;
     }

@@ -46,8 +46,8 @@ type Config struct {
 	// the time after which a failed author run is tried again. StatusInterval is the least time
 	// between two updates about one member and chat.
 	AckInterval, AuthorRetry, StatusInterval time.Duration
-	// AckBatch is how many raises one call to storage has at most. StatusFanout is the number of
-	// members above which a chat has one update for all of them.
+	// AckBatch is the most raises in one call to storage. StatusFanout is the most members of a
+	// chat with an update for each member. A larger chat has one update for all.
 	AckBatch, StatusFanout int
 }
 

@@ -261,9 +261,9 @@ func (r *Receipts) publish(ctx context.Context, due news, onlyCertain bool) (cer
 }
 
 // announce returns the announcement for a chat's members, and the number of its updates. In a chat
-// above StatusFanout, updates of members become one update of the chat. Its least
-// boundary is then read once for all of them. If that was asked for and the chat has become small
-// meanwhile, the boundaries of all members are read: those that rose before were not published.
+// above StatusFanout, updates of members become one update of the chat. Its least boundary is then
+// read once for all of them. If that was asked for and the chat has become small meanwhile, the
+// boundaries of all members are read: those that rose before were not published.
 func (r *Receipts) announce(
 	ctx context.Context, chat tidemark.ChatID, updates []tidemark.StatusUpdate,
 ) (delivery.Announcement, int, error) {

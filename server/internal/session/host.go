@@ -70,7 +70,7 @@ type Host struct {
 	MaxChats int
 	// StatusFanout is the number of members above which a chat has one boundary for all of them.
 	StatusFanout int
-	// Heartbeat and Resume are durations that `open` tells the client.
+	// Heartbeat and Resume are durations that the `session` event tells the client.
 	Heartbeat, Resume time.Duration
 	// Incarnation is that of the data.
 	Incarnation tidemark.Incarnation
@@ -98,8 +98,8 @@ func (s *Session) key(chat tidemark.ChatID) storage.StateKey {
 }
 
 // Boundaries returns what a user may know of the members' watermarks in chats. In chats with more
-// than StatusFanout members, it returns one aggregate. It omits zero boundaries, and
-// chats of which the user is no member.
+// than StatusFanout members, it returns one aggregate. It omits zero boundaries, and chats of which
+// the user is no member.
 //
 // also names users who may be former members of these chats; their boundaries are returned too.
 // read has the rosters of the chats whose boundaries were read member by member.

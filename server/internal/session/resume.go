@@ -11,7 +11,7 @@ import (
 type At struct {
 	// After is the number of the last event that the client has.
 	After uint64
-	// Announce sends `open` first. Long-poll sends it only for a new session.
+	// Announce sends `session` first. Long-poll sends it only for a new session.
 	Announce bool
 	// Yield refuses the connection if another one reads the session. The client of this connection
 	// has closed its side and may have come back through the other.

@@ -93,9 +93,9 @@ func (s *Session) notify(n Notification) {
 }
 
 // MembersChanged queues the events of members who joined or left. If the user left a chat, it drops
-// the events of that chat that are not sent yet. If the user joins one, it sends the chat's
-// statuses: they may have been there before, and what rose meanwhile did not reach the session.
-// version is that of the membership after the changes.
+// the events of that chat that are not sent yet. If the user joined one, it sends the chat's
+// statuses: the user may have been a member before, and changes since then did not reach the
+// session. version is that of the membership after the changes.
 func (s *Session) MembersChanged(changes []tidemark.MembershipChange, version uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,7 +33,7 @@ type ResumeRequest struct {
 	Session tidemark.SessionID
 	// After is the number of the last event that the client has.
 	After uint64
-	// Announce sends `open` first. Long-poll does not need it.
+	// Announce sends `session` first. Long-poll does not need it.
 	Announce bool
 	// Yield reports whether the client has closed its side. It may then be back on a newer
 	// connection, which keeps the session. nil means that it has not.
@@ -63,7 +63,7 @@ func newSessionID() tidemark.SessionID {
 	return tidemark.SessionID(base64.RawURLEncoding.EncodeToString(b[:]))
 }
 
-// Open opens a session. The first Next of its reader returns the `open` event.
+// Open opens a session. The first Next of its reader returns the `session` event.
 //
 // Errors: Exhausted if the user has PerUser sessions. An unreachable registry is no error: the
 // session then reconciles and leaves no proof.

@@ -7,26 +7,30 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// maxReplaced is how many replaced sessions a node remembers. Beyond it, it forgets the older half.
+// maxReplaced is the most replaced sessions that a node remembers. If there are more, it forgets
+// the older half.
 const maxReplaced = 10_000
 
 // replaced remembers the sessions of this node that ended because their device has a newer one, or
-// because their user ended them. No connection tells so a client that is between two polls. If it
-// opened a new session, two clients of one device would replace each other for ever.
+// because their user ended them. A client that had no connection then, for example between two
+// polls, learns it when it resumes. If it opened a new session instead, two clients of one device
+// would replace each other for ever. Other nodes do not know these sessions.
 type replaced struct {
 	mu sync.Mutex
-	// later and earlier have at most half of maxReplaced each.
+	// later has the newest sessions, and earlier those before. Each has at most half of
+	// maxReplaced.
 	later, earlier map[tidemark.SessionID]ending
 }
 
-// An ending says to whose client, and until when, err is the answer.
+// An ending is what the client of an ended session is told. A client of user gets err until the
+// time until.
 type ending struct {
 	user  tidemark.UserID
 	until time.Time
 	err   error
 }
 
-// remember keeps the answer to the client of a session that has ended.
+// remember records the answer to the client of a session that has ended.
 func (r *replaced) remember(id tidemark.SessionID, e ending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,7 +44,8 @@ func (r *replaced) remember(id tidemark.SessionID, e ending) {
 	r.later[id] = e
 }
 
-// of returns the answer to a client that resumes a session which is not here, or nil.
+// of returns the error for a client of user that resumes a session which is not here. It returns
+// nil if the node does not remember the session, its time is over, or it is another user's.
 func (r *replaced) of(user tidemark.UserID, id tidemark.SessionID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

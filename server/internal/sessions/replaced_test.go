@@ -9,7 +9,8 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// A node remembers some replaced sessions, the latest ones, each until its time is over.
+// A node remembers a bounded number of replaced sessions, the latest, until the time of each is
+// over.
 func TestReplaced_remembers_the_latest_for_a_time(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r replaced

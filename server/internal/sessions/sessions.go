@@ -51,7 +51,7 @@ type Sessions struct {
 	// storage: moving sessions do not wait for it.
 	queued, ends chan bus.Event
 	asked        questions
-	// replaced has the sessions that ended here, and whose clients must not open another one.
+	// replaced has the sessions that ended here and whose clients must not open a new one.
 	replaced replaced
 
 	// reconcile wakes reconcileLoop, and repair wakes repairLoop.

@@ -32,7 +32,7 @@ type Log struct {
 	ticks map[key]Boundary
 	spans []span
 	goals []*goal
-	// connected reports that `open` came on the present connection. caughtUp reports that the
+	// connected reports that `session` came on the present connection. caughtUp reports that the
 	// `caught_up` event came.
 	connected, caughtUp bool
 	counts              Counts
@@ -138,7 +138,7 @@ func (d *Log) Open(session string, resumed bool, id int64) (giveCursors bool) {
 	return d.needsCursors && !unknown
 }
 
-// Resumed stands for Open on long-poll, where a resumed session sends no `open`.
+// Resumed stands for Open on long-poll, where a resumed session sends no `session`.
 func (d *Log) Resumed() (giveCursors bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -32,7 +32,7 @@ func (t Transport) String() string { return [...]string{"websocket", "sse", "lon
 
 // How long a device waits.
 const (
-	// openWithin bounds the wait for `open`.
+	// openWithin bounds the wait for `session`.
 	openWithin = 4 * time.Second
 	// silence bounds the wait for any data. It is somewhat longer than a heartbeat.
 	silence = 25 * time.Second

@@ -38,7 +38,8 @@ func Load(t testing.TB) *Contract {
 	return &Contract{doc: parsed.doc, closed: parsed.closed}
 }
 
-// Parse returns the contract in a text, which need not be valid. It has no copy to compare with.
+// Parse returns the contract in a text, without checking that it is valid OpenAPI. It has no closed
+// copy, so it cannot check what goes over the wire.
 func Parse(raw []byte) (*Contract, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(raw)
 	return &Contract{doc: doc}, err

@@ -3,8 +3,8 @@ package apitest
 import "github.com/getkin/kin-openapi/openapi3"
 
 // closeAll gives every object of the document `additionalProperties: false`, unless it sets that
-// itself, and closes the open enums. So the server sends no field and no value that the contract
-// does not name.
+// itself, and closes the open enums. So a field or value that the contract does not name is an
+// error.
 func closeAll(doc *openapi3.T) {
 	done := make(map[*openapi3.Schema]bool)
 	for _, schema := range doc.Components.Schemas {

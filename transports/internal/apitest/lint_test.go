@@ -37,7 +37,7 @@ var absent = map[string]string{
 
 var snakeCase = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
 
-// lint returns what of a contract is against the conventions of the API.
+// lint returns a complaint for each place of a contract that breaks a convention of the API.
 func lint(contract *apitest.Contract) []string {
 	l := &linter{contract: contract, answers: map[string]bool{}, requests: map[string]bool{}}
 	l.operations()
@@ -47,7 +47,7 @@ func lint(contract *apitest.Contract) []string {
 		l.union(name, schemas[name].Value)
 	}
 	l.pagination(schemas["Pagination"])
-	// Events and frames are not in the answer of an operation.
+	// No operation refers to the schemas of events and frames.
 	l.answer("the stream", ref(schemas, "Event"))
 	l.answer("the stream", ref(schemas, "ReplyFrame"))
 	l.request("the stream", ref(schemas, "ClientFrame"))
@@ -167,7 +167,7 @@ func (l *linter) response(what, status string, r *openapi3.Response) {
 	}
 }
 
-// pagination checks that there is one shape of pages.
+// pagination checks the fields of Pagination, which every list has.
 func (l *linter) pagination(page *openapi3.SchemaRef) {
 	got := slices.Sorted(maps.Keys(page.Value.Properties))
 	if !slices.Equal(got, []string{"has_more", "next_cursor"}) {
@@ -176,7 +176,7 @@ func (l *linter) pagination(page *openapi3.SchemaRef) {
 }
 
 // fields checks the names of the fields of an object, and the form of their values. It descends
-// into objects without a name of their own.
+// into objects that are not named schemas.
 func (l *linter) fields(what string, s *openapi3.Schema) {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		field, value := what+"."+name, s.Properties[name]
@@ -201,7 +201,7 @@ func (l *linter) fields(what string, s *openapi3.Schema) {
 	}
 }
 
-// union checks that one of several schemas is told by a field, whose value names it.
+// union checks that a oneOf has a discriminator: a field whose value names the schema.
 func (l *linter) union(what string, s *openapi3.Schema) {
 	if len(s.OneOf) == 0 {
 		return

@@ -69,7 +69,7 @@ type frames struct {
 	io.ReadWriteCloser
 	contract *Contract
 	t        testing.TB
-	// opened is called for each `open` event, by which the server accepts the request.
+	// opened is called for each `session` event, by which the server accepts the request.
 	opened        func()
 	read, written []byte
 }

@@ -51,8 +51,8 @@ func (o SessionOpener) Admit(id auth.Identity, q wire.Stream) error {
 // connection ends.
 //
 // It waits for the place until ctx ends, which is the connection's context. left reports whether
-// the client has closed its side. Such a client still gets an answer. But it does not take a
-// session that another connection reads: most likely the client has come back on that connection.
+// the client has closed its side. Such a client still gets an answer, but no session that another
+// connection reads: most likely the client has come back on that connection.
 func (o SessionOpener) Open(
 	ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream, left func() bool,
 ) (*server.Connection, *limit.Pass, error) {
@@ -92,8 +92,8 @@ func (o SessionOpener) Poll(
 	})
 }
 
-// Left reports whether the client of a request has closed its side, as long as net/http reads the
-// connection.
+// Left returns a function that reports whether the client of a request has closed its side. It
+// works only while net/http reads the connection.
 func Left(r *http.Request) func() bool {
 	return func() bool { return r.Context().Err() != nil }
 }

@@ -393,7 +393,7 @@ func DecodeAddMembers(raw []byte) (users []tidemark.UserID, role tidemark.Role, 
 
 // TokenRequest is the body of POST /tokens.
 type TokenRequest struct {
-	// User is whose token it shall be, or "" if the body does not say.
+	// User is the user of the token, or "" if the body names none.
 	User tidemark.UserID
 	TTL  time.Duration
 }

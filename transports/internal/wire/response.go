@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// AppendChat appends a chat as one member sees it. For a backend without a user, what is a user's
-// own is null.
+// AppendChat appends a chat as one member sees it. For a backend without a user, the fields that
+// belong to a user are null.
 func AppendChat(b []byte, c *server.ChatView) []byte {
 	b = append(b, `{"chat_id":`...)
 	b = tidemark.AppendString(b, string(c.ID))

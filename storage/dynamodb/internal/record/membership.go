@@ -115,8 +115,8 @@ func (c Access) Memberships(
 	return rows, nil
 }
 
-// MembershipsOf reads the items of users in chats, whose keys MemberKey returns. The results are in
-// the order of the keys. Where there is no item, the result is zero.
+// MembershipsOf reads the items with keys that MemberKey made. The results are in the order of the
+// keys. If there is no item, the result is zero.
 func (c Access) MembershipsOf(
 	ctx context.Context, keys []call.Item, eventual bool,
 ) ([]Membership, error) {

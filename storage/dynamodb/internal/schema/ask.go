@@ -86,7 +86,7 @@ func named(err error, names ...string) bool {
 	return false
 }
 
-// each calls do for the tables, for all at once, and returns the first error in their order.
+// each calls do for all tables at once, and returns the first error in the order of the tables.
 func each(
 	ctx context.Context, tables []table, do func(context.Context, table) error,
 ) error {

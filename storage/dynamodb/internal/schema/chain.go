@@ -19,25 +19,26 @@ import (
 type file struct {
 	// Compatible is the oldest program that may work with the tables after the migration.
 	Compatible uint
-	// Tables are new. Remove names tables of earlier files.
+	// Tables are tables to create. Remove names tables of earlier files to delete.
 	Tables []table
 	Remove []string
-	// Steps names data steps, in their order.
+	// Steps names the Steps to run, in this order.
 	Steps []string
 }
 
-// A Step changes items. It may run again from its beginning, also after it has ended, and beside
-// another process that runs it. A table that the migration removes, or its reversal, may then be
-// gone. name returns the full name of a table.
+// A Step changes items. It must be repeatable: it may run again from its beginning, even after it
+// has ended, and while another process runs it. Then a table that the migration or its reversal
+// removes may be gone already. name returns the full name of a table.
 type Step struct {
 	Up, Down func(ctx context.Context, api *dynamodb.Client, name func(string) string) error
 }
 
-// A version is what the files up to one of them say.
+// A version is the schema after the files up to one of them. Its number is that of the last file.
 type version struct {
 	compatible uint
 	tables     []table
-	// removed are the tables that this file removes, as the earlier ones define them.
+	// removed are the tables that the last file removes, as earlier files define them. steps are
+	// those of the last file.
 	removed []table
 	steps   []Step
 }
@@ -78,7 +79,8 @@ func readFile(files fs.FS, name string) (f file, err error) {
 	return f, decoder.Decode(&f)
 }
 
-// follow appends the version that the file makes of the last one.
+// follow appends the version that the file makes from the latest one. It returns an error if the
+// file does not fit the files before it.
 func (f file) follow(versions *[]version, steps map[string]Step) error {
 	number := uint(len(*versions))
 	last := (*versions)[number-1]
@@ -120,7 +122,7 @@ func indexOf(tables []table, name string) int {
 	return slices.IndexFunc(tables, func(d table) bool { return aws.ToString(d.TableName) == name })
 }
 
-// every returns the tables of all versions, each once.
+// every returns the tables of all versions, each of them once.
 func every(versions []version) (all []table) {
 	for _, v := range versions {
 		for _, d := range v.tables {

@@ -70,8 +70,8 @@ func (s *Tables) identity(ctx context.Context) (string, error) {
 	return strings.Join(ids, " "), err
 }
 
-// agree reports whether two identities have tables in common, and all of these are the same.
-// Programs with another version of the schema have other tables beside them.
+// agree reports whether two identities have tables in common, and the ids of all of these are the
+// same. Programs that need other versions of the schema also have other tables.
 func agree(stored, found string) bool {
 	ids := make(map[string]string)
 	for part := range strings.FieldsSeq(stored) {

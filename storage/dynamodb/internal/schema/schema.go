@@ -1,8 +1,9 @@
 // Package schema runs the migrations of the DynamoDB store: files that add and remove tables, and
 // name steps that change items.
 //
-// The version is an item of the counters' table, with the oldest program that may work with it. It
-// is written last, when all tables match their definitions. No chat has its key.
+// An item of the counters' table has the version, and the oldest program that may work with the
+// tables. The version is written last, when all tables match their definitions. No chat has the
+// key of this item.
 package schema
 
 import (
@@ -33,7 +34,8 @@ const (
 type Tables struct {
 	api *dynamodb.Client
 	to  *endpoint.Endpoint
-	// versions are those that this program knows, with the names and protection of the endpoint.
+	// versions are the versions that this program knows, by number. Their tables have the names and
+	// the protection of the endpoint.
 	versions []version
 }
 
@@ -125,8 +127,8 @@ func (s *Tables) read(ctx context.Context) (found storage.Schema, err error) {
 	}
 	version, ok := numberAt(out.Item, "version")
 	if ok {
-		// The item has had the attribute from the first release on. Without it, only the program
-		// that needs this version is known to work.
+		// Every release writes the attribute. If it is absent, only the program that needs this
+		// version is known to work.
 		found.Version, found.Compatible = version, version
 		if _, there := out.Item["compatible"]; there {
 			found.Compatible, ok = numberAt(out.Item, "compatible")
@@ -198,11 +200,11 @@ func (s *Tables) up(ctx context.Context) error {
 	}
 }
 
-// raise runs one migration. It returns false if another process was quicker.
+// raise runs one migration. It returns false if another process has changed the version meanwhile.
 func (s *Tables) raise(ctx context.Context, from storage.Schema) (written bool, err error) {
 	to := from.Version + 1
 	next := s.versions[to]
-	// A program that this migration breaks is refused before it begins.
+	// If the migration breaks older programs, they are refused before it begins.
 	//rule:schema_fits.refuse-before-contract
 	if from.Version > 0 && next.compatible > from.Compatible {
 		written, err = s.write(ctx, from.Version, from.Version, next.compatible)
@@ -217,7 +219,7 @@ func (s *Tables) raise(ctx context.Context, from storage.Schema) (written bool, 
 	return s.write(ctx, from.Version, to, next.compatible)
 }
 
-// prepare makes the tables and items those of a version.
+// prepare makes the tables and items match a version.
 func (s *Tables) prepare(ctx context.Context, next version) error {
 	if err := each(ctx, next.tables, s.settle); err != nil {
 		return err
@@ -230,8 +232,8 @@ func (s *Tables) prepare(ctx context.Context, next version) error {
 	return each(ctx, next.removed, s.drop)
 }
 
-// write replaces the version and the oldest program. It returns false if the version is no longer
-// the one of before.
+// write replaces the version and the oldest compatible program. It returns false if the stored
+// version is no longer before.
 func (s *Tables) write(ctx context.Context, before, version, compatible uint) (bool, error) {
 	put := &dynamodb.PutItemInput{
 		TableName: aws.String(s.to.Table(Counters)),
@@ -309,7 +311,7 @@ func (s *Tables) down(ctx context.Context) error {
 	case n == 0:
 		return tidemark.Errorf(tidemark.Invalid, "there is no schema to take down")
 	}
-	// The version goes first. So tables that are left after a crash have none.
+	// The version is deleted first. So if a crash leaves tables, they have no version.
 	if found.Version > 0 {
 		_, err := ask(ctx, s.api.DeleteItem, &dynamodb.DeleteItemInput{
 			TableName: aws.String(s.to.Table(Counters)),
@@ -322,7 +324,8 @@ func (s *Tables) down(ctx context.Context) error {
 	return each(ctx, tables, s.drop)
 }
 
-// lower reverts the migration to the version last. written is the version that the item has.
+// lower reverts the migration that made the version last, or died on the way to it. written is the
+// version in the item.
 func (s *Tables) lower(ctx context.Context, written, last uint) error {
 	before := s.versions[last-1]
 	// Migrations that died may have left tables of later versions.

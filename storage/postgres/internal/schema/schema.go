@@ -113,13 +113,13 @@ type Querier interface {
 	QueryRow(ctx context.Context, text string, parameters ...any) pgx.Row
 }
 
-// tables returns the name of one of Tidemark's tables that exist. It looks in the search path, as
-// every other statement does.
+// tables selects the name of one of Tidemark's tables that exist, or "". It looks in the search
+// path, as every other statement does.
 const tables = `SELECT coalesce(min(name), '')
 	FROM unnest('{chats,members,messages,delivery_state,pending_deliveries}'::text[]) AS t (name)
 	WHERE to_regclass(name) IS NOT NULL`
 
-// Two conditions (Postgres, Appendix A).
+// Conditions that Read expects (Postgres, Appendix A).
 const (
 	undefinedColumn = "42703"
 	undefinedTable  = "42P01"
@@ -142,8 +142,7 @@ func Stranger(table string) error {
 }
 
 // Read returns the schema of the database. It returns Conflict if the table of versions belongs to
-// another program. The table schema_compatible is in the same transactions as the changes that it
-// describes.
+// another program. A migration changes schema_compatible in the same transaction as the rest.
 func Read(ctx context.Context, c Querier, files fs.FS) (found storage.Schema, err error) {
 	if found.Needed, err = newest(files); err != nil {
 		return found, err
@@ -178,7 +177,7 @@ func Read(ctx context.Context, c Querier, files fs.FS) (found storage.Schema, er
 	return found, err
 }
 
-// condition returns the condition of an error of Postgres, "" for another error.
+// condition returns the condition of an error of Postgres, or "" if it is another error.
 func condition(err error) string {
 	var said *pgconn.PgError
 	if !errors.As(err, &said) {

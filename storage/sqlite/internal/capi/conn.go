@@ -100,7 +100,7 @@ func (c *Conn) WatchLog() {
 	}{hook})), c.log)
 }
 
-// KeepLog prevents that Close runs a checkpoint.
+// KeepLog makes Close skip the checkpoint that SQLite otherwise runs with the last connection.
 func (c *Conn) KeepLog() {
 	arguments := lib.Xsqlite3_malloc(c.tls, 2*8)
 	defer lib.Xsqlite3_free(c.tls, arguments)

@@ -51,7 +51,8 @@ func (s *Stmt) Replans() int {
 	return int(lib.Xsqlite3_stmt_status(s.c.tls, s.p, lib.SQLITE_STMTSTATUS_REPREPARE, 0))
 }
 
-// Steps returns how many steps of SQLite's machine the statement has taken since the last call.
+// Steps returns how many steps of SQLite's virtual machine the statement has taken since the last
+// call of Steps.
 func (s *Stmt) Steps() int {
 	return int(lib.Xsqlite3_stmt_status(s.c.tls, s.p, lib.SQLITE_STMTSTATUS_VM_STEP, 1))
 }

@@ -9,15 +9,15 @@ import (
 )
 
 // Files identifies the files of an open database. If somebody moves, replaces or overwrites one,
-// SQLite does not notice, and continues with the old file. The writes that it then confirms would
-// be lost when the process ends. The goroutine that writes calls all methods but Intact, which is
-// safe for concurrent use.
+// SQLite does not notice, and continues. The writes that it then confirms would be lost when the
+// process ends. Intact and Spoiled are safe for concurrent use. The other methods are for the
+// goroutine that writes, and for Store.Close after that goroutine has ended.
 type Files struct {
 	path string
 	// Main is the database file, and Log its write-ahead log.
 	Main, Log os.FileInfo
-	// index is the index of the log. It stays open as long as the database: closing it releases
-	// every lock that this process has on it, and SQLite has some.
+	// index is the index of the log (-shm). It stays open as long as the database: closing it
+	// releases every lock of this process on the file, also those of SQLite.
 	index *os.File
 	// known is the state of the database file at the last look.
 	known content
@@ -25,29 +25,29 @@ type Files struct {
 	spoiled atomic.Pointer[error]
 }
 
-// content is how a database file is known to be.
+// content is what Files knows of the content of a database file.
 type content struct {
 	modified time.Time
 	size     int64
 	log      logState
 }
 
-// A logState is what the index of the log says of checkpoints. SQLite's file format has the places
-// in "WAL-Index Format".
+// A logState is what the index of the log says about checkpoints.
 type logState struct {
-	run       [8]byte // names the present run of the log
-	copied    [4]byte // how many pages of it are in the database file
-	attempted [4]byte // how many may be there
+	run       [8]byte // the salts, which change when the log begins anew
+	copied    [4]byte // how many of its frames are in the database file
+	attempted [4]byte // how many may be there: a checkpoint writes it before it begins to copy
 }
 
+// The offsets of a logState in the index (SQLite's "WAL-mode File Format", the WAL-index header).
 const (
 	runAt       = 32
 	copiedAt    = 96
 	attemptedAt = 128
 )
 
-// Watch records which files are open. A read must have happened before: it creates the log. Close
-// ends it, after the database is closed.
+// Watch records which files are open. The database must have been read before, because the first
+// read creates the log. Call Close after the database is closed.
 func Watch(path string) (f *Files, err error) {
 	f = &Files{path: path}
 	if f.Main, err = os.Stat(path); err != nil {
@@ -65,7 +65,7 @@ func Watch(path string) (f *Files, err error) {
 	return f, f.Written()
 }
 
-// Close ends Watch.
+// Close closes the index of the log. f may be nil.
 func (f *Files) Close() {
 	if f != nil && f.index != nil {
 		f.index.Close()
@@ -86,7 +86,8 @@ func (f *Files) Intact() error {
 }
 
 // Unchanged returns Unavailable if the path no longer leads to the database file that is open, or
-// if another program has written into that file. Checkpoints of other programs are no such writes.
+// if another program has written into that file since the last look. Checkpoints are allowed, also
+// those of other programs. A write beside a checkpoint is not noticed.
 func (f *Files) Unchanged() error {
 	if spoiled := f.spoiled.Load(); spoiled != nil {
 		return *spoiled
@@ -99,16 +100,16 @@ func (f *Files) Unchanged() error {
 	if err := f.Written(); err != nil {
 		return err
 	}
-	// Only a checkpoint writes into the file. It leaves its mark in the index, before and after.
+	// SQLite writes into the file only in a checkpoint, which changes the index before and after.
 	//rule:confirmed_is_durable.notice-overwritten-file
 	if f.known.log != before || before.copied != before.attempted {
 		return nil
 	}
 	err = tidemark.Errorf(tidemark.Unavailable,
-		"another program has written into %[1]s while the server runs: nothing is confirmed any "+
-			"more; stop the server. If a backup was copied into the file, move the log away "+
-			"(mv %[1]s-wal %[1]s-wal.old); if its content is as before, remove %[1]s-lock. Then "+
-			"start the server", f.path)
+		"another program has written into %[1]s, which the server has open: nothing more is "+
+			"confirmed; stop the server. If a backup was copied into the file, move the log away "+
+			"(mv %[1]s-wal %[1]s-wal.old). If the file's content is as before, remove "+
+			"%[1]s-lock. Then start the server", f.path)
 	f.spoiled.Store(&err)
 	return err
 }
@@ -116,7 +117,7 @@ func (f *Files) Unchanged() error {
 // Spoiled reports whether Unchanged has found that the database file was overwritten.
 func (f *Files) Spoiled() bool { return f.spoiled.Load() != nil }
 
-// Written records how the database file is now. It must be called after each checkpoint, and after
+// Written records the present state of the database file. Call it after each checkpoint, and after
 // each commit that began the log anew.
 func (f *Files) Written() error {
 	now, err := os.Stat(f.path)
@@ -134,7 +135,7 @@ func (f *Files) Written() error {
 		"the state of the database's files cannot be read")
 }
 
-// same returns the file at a path, which must be the one that is open.
+// same returns the file at a path, or Unavailable if it is not the one that is open.
 func same(name string, open os.FileInfo) (os.FileInfo, error) {
 	now, err := os.Stat(name)
 	if err != nil || !os.SameFile(now, open) {

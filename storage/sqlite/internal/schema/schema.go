@@ -22,7 +22,7 @@ import (
 const PageSize = 4096
 
 // Up runs every migration of files that the database lacks. It creates the file if it is missing.
-// The caller has checked that the database is no newer. Unavailable: the file cannot be used.
+// The caller has checked that the database is not newer. Unavailable: the file cannot be used.
 func Up(path string, files fs.FS) error {
 	return with(path, files, func(m *migrate.Migrate) error {
 		if err := m.Up(); err != nil && !errors.Is(err, migrate.ErrNoChange) {
