@@ -60,6 +60,9 @@ type clientSession struct {
 	top map[tidemark.ChatID]tidemark.Sequence
 	// placed has the cursors that were given in this session, and heads the heads at that time.
 	placed, heads map[tidemark.ChatID]tidemark.Sequence
+	// kept has the cursors that were given while the user was no member. If they return, the
+	// session goes on from there, and what the device had is not sent again.
+	kept map[tidemark.ChatID]tidemark.Sequence
 	// forgiven says that the server may have forgotten a position, so that a reset is correct.
 	forgiven bool
 	// caught says that `caught_up` was received.
@@ -79,6 +82,7 @@ func (d *device) beginSession(epoch registry.Epoch, unanswered int64) {
 		got:        map[tidemark.ChatID]map[tidemark.Sequence]bool{},
 		top:        map[tidemark.ChatID]tidemark.Sequence{},
 		placed:     map[tidemark.ChatID]tidemark.Sequence{},
+		kept:       map[tidemark.ChatID]tidemark.Sequence{},
 		heads:      map[tidemark.ChatID]tidemark.Sequence{},
 	}
 	d.current = s
@@ -426,10 +430,13 @@ func (d *device) placed(
 		// acknowledged it.
 		d.anew()
 		clear(s.placed)
+		clear(s.kept)
 		clear(s.top)
 	}
 	for _, c := range r.Cursors {
-		if !wrong[c.Chat] {
+		if wrong[c.Chat] {
+			s.kept[c.Chat] = c.Acked
+		} else {
 			s.placed[c.Chat], s.heads[c.Chat], s.top[c.Chat] = c.Acked, heads[c.Chat], c.Acked
 			s.changes[c.Chat] = d.w.truth.changes[storage.StateKey{User: d.user, Chat: c.Chat}]
 		}
@@ -455,7 +462,7 @@ func (d *device) missing() {
 			switch {
 			case s.got[chat][n], !d.w.truth.may(d.user, chat, n):
 				continue
-			case n > acked:
+			case n > acked && (n > s.kept[chat] || !d.has[chat][n]):
 			case !weak && !moved && n > s.opened[chat]:
 			case !moved && given && n > cursor && (n <= s.heads[chat] || !weak) && !d.has[chat][n]:
 			default:
