@@ -118,8 +118,8 @@ func TestBadInput_on_the_socket(t *testing.T) {
 	unchanged(t, s, before)
 }
 
-// escaped is a text of the greatest length, in which each of its bytes is an escape of six.
-var escaped = strings.Repeat(`\u0041`, tidemark.MaxContent)
+// escaped returns a text of the greatest length, in which each of its bytes is an escape of six.
+func escaped() string { return strings.Repeat(`\u0041`, tidemark.MaxContent) }
 
 // TestOddInput_is_accepted: input that looks odd but is allowed.
 func TestOddInput_is_accepted(t *testing.T) {
@@ -159,7 +159,7 @@ func TestOddInput_is_accepted(t *testing.T) {
 		},
 		{send(`{"client_message_id":"%d` + strings.Repeat("x", 126) + `","content":"a"}`),
 			strings.Repeat("x", 126)},
-		{send(`{"client_message_id":"%d","content":"` + escaped + `"}`),
+		{send(`{"client_message_id":"%d","content":"` + escaped() + `"}`),
 			strings.Repeat("A", tidemark.MaxContent)},
 		{exchange{who: "ann", method: "POST", path: "/chats",
 			body:   `{"type":"group","chat_id":"` + long + `","member_ids":["bob","bob","ann"]}`,
@@ -211,10 +211,10 @@ func TestOddInput_escaped_frame_is_accepted(t *testing.T) {
 		return ask(t, ann, id, fmt.Sprintf(`{"type":"send_message","request_id":%q,"payload":`+
 			`{"chat_id":"team","client_message_id":%q,"content":"%s"}}`, id, id, content))
 	}
-	if got := send("r1", escaped); got != (refusal{}) {
+	if got := send("r1", escaped()); got != (refusal{}) {
 		t.Errorf("%d escapes: %+v, want them accepted", tidemark.MaxContent, got)
 	}
-	if got := send("r2", escaped+"A"); got.Code != tooLarge {
+	if got := send("r2", escaped()+"A"); got.Code != tooLarge {
 		t.Errorf("one byte more: %+v, want %s", got, tooLarge)
 	}
 	e := good()["listMessages"]
