@@ -202,7 +202,7 @@ func TestOddInput_is_accepted(t *testing.T) {
 	}
 }
 
-// TestOddInput_escaped_frame_is_accepted: the limit of a text counts its bytes, and not its escapes.
+// TestOddInput_escaped_frame_is_accepted: the limit of a text counts bytes, and not their escapes.
 func TestOddInput_escaped_frame_is_accepted(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	team(s, t)

@@ -35,8 +35,8 @@ func TestBeside_table(t *testing.T) {
 	compare(t, "beside", lines)
 }
 
-// seenLines meters a reply with seen_sequence, less one without it. The author has received all that
-// was sent before. Their read watermark goes to the head, or to a message before one of their own.
+// seenLines meters a reply with seen_sequence, less one without it. The author has received all
+// that was sent before. Their read watermark goes to the head, or to a message before one of their own.
 func seenLines(t *testing.T, b backend) []line {
 	plain := replies(t, b, tidemark.Seen{}, tidemark.Seen{})
 	head := replies(t, b, tidemark.Seen{}, tidemark.SeenThrough(4))
@@ -78,8 +78,9 @@ func replies(t *testing.T, b backend, first, then tidemark.Seen) (cost spent) {
 					t.Fatal(err)
 				}
 			}
-			wait.Until(t, "the authors' watermarks follow", func() bool {
-				return s.Counters()["advances_moved_total"] >= n*chats
+			wait.Until(t, "watermarks of authors and pending rows of others follow", func() bool {
+				now := s.Counters()
+				return min(now["advances_moved_total"], now["marks_total"]) >= n*chats
 			})
 		}
 		for i := range chats {
@@ -162,7 +163,7 @@ func aggregateLines(t *testing.T, b backend) (lines []line) {
 		if more := b.take(); more.calls["Query"] > 0 {
 			t.Errorf("20 more acknowledgements took %s: want no aggregate", more.kinds())
 		}
-		lines = append(lines, line{fmt.Sprintf("the aggregate of a group of %s", figure(float64(n))),
+		lines = append(lines, line{"the aggregate of a group of " + figure(float64(n)),
 			one.minus(none)})
 	}
 	return lines

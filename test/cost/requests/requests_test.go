@@ -83,7 +83,9 @@ func fill(t *testing.T, s storage.Store) {
 	for i := range pending {
 		id := pairNo(pairs + i)
 		must(create(t, s, id, tidemark.Direct, []tidemark.UserID{userNo("friend", i), pia()}))
-		rows = append(rows, tidemark.PendingDelivery{UserID: pia(), ChatID: id, FirstUndelivered: 2})
+		rows = append(rows, tidemark.PendingDelivery{
+			UserID: pia(), ChatID: id, FirstUndelivered: 2,
+		})
 	}
 	_, err := s.Mark(t.Context(), rows)
 	must(err)
@@ -147,8 +149,8 @@ func requests() []request {
 	member, mark := userNo("member", 1), `{"from_sequence":1}`
 	return []request{
 		{name: "`GET /statuses`, 100 direct chats", path: "/statuses?" + all.Encode(), user: ann()},
-		{name: "… on a node that does not know them", path: "/statuses?" + all.Encode(), user: ann(),
-			cold: true},
+		{name: "… on a node that does not know them", path: "/statuses?" + all.Encode(),
+			user: ann(), cold: true},
 		{name: "`GET /statuses`, a group of 10", path: "/statuses?chat_id=" + string(groupOf(10)),
 			user: member},
 		{name: "`GET /statuses`, a group of 100", path: "/statuses?chat_id=" + string(groupOf(100)),

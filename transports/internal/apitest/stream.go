@@ -35,8 +35,8 @@ func (b *blocks) Read(p []byte) (int, error) {
 	}
 }
 
-// block checks a block: comments alone, or the fields of one event, each once. A block without data
-// is no event, and yet some parsers make an empty event of it. So `retry:` needs an event behind it.
+// block checks a block: comments alone, or the fields of one event, each once. A block without
+// data is no event, and yet some parsers make an empty event of it. So `retry:` needs an event.
 func (b *blocks) block(text string) {
 	fields := make(map[string]string)
 	for line := range strings.SplitSeq(text, "\n") {
