@@ -36,7 +36,8 @@ func TestBeside_table(t *testing.T) {
 }
 
 // seenLines meters a reply with seen_sequence, less one without it. The author has received all
-// that was sent before. Their read watermark goes to the head, or to a message before one of their own.
+// that was sent before. Their read watermark goes to the head, or to a message before one of their
+// own.
 func seenLines(t *testing.T, b backend) []line {
 	plain := replies(t, b, tidemark.Seen{}, tidemark.Seen{})
 	head := replies(t, b, tidemark.Seen{}, tidemark.SeenThrough(4))
