@@ -2,15 +2,19 @@ package transports_test
 
 import (
 	"bufio"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
@@ -114,6 +118,9 @@ func TestBadInput_on_the_socket(t *testing.T) {
 	unchanged(t, s, before)
 }
 
+// escaped returns a text of the greatest length, in which each of its bytes is an escape of six.
+func escaped() string { return strings.Repeat(`\u0041`, tidemark.MaxContent) }
+
 // TestOddInput_is_accepted: input that looks odd but is allowed.
 func TestOddInput_is_accepted(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
@@ -152,6 +159,8 @@ func TestOddInput_is_accepted(t *testing.T) {
 		},
 		{send(`{"client_message_id":"%d` + strings.Repeat("x", 126) + `","content":"a"}`),
 			strings.Repeat("x", 126)},
+		{send(`{"client_message_id":"%d","content":"` + escaped() + `"}`),
+			strings.Repeat("A", tidemark.MaxContent)},
 		{exchange{who: "ann", method: "POST", path: "/chats",
 			body:   `{"type":"group","chat_id":"` + long + `","member_ids":["bob","bob","ann"]}`,
 			status: 201}, `"member_count":2`},
@@ -191,4 +200,84 @@ func TestOddInput_is_accepted(t *testing.T) {
 			t.Errorf("the request id %q was taken over", got)
 		}
 	}
+}
+
+// TestOddInput_escaped_frame_is_accepted: the limit of a text counts bytes, and not their escapes.
+func TestOddInput_escaped_frame_is_accepted(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{})
+	team(s, t)
+	ann := transporttest.DialWebSocket(t, s, nil, "ann")
+	send := func(id, content string) refusal {
+		return ask(t, ann, id, fmt.Sprintf(`{"type":"send_message","request_id":%q,"payload":`+
+			`{"chat_id":"team","client_message_id":%q,"content":"%s"}}`, id, id, content))
+	}
+	if got := send("r1", escaped()); got != (refusal{}) {
+		t.Errorf("%d escapes: %+v, want them accepted", tidemark.MaxContent, got)
+	}
+	if got := send("r2", escaped()+"A"); got.Code != tooLarge {
+		t.Errorf("one byte more: %+v, want %s", got, tooLarge)
+	}
+	e := good()["listMessages"]
+	e.path += "?limit=1"
+	raw, err := io.ReadAll(e.try(t, s).Body)
+	if err != nil || !strings.Contains(string(raw), strings.Repeat("A", tidemark.MaxContent)) {
+		t.Errorf("%v, the text is not stored: %.200s", err, raw)
+	}
+}
+
+// TestOddInput_unknown_parameters_of_streams_are_ignored: neither a name from a later version nor
+// one that a parameter had before changes a stream. So it begins with a new session, without
+// `reset`.
+func TestOddInput_unknown_parameters_of_streams_are_ignored(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{})
+	for _, query := range []url.Values{
+		{"from_a_later_version": {"1"}}, {"statuses": {"true"}}, {"statuses": {"maybe"}},
+		{"session": {"nobody"}, "after": {"7"}}, {"after": {"x"}}, {"wait": {"x"}},
+	} {
+		for transport, types := range map[string]func() []string{
+			"SSE": func() []string {
+				c := transporttest.DialSSE(t, s, http.DefaultTransport, query,
+					http.Header{"Authorization": {"Bearer dev:ann"}})
+				return firstTypes(t, c)
+			},
+			"WebSocket": func() []string {
+				return firstTypes(t, transporttest.DialWebSocket(t, s, query, "ann"))
+			},
+			"long-poll": func() []string {
+				e := good()["poll"]
+				e.path = "/poll?" + query.Encode()
+				var page struct{ Events []struct{ Type string } }
+				if err := json.NewDecoder(e.try(t, s).Body).Decode(&page); err != nil {
+					t.Fatal(err)
+				}
+				var types []string
+				for _, event := range page.Events {
+					types = append(types, event.Type)
+				}
+				return types
+			},
+		} {
+			want := []string{"session", "caught_up"}
+			if got := types(); !slices.Equal(got, want) {
+				t.Errorf("%s with %s begins with %q, want %q", transport, query.Encode(), got, want)
+			}
+		}
+	}
+}
+
+// firstTypes returns the types of the first two events.
+func firstTypes(t *testing.T, c interface {
+	Next(ctx context.Context) (transporttest.Event, error)
+}) (types []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Hang)
+	defer cancel()
+	for range 2 {
+		event, err := c.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		types = append(types, string(event.Type))
+	}
+	return types
 }

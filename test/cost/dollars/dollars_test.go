@@ -10,7 +10,8 @@ import (
 )
 
 // These tests compute docs/cost.md: what DynamoDB costs, in dollars. They use the units that each
-// operation takes (storage/dynamodb/README.md), and the prices below.
+// operation takes (storage/dynamodb/README.md), those that the core reads besides
+// (docs/internals/performance.md), and the prices below. Both pages have what other tests meter.
 
 // Prices of us-east-1, in dollars, without tax, free tier, reservations or discounts. After a
 // change, TIDEMARK_UPDATE=1 rewrites docs/cost.md.
@@ -45,7 +46,8 @@ func (u units) price() float64 {
 	return (u.reads*perMillionReads + u.writes*perMillionWrites) / 1e6
 }
 
-// tables are the tables of storage/dynamodb/README.md.
+// tables are the tables of storage/dynamodb/README.md, and what the core reads beside messages by
+// docs/internals/performance.md.
 type tables struct {
 	t     *testing.T
 	costs map[string]units
@@ -71,7 +73,26 @@ func readTables(t *testing.T) *tables {
 			read.sizes[strings.Trim(name, "`")] = number(cells[1])
 		}
 	}
+	read.beside()
 	return read
+}
+
+// beside reads what the core reads beside messages.
+func (read *tables) beside() {
+	read.t.Helper()
+	page, err := os.ReadFile("../../../docs/internals/performance.md")
+	if err != nil {
+		read.t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "<!-- beside:")
+	table, _, _ = strings.Cut(table, "<!-- the end of beside -->")
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		if len(cells) == 4 {
+			name := strings.ReplaceAll(strings.TrimSpace(cells[0]), "`", "")
+			read.costs[name] = units{number(cells[2]), number(cells[3])}
+		}
+	}
 }
 
 // number reads a cell. A cell that is no number is NaN, which equals nothing.
@@ -87,7 +108,8 @@ func (read *tables) cost(operation string) units {
 	read.t.Helper()
 	u, found := read.costs[operation]
 	if !found || math.IsNaN(u.reads+u.writes) {
-		read.t.Fatalf("storage/dynamodb/README.md does not say what %s costs", operation)
+		read.t.Fatalf("neither storage/dynamodb/README.md nor performance.md says what %s costs",
+			operation)
 	}
 	return u
 }
@@ -185,6 +207,49 @@ func TestDollars_of_messages(t *testing.T) {
 	compare(t, "messages", lines)
 }
 
+// The rows of what the core reads beside messages.
+const (
+	seen         = "seen_sequence of a reply to the last message"
+	seenBefore   = "… to one before an own message that was not read"
+	aggregate100 = "the aggregate of a group of 100"
+	aggregate1k  = "the aggregate of a group of 1,000"
+	snapshot     = "the snapshot of an open stream, 50 of 100 direct chats"
+	groups       = "the snapshot of an open stream, 50 groups of 10"
+)
+
+// aggregatesAnHour is how many aggregates of a group a node computes at most in an hour: ten a
+// second (Config.StatusInterval).
+const aggregatesAnHour = 10 * 3600
+
+// moves returns how often watermarks move for one message to a group of n in which everyone is
+// connected and acknowledges in tens: all but the author acknowledge and read.
+func moves(n float64) float64 { return (2*(n-1) + 1) / 10 }
+
+func TestDollars_of_statuses(t *testing.T) {
+	read := readTables(t)
+	lines := []string{
+		"| what | read units of one | dollars for a million |", "|---|---|---|",
+	}
+	row := func(name string, u units) {
+		lines = append(lines,
+			fmt.Sprintf("| %s | %s | %s |", name, digits(u.reads), u.dollars(1e6)))
+	}
+	row("`seen_sequence` of a reply to the last message", read.cost(seen))
+	row("… to one before an own message that was not read", read.cost(seenBefore))
+	row("an aggregate of a group of 100", read.cost(aggregate100))
+	row("… of a group of 1,000", read.cost(aggregate1k))
+	row("a message to a group of 100, in tens: its aggregates, at most",
+		read.cost(aggregate100).times(moves(100)))
+	row("… to a group of 1,000", read.cost(aggregate1k).times(moves(1000)))
+	row("an open stream: the snapshot of 50 direct chats", read.cost(snapshot))
+	row("… of 50 groups of 10", read.cost(groups))
+	lines = append(lines, "", fmt.Sprintf("An hour with ten aggregates a second, the most that a "+
+		"node computes for a group, costs\n%s dollars with 100 members, and %s with 1,000.",
+		read.cost(aggregate100).dollars(aggregatesAnHour),
+		read.cost(aggregate1k).dollars(aggregatesAnHour)))
+	compare(t, "statuses", lines)
+}
+
 // A day of a user, from which the table of users is computed.
 const (
 	// Messages that a user sends: 1:1, to a group of 10, to a group of 100.
@@ -199,6 +264,10 @@ const (
 )
 
 func received() float64 { return direct + small*9 + middling*99 }
+
+// moved returns how often a user's watermarks move in the group of 100: with their own messages,
+// and by an acknowledgement and a read of each ten while connected, and of each return.
+func moved() float64 { return middling + 2*(middling*99*onlineShare/10+sessions) }
 
 func TestDollars_of_users(t *testing.T) {
 	read := readTables(t)
@@ -224,6 +293,11 @@ func TestDollars_of_users(t *testing.T) {
 		{"… acknowledged, and read", advances.times(sessions * pendingChats)},
 		{"the list of 50 chats, each time the app opens",
 			read.cost("ChatsOf, 20 of 50").times(sessions)},
+		{"the statuses of 50 direct chats, each time the app opens",
+			read.cost(snapshot).times(sessions)},
+		{"`seen_sequence`, with each message sent", read.cost(seen).times(sent)},
+		{"aggregates of the group of 100, when the own watermarks move",
+			read.cost(aggregate100).times(moved())},
 	}
 	lines := []string{
 		"| a day of one user | write units | read units | dollars a month for 1,000 users |",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,9 +124,18 @@ func (r *route) accepts(req *http.Request, body []byte) error {
 		query.Del("ticket")
 	}
 	for name := range query {
-		problems = append(problems, fmt.Errorf("there is no parameter %q", name))
+		if !r.ignoresUnknown() {
+			problems = append(problems, fmt.Errorf("there is no parameter %q", name))
+		}
 	}
 	return errors.Join(append(problems, r.acceptsBody(req.Header.Get("Content-Type"), body))...)
+}
+
+// ignoresUnknown reports whether the route opens a stream. There the server ignores parameters that
+// it does not know, because a URL may come from a later version.
+func (r *route) ignoresUnknown() bool {
+	return slices.Contains([]string{"streamEvents", "poll", "connectWebSocket"},
+		r.operation.OperationID)
 }
 
 // AcceptsParameter returns nil if the value of a parameter fits its schema, else an error with the
