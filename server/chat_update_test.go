@@ -141,3 +141,25 @@ func TestCreateChat_post_retry_safe_with_metadata(t *testing.T) {
 		wantCode(t, "other metadata", err, tidemark.Conflict)
 	})
 }
+
+// The id of a client_chat_id can be computed by anyone. Nobody can take it before its owner.
+func TestChats_post_retry_safe_although_the_id_can_be_computed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, other := w.node("a"), newCluster(t).node("b")
+		request := server.CreateChatRequest{Type: tidemark.Group, ClientChatID: "order-17"}
+		alice := server.Caller{User: "alice"}
+		computed, _, err := other.CreateChat(other.ctx, alice, request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = a.CreateChat(a.ctx, server.Caller{User: "mallory"},
+			server.CreateChatRequest{Type: tidemark.Group, ChatID: computed.Chat.ID})
+		if tidemark.CodeOf(err) != tidemark.Invalid {
+			t.Errorf("another user takes the id: %v", err)
+		}
+		if _, created, err := a.CreateChat(a.ctx, alice, request); err != nil || !created {
+			t.Errorf("its owner: %v, %v", created, err)
+		}
+	})
+}

@@ -172,6 +172,11 @@ func (s *Server) newChat(c Caller, r CreateChatRequest) (storage.NewChat, error)
 			return n, err
 		}
 	}
+	//rule:post_retry_safe.id-of-key-is-reserved
+	if strings.HasPrefix(string(r.ChatID), digestPrefix) {
+		return n, tidemark.BadParam(tidemark.Invalid, "chat_id",
+			"must not begin with %s, as the ids that the server makes do", digestPrefix)
+	}
 	switch {
 	case r.ChatID != "" && r.ClientChatID != "":
 		return n, tidemark.Errorf(tidemark.Invalid,
@@ -202,9 +207,13 @@ func (s *Server) newChat(c Caller, r CreateChatRequest) (storage.NewChat, error)
 	return n, n.Check()
 }
 
+// digestPrefix begins the ids that the server makes. Nobody else may use one: the id of a
+// client_chat_id can be computed, so anyone could take it before its owner does.
+const digestPrefix = "chat_"
+
 // digestID returns a chat id that is made from texts, none of which contains a NUL.
 func digestID(texts ...string) tidemark.ChatID {
-	return tidemark.ChatID("chat_" + digest(texts))
+	return tidemark.ChatID(digestPrefix + digest(texts))
 }
 
 // creationOf returns the value of tidemark.Chat.Creation: a digest of the request.

@@ -186,10 +186,13 @@ func (s *Server) add(
 //
 // It returns nil if the user is not a member, so the call may be repeated.
 //
-// Errors: NotFound, NotMember (the caller, who is not the user), Denied.
+// Errors: Invalid (the user), NotFound, NotMember (the caller, who is not the user), Denied.
 func (s *Server) RemoveMember(
 	ctx context.Context, c Caller, chat tidemark.ChatID, user tidemark.UserID,
 ) error {
+	if err := tidemark.CheckID("user_id", user); err != nil {
+		return err
+	}
 	if err := s.calls.begin(); err != nil {
 		return err
 	}

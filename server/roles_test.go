@@ -30,7 +30,7 @@ remove owner2         +     D     D      D      N        +   +
 remove admin2         +     D     D      D      N        +   +
 remove member2        +     +     D      D      N        +   +
 remove reader2        +     +     D      D      N        +   +
-remove SELF           +     +     +      +      +        +   +
+remove SELF           +     +     +      +      +        +   I
 make owner2 admin     +     D     D      D      N        +   +
 make admin2 owner     +     D     D      D      N        +   +
 make admin2 member    +     D     D      D      N        +   +

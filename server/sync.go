@@ -70,8 +70,9 @@ const (
 // session, Sync sets the session's positions instead, and all of this follows on its stream. The
 // session also keeps the cursors of chats that the user has left, in case they return.
 //
-// Errors: Gone (the user has no such session), ErrUncertain (another node may have it, but does not
-// answer), Invalid, Unavailable. An error of one chat is in its SyncChat.
+// Errors: Gone (the user has no such session), Replaced (it was replaced on this node),
+// ErrUncertain (another node may have it, but does not answer), Invalid, Unavailable. An error of
+// one chat is in its SyncChat.
 func (s *Server) Sync(
 	ctx context.Context, user tidemark.UserID, r SyncRequest,
 ) (SyncResponse, error) {
@@ -89,7 +90,7 @@ func (s *Server) Sync(
 		case err != nil:
 			return SyncResponse{}, ErrUncertain
 		case !has:
-			return SyncResponse{}, errNoSession()
+			return SyncResponse{}, s.sessions.Missing(user, r.Session)
 		}
 	}
 	chats, err := s.takeCursors(ctx, user, r.Cursors)
@@ -238,22 +239,12 @@ func (s *Server) syncSession(
 			to.Refused = append(to.Refused, chat.reset())
 		}
 	}
-	switch err := s.sessions.Seek(ctx, user, r.Session, to); {
-	case tidemark.CodeOf(err) == tidemark.Gone:
-		return response, errNoSession()
-	case err != nil:
-		return response, err
-	}
-	return response, nil
+	return response, s.sessions.Seek(ctx, user, r.Session, to)
 }
 
 // reset returns the reset of a refused cursor.
 func (c *SyncChat) reset() tidemark.Reset {
 	return tidemark.Reset{Reason: c.Reset, ChatID: c.Chat, Through: c.Through}
-}
-
-func errNoSession() error {
-	return tidemark.Errorf(tidemark.Gone, "the session is unknown or has ended; open a new one")
 }
 
 // syncAnswer reads what follows the cursors, and the chats that are behind and were not named.

@@ -267,6 +267,7 @@ func (w *matrix) people(kind string) *people {
 		reader:   name(canary),
 	}
 	r := server.CreateChatRequest{
+		ChatID:    tidemark.ChatID(fmt.Sprintf("room-%d", w.groups)),
 		Type:      tidemark.Group,
 		Name:      canary,
 		MemberIDs: []tidemark.UserID{c.member, c.former, c.reader},

@@ -2,6 +2,7 @@ package transports_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/limit"
@@ -196,4 +199,61 @@ func TestLimits_a_key_without_a_user_pays_itself(t *testing.T) {
 	create.try(t, s)
 	exchange{who: "backend", method: "GET", path: "/chats/team", status: 200}.try(t, s)
 	exchange{who: "ann", method: "GET", path: "/chats/team", status: 200}.try(t, s)
+}
+
+// TestScopes_keys_that_manage_chats_read_nothing: a key that may not read for users gets no content
+// and no marks of theirs in the answers of the calls that it may make.
+func TestScopes_keys_that_manage_chats_read_nothing(t *testing.T) {
+	for _, scopes := range [][]auth.Scope{
+		{auth.ScopeChats}, {auth.ScopeChats, auth.ScopeAct},
+	} {
+		key, keys := transporttest.APIKey(t, scopes...)
+		s := transporttest.New(t, transporttest.Options{Auth: auth.Config{APIKeys: keys}})
+		chat := s.Group("alice", "bob")
+		s.Send("alice", chat, 1, 1)
+		if _, _, err := s.Server.CreateChat(t.Context(), server.Caller{User: "alice"},
+			server.CreateChatRequest{
+				Type: tidemark.Direct, MemberIDs: []tidemark.UserID{"bob"},
+			}); err != nil {
+			t.Fatal(err)
+		}
+		for _, call := range [][3]string{
+			{"PATCH", "/chats/" + string(chat), `{"name":"n"}`},
+			{"POST", "/chats", `{"type":"direct","member_ids":["bob"]}`},
+		} {
+			request, err := http.NewRequestWithContext(t.Context(), call[0], s.URL+call[1],
+				strings.NewReader(call[2]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header = http.Header{
+				"Authorization": {"Bearer " + key}, "X-User-Id": {"alice"},
+				"Content-Type": {"application/json"},
+			}
+			res, err := http.DefaultTransport.RoundTrip(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			res.Body.Close()
+			if err != nil || res.StatusCode != http.StatusOK {
+				t.Fatalf("%s: %d %s %v", call[1], res.StatusCode, body, err)
+			}
+			var view map[string]any
+			if err := json.Unmarshal(body, &view); err != nil {
+				t.Fatal(err)
+			}
+			own := 0
+			for _, field := range []string{
+				"role", "last_read_sequence", "unread_count", "peer", "last_message",
+			} {
+				if view[field] != nil {
+					own++
+				}
+			}
+			if reads := len(scopes) > 1; reads != (own > 0) {
+				t.Errorf("a key with %v, %s: %s", scopes, call[1], body)
+			}
+		}
+	}
 }

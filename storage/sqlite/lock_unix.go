@@ -158,13 +158,21 @@ func ownLog(path string, held *os.File) error {
 		return tidemark.Wrap(tidemark.Unavailable, err,
 			"the lock file "+held.Name()+" cannot be read")
 	}
-	if n, _ := fmt.Sscan(string(noted), &main, &log); n < 2 {
-		return nil // no server has opened the database yet
-	}
+	_, _ = fmt.Sscan(string(noted), &main, &log) // empty before the first server
 	mainNow, mainErr := os.Stat(path)
 	logNow, logErr := os.Stat(path + "-wal")
-	if mainErr != nil || logErr != nil || logNow.Size() == 0 {
+	if logErr != nil || logNow.Size() == 0 {
 		return nil
+	}
+	//rule:confirmed_is_durable.refuse-log-without-file
+	if errors.Is(mainErr, os.ErrNotExist) {
+		return tidemark.Errorf(tidemark.Unavailable,
+			"the database %[1]s is missing, and its log %[1]s-wal is still there; the log may "+
+				"hold confirmed messages, and a new database would destroy it: put the database "+
+				"back, or move the log away (mv %[1]s-wal %[1]s-wal.old)", path)
+	}
+	if mainErr != nil {
+		return nil // its opening says what is wrong
 	}
 	if main == spoiled && identity(logNow) == log {
 		return tidemark.Errorf(tidemark.Unavailable,
@@ -173,7 +181,7 @@ func ownLog(path string, held *os.File) error {
 				"content is as before, remove %[1]s-lock", path)
 	}
 	//rule:confirmed_is_durable.refuse-log-of-another-file
-	if identity(mainNow) != main && identity(logNow) == log {
+	if main != "" && identity(mainNow) != main && identity(logNow) == log {
 		return tidemark.Errorf(tidemark.Unavailable,
 			"the database %[1]s is another file than before, but %[1]s-wal is still the log of "+
 				"the file before, and would spoil this one; to use this file, move the log away "+

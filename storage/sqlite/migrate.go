@@ -171,6 +171,20 @@ func ensure(path string, files fs.FS) error {
 	return raise(path, found, files)
 }
 
+// logBesideLink reports whether there is a log at a path that SQLite would not find, because the
+// path is a link to another place.
+func logBesideLink(link, real string) bool {
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		return false
+	}
+	beside, err := os.Stat(link + "-wal")
+	if err != nil || beside.Size() == 0 {
+		return false
+	}
+	log, err := os.Stat(real + "-wal")
+	return err != nil || !os.SameFile(beside, log)
+}
+
 // resolve returns the absolute path, with symbolic links followed. So a database has one lock file,
 // whichever path leads to it.
 func resolve(path string) (string, error) {
@@ -193,6 +207,13 @@ func resolve(path string) (string, error) {
 			"%s is not a directory, so the database cannot be in it", directory)
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
+		//rule:confirmed_is_durable.refuse-log-beside-link
+		if logBesideLink(path, real) {
+			return "", tidemark.Errorf(tidemark.Unavailable,
+				"%[1]s is a link to the database %[2]s, and the log %[1]s-wal is beside the link; "+
+					"it may hold confirmed messages: put the database in the place of the link, "+
+					"or move the log away", path, real)
+		}
 		return real, nil
 	}
 	if directory, err = filepath.EvalSymlinks(directory); err != nil {

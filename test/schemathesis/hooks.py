@@ -12,6 +12,7 @@ REASONS = {
     ("INVALID", "after_sequence"): "excludes before_sequence",
     ("INVALID", None): "two fields exclude each other",
     ("INVALID", "chats"): "names a chat twice",
+    ("INVALID", "chat_id"): "begins like the ids that the server makes",
     ("INVALID", "send_by"): "is too far ahead",
     ("INVALID_SEQUENCE", "for_sequence"): "is above the head",
     ("INVALID_SEQUENCE", "from_sequence"): "is above the head",
@@ -19,7 +20,10 @@ REASONS = {
     ("INVALID_SEQUENCE", "last_read_sequence"): "is above the head",
     ("INVALID_SEQUENCE", "seen_sequence"): "is above the head",
     ("SESSION_GONE", None): "there is no such session",
+    ("REPLACED", None): "the session was ended, and its client stays away",
     ("CONFLICT", None): "the key is used by something else",
+    ("CONFLICT", "chat_id"): "the id is used by another chat",
+    ("CONFLICT", "client_chat_id"): "the id is used by another request",
     ("EXPIRED", "send_by"): "is over",
     ("UNAVAILABLE", "send_by"): "is over since less than a minute",
 }

@@ -62,6 +62,8 @@ func (id Identity) Ended() error {
 	case !id.Expires.IsZero() && !time.Now().Before(id.Expires):
 		return tidemark.Errorf(tidemark.Unauthenticated,
 			"the token has expired; connect again with a new one")
+	case id.key != nil && id.key.withdrawn.Load() && !id.Backend:
+		return errMaker()
 	case id.key != nil && id.key.withdrawn.Load():
 		return tidemark.Errorf(tidemark.Unauthenticated,
 			"the API key was withdrawn; ask the operator for a new one")

@@ -6,6 +6,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
@@ -44,7 +46,16 @@ func (h *Handler) CreateChat(c echo.Context) error {
 	if created {
 		status = http.StatusCreated
 	}
-	return answer(c, status, wire.AppendChat(nil, &chat))
+	return answer(c, status, wire.AppendChat(nil, visible(c, &chat)))
+}
+
+// visible returns a chat without what is the user's own, if the caller may not read for them.
+func visible(c echo.Context, view *server.ChatView) *server.ChatView {
+	//rule:caller_does_only_what_they_may.managing-keys-read-nothing
+	if identity(c).Permits(auth.ScopeAct) == nil {
+		return view
+	}
+	return &server.ChatView{Chat: view.Chat}
 }
 
 // countMembers counts what a call with many members costs beside the call itself.
@@ -83,7 +94,7 @@ func (h *Handler) UpdateChat(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusOK, wire.AppendChat(nil, &view))
+	return answer(c, http.StatusOK, wire.AppendChat(nil, visible(c, &view)))
 }
 
 // ListMembers returns a page of a chat's members.

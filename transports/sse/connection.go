@@ -213,7 +213,11 @@ func (c *connection) writeEnd(err error) {
 	case errors.As(err, &stated):
 		c.adapter.errors.Add(stated.Code)
 		var b []byte
-		if c.session == nil {
+		switch {
+		case stated.Code == tidemark.Replaced:
+			//rule:resume_lossless.replaced-stream-stays-away
+			b = retryLine(replacedRetry)
+		case c.session == nil:
 			//rule:bounded_use.refused-stream-says-when
 			b = retryLine(problem.Delay(err))
 		}

@@ -162,6 +162,11 @@ func openRequest(r *http.Request) (wire.Stream, error) {
 	return req, nil
 }
 
+// replacedRetry is when the EventSource of a replaced stream reconnects, unless its page closes it,
+// as it should. If it came back at once, two streams of one session would replace each other
+// without end.
+const replacedRetry = time.Hour
+
 // retryLine returns the line that sets when EventSource reconnects. It begins the block of the next
 // event: some parsers make an empty event of a block of its own. If wait is 0, the time is random
 // between 1 and 3 s, so that the clients of a lost server do not return together.

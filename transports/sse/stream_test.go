@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -335,4 +336,22 @@ func TestGone_client_detaches_at_once(t *testing.T) {
 	c.Cut()
 	transporttest.Eventually(t, "the server notices",
 		func() bool { return s.SSE.Connections() == 0 })
+}
+
+// An EventSource whose page does not close it reconnects by itself. After REPLACED that is late.
+func TestReplaced_stream_stays_away(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{})
+	first := open(t, s, "alice", nil)
+	session := payload[struct {
+		ID string `json:"session_id"`
+	}](t, find(t, first, tidemark.EventSession))
+	again := url.Values{"session_id": {session.ID}, "after_event_id": {"1"}}
+	find(t, open(t, s, "alice", again), tidemark.EventSession)
+	var err error
+	for err == nil {
+		_, err = first.Next(wait.Context(t))
+	}
+	if !errors.Is(err, transporttest.ErrReplaced) || first.Retry < 3_600_000 {
+		t.Errorf("%v, and to come back after %d ms", err, first.Retry)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -234,6 +235,20 @@ func testReplacedBetween(t *testing.T, d Dialer) {
 		t.Fatal(err)
 	}
 	dial(t, s, d, Position{User: bob, Session: sessions[1]}).fails(ErrReplaced)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/sync",
+		strings.NewReader(`{"session_id":"`+string(sessions[1])+`","chats":[]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bearer(request.Header, bob)
+	res, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusConflict {
+		t.Errorf("cursors for a replaced session: %s, want 409", res.Status)
+	}
 	// Other users do not learn that the session existed.
 	checkUnknown(t, s, d, Position{User: alice, Session: sessions[1]})
 }

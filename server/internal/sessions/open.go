@@ -116,12 +116,8 @@ func (s *Sessions) errTooMany(user tidemark.UserID) error {
 // exist. Unavailable if another connection has it or has requested it.
 func (s *Sessions) Resume(ctx context.Context, r ResumeRequest) (*session.Reader, error) {
 	sess, err := s.find(ctx, r)
-	if err == errGone { //nolint:errorlint // it is never wrapped
-		//rule:resume_lossless.refuse-replaced-session
-		err = cmp.Or(s.replaced.of(r.User, r.Session), err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, s.answer(err, r.User, r.Session)
 	}
 	at := session.At{After: r.After, Announce: r.Announce, Yield: r.yields()}
 	reader, err := sess.Resume(at)
@@ -131,7 +127,22 @@ func (s *Sessions) Resume(ctx context.Context, r ResumeRequest) (*session.Reader
 	case tidemark.CodeOf(err) == tidemark.Replaced:
 		return nil, errOvertaken
 	}
-	return nil, errGone
+	return nil, s.Missing(r.User, r.Session)
+}
+
+// Missing returns the error for a client whose session is nowhere: Gone, or Replaced.
+func (s *Sessions) Missing(user tidemark.UserID, id tidemark.SessionID) error {
+	return s.answer(errGone, user, id)
+}
+
+// answer returns the error for a client whose session was not found: Replaced in place of Gone, if
+// the session was replaced on this node.
+func (s *Sessions) answer(err error, user tidemark.UserID, id tidemark.SessionID) error {
+	if err == errGone { //nolint:errorlint // it is never wrapped
+		//rule:resume_lossless.refuse-replaced-session
+		return cmp.Or(s.replaced.of(user, id), err)
+	}
+	return err
 }
 
 // find returns the session that a client resumes, after a move if necessary. Its errors are those

@@ -24,24 +24,25 @@ const (
 // follows a session that moves. If the session moves in that moment, Seek may set the positions
 // twice. The client then receives some messages again.
 //
-// Errors: Gone if there is no such session. ErrUncertain if it may exist, but the registry or its
-// node has not answered within a second.
+// Errors: Gone if there is no such session. Replaced as Resume says. ErrUncertain if it may exist,
+// but the registry or its node has not answered within a second.
 func (s *Sessions) Seek(
 	ctx context.Context, user tidemark.UserID, id tidemark.SessionID, to session.Positions,
 ) error {
 	text, _ := json.Marshal(to) // Positions always marshals
 	q := bus.Seek{ID: rand.Text(), Session: id, User: user, From: s.Node, Positions: text}
-	return s.reach(ctx, user, id, question{
+	err := s.reach(ctx, user, id, question{
 		id:    q.ID,
 		event: bus.Event{Seek: &q},
 		here: func(ctx context.Context, sess *session.Session) bool {
 			return sess.Arrived(ctx) == session.Landed && sess.Seek(q.ID, to)
 		},
 	})
+	return s.answer(err, user, id)
 }
 
 // End ends a session of the user, on whatever node it is. Its reader gets Replaced. Errors: as
-// those of Seek.
+// those of Seek, without Replaced.
 func (s *Sessions) End(
 	ctx context.Context, user tidemark.UserID, id tidemark.SessionID,
 ) error {

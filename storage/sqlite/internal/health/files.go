@@ -136,8 +136,11 @@ func (f *Files) Written() error {
 }
 
 // same returns the file at a path, or Unavailable if it is not the one that is open.
+// A link to the open file is not that file: the next server would look for the log beside its
+// target.
 func same(name string, open os.FileInfo) (os.FileInfo, error) {
-	now, err := os.Stat(name)
+	//rule:confirmed_is_durable.link-is-another-file
+	now, err := os.Lstat(name)
 	if err != nil || !os.SameFile(now, open) {
 		return nil, tidemark.Errorf(tidemark.Unavailable,
 			"the file %s was moved, deleted or replaced under the server: nothing is confirmed "+
