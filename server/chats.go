@@ -173,9 +173,10 @@ func (s *Server) newChat(c Caller, r CreateChatRequest) (storage.NewChat, error)
 		}
 	}
 	//rule:post_retry_safe.id-of-key-is-reserved
-	if strings.HasPrefix(string(r.ChatID), digestPrefix) {
+	if isDigest(r.ChatID) {
 		return n, tidemark.BadParam(tidemark.Invalid, "chat_id",
-			"must not begin with %s, as the ids that the server makes do", digestPrefix)
+			"must not be %s and %d characters of a-z 2-7, as the ids that the server makes are",
+			digestPrefix, digestLength)
 	}
 	switch {
 	case r.ChatID != "" && r.ClientChatID != "":
@@ -207,9 +208,19 @@ func (s *Server) newChat(c Caller, r CreateChatRequest) (storage.NewChat, error)
 	return n, n.Check()
 }
 
-// digestPrefix begins the ids that the server makes. Nobody else may use one: the id of a
-// client_chat_id can be computed, so anyone could take it before its owner does.
-const digestPrefix = "chat_"
+// digestPrefix begins the ids that the server makes, and a digest follows. Nobody else may use such
+// an id: that of a client_chat_id can be computed, so anyone could take it before its owner does.
+const (
+	digestPrefix = "chat_"
+	digestLength = 26
+)
+
+// isDigest reports whether an id has the form of those that the server makes.
+func isDigest(id tidemark.ChatID) bool {
+	rest, ours := strings.CutPrefix(string(id), digestPrefix)
+	return ours && len(rest) == digestLength &&
+		strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
 
 // digestID returns a chat id that is made from texts, none of which contains a NUL.
 func digestID(texts ...string) tidemark.ChatID {

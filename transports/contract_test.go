@@ -18,6 +18,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 	"github.com/tidemark-im/tidemark/test/services/stores"
@@ -202,6 +203,20 @@ func team(s *transporttest.Stack, t *testing.T) {
 		body: `{"client_message_id":"c1","content":"x"}`}.try(t, s)
 }
 
+// seeReplaced gives the cursors of a session whose user has ended it.
+func seeReplaced(t *testing.T, s *transporttest.Stack) {
+	t.Helper()
+	c, err := s.Server.Open(t.Context(), server.OpenRequest{User: "ann"})
+	if err == nil {
+		err = s.Server.EndSession(t.Context(), "ann", c.Session())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange{who: "ann", method: "POST", path: "/sync", status: 409, code: "REPLACED",
+		body: `{"session_id":"` + string(c.Session()) + `"}`}.try(t, s)
+}
+
 // TestContract_everything_listed_is_seen makes every status of every operation happen, every event
 // over every transport, and every frame. Each exchange, here and in all other tests, checks the
 // converse: what happens is listed.
@@ -216,6 +231,7 @@ func TestContract_everything_listed_is_seen(t *testing.T) {
 	for _, e := range particular() {
 		e.try(t, s)
 	}
+	seeReplaced(t, s)
 	for _, call := range contract.Calls() {
 		e, ok := requests[call.OperationID]
 		if !ok && call.OperationID != "connectWebSocket" {

@@ -266,7 +266,7 @@ type Code = string
 
 // CreateChat Example: {"client_chat_id":"5c1e","member_ids":["bob","carol"],"name":"Team","type":"group"}
 type CreateChat struct {
-	// ChatId Not beginning with `chat_`, as the ids that the server makes do.
+	// ChatId Not `chat_` and 26 characters of a-z 2-7, as the server's own ids are.
 	ChatId *Id `json:"chat_id,omitempty"`
 
 	// ClientChatId A new random one for each new group. The server makes the `chat_id` from it.
