@@ -22,7 +22,8 @@ func TestOpen_log_without_its_database_is_refused(t *testing.T) {
 	wantGapless(t, openAt(t, path), 1)
 }
 
-// A link in the place of the open file is noticed. The next server would look for the log elsewhere.
+// A link in the place of the open file is noticed. The next server would look elsewhere for the
+// log.
 func TestCommit_confirms_nothing_behind_a_link(t *testing.T) {
 	s, path := openNew(t)
 	send(t, s, "1")
