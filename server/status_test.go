@@ -443,7 +443,7 @@ func TestStatus_delivered_is_eventually_consistent_after_a_return_to_a_silent_ch
 			a.send("bob", chat)
 		}
 		settle()
-		bob := b.open("bob")
+		bob := b.open("bob", withStatuses)
 		settle()
 		bob.drain()
 		for _, chat := range chats {

@@ -102,6 +102,13 @@ func TestFrozen_breaking_changes_are_noticed(t *testing.T) {
 		"a media type is removed": {
 			"          text/plain: {schema: {type: string}}\n      responses", "      responses",
 			"POST /api/v1/acks: the media type text/plain is gone"},
+		"a call needs a user": {
+			"x-retry: harmless\n      x-user: optional\n", "x-retry: harmless\n",
+			"x-user was optional and is <nil>"},
+		"a call needs credentials": {
+			"summary: The process is alive\n      security: []\n",
+			"summary: The process is alive\n",
+			"credentials are needed"},
 		"x-retry changes": {
 			"x-retry: key", "x-retry: natural", "x-retry was key and is natural"},
 		"a field of an answer is renamed": {
@@ -124,8 +131,8 @@ func TestFrozen_breaking_changes_are_noticed(t *testing.T) {
 			"required: [user_id, role, joined_at]",
 			"metadata may be absent now"},
 		"an id of an answer is longer": {
-			"session_id: {type: string, maxLength: 22}", "session_id: {type: string}",
-			"session_id: the maxLength was 22 and is higher"},
+			"session_id: {type: string, maxLength: 128}", "session_id: {type: string}",
+			"session_id: the maxLength was 128 and is higher"},
 		"a count of an answer may be negative": {
 			"read_count: {type: integer, minimum: 0}", "read_count: {type: integer}",
 			"read_count: the minimum was 0 and is lower"},

@@ -22,4 +22,4 @@ func noteAgain(*os.File, string, tidemark.Incarnation) {}
 
 func closedAs(string, *os.File) tidemark.Incarnation { return "" }
 
-func noteSpoiled(*os.File, os.FileInfo) {}
+func noteSpoiled(*os.File, os.FileInfo) error { return nil }

@@ -117,9 +117,22 @@ func hasLog(path string) bool {
 
 // note writes into the lock file which files are open. ownLog of the next opener reads it.
 func note(held *os.File, main, log os.FileInfo) error {
+	return writeNote(held, identity(main)+" "+identity(log))
+}
+
+// noteSpoiled writes into the lock file that the database file was overwritten, so the log may no
+// longer belong to it. ownLog of the next opener then refuses.
+func noteSpoiled(held *os.File, log os.FileInfo) error {
+	return writeNote(held, spoiled+" "+identity(log))
+}
+
+// spoiled replaces, in the lock file, the identity of a database file that was overwritten.
+const spoiled = "overwritten"
+
+func writeNote(held *os.File, text string) error {
 	err := held.Truncate(0)
 	if err == nil {
-		_, err = held.WriteAt([]byte(identity(main)+" "+identity(log)+"\n"), 0)
+		_, err = held.WriteAt([]byte(text+"\n"), 0)
 	}
 	if err == nil {
 		err = held.Sync()
@@ -130,17 +143,6 @@ func note(held *os.File, main, log os.FileInfo) error {
 	}
 	return nil
 }
-
-// noteSpoiled writes into the lock file that the database file was overwritten, so the log may no
-// longer belong to it. ownLog of the next opener then refuses.
-func noteSpoiled(held *os.File, log os.FileInfo) {
-	if held.Truncate(0) == nil {
-		_, _ = held.WriteAt([]byte(spoiled+" "+identity(log)+"\n"), 0)
-	}
-}
-
-// spoiled replaces, in the lock file, the identity of a database file that was overwritten.
-const spoiled = "overwritten"
 
 // identity names a file on this machine, whatever its path is.
 func identity(info os.FileInfo) string {

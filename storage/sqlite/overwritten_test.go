@@ -15,8 +15,9 @@ import (
 // If a backup is copied into the open database file, nothing more is confirmed. Neither the end of
 // the server nor the next start puts the log into the backup.
 func TestCommit_confirms_nothing_in_a_file_that_was_overwritten(t *testing.T) {
-	for _, restarted := range []bool{false, true} {
-		t.Run(fmt.Sprint("log restarted ", restarted), func(t *testing.T) {
+	for n := range 4 {
+		restarted, reopened := n&1 > 0, n&2 > 0
+		t.Run(fmt.Sprint("log restarted ", restarted, ", reopened ", reopened), func(t *testing.T) {
 			s, path := openNew(t)
 			send(t, s, "1")
 			backup := path + ".backup"
@@ -27,6 +28,12 @@ func TestCommit_confirms_nothing_in_a_file_that_was_overwritten(t *testing.T) {
 			}
 			if err != nil {
 				t.Fatal(err)
+			}
+			if reopened {
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				s = openAt(t, path)
 			}
 			send(t, s, "2")
 			if restarted {

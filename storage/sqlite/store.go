@@ -65,6 +65,8 @@ type Store struct {
 	health  *health.Health
 	calls   inflight.Gate
 	release sync.Once
+	// keep runs keepLog once.
+	keep sync.Once
 }
 
 var _ storage.Store = (*Store)(nil)

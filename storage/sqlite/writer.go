@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -67,7 +66,7 @@ func (s *Store) checkpoint() {
 		//rule:confirmed_is_durable.room-after-full-disk
 		ran, err := s.writer.checkpoint(health.Full(s.health.Commit()))
 		if ran {
-			err = cmp.Or(err, s.files.Written())
+			_ = s.files.Written() // if the file is gone, the next commit says so
 		}
 		return err
 	})
@@ -76,8 +75,10 @@ func (s *Store) checkpoint() {
 // keepLog keeps the log out of a database file that was overwritten: Close does not copy it, and
 // the next Open is refused.
 func (s *Store) keepLog() {
-	s.writer.c.KeepLog()
-	noteSpoiled(s.lock, s.files.Log)
+	s.keep.Do(func() {
+		s.writer.c.KeepLog()
+		_ = noteSpoiled(s.lock, s.files.Log) // a failure leaves the note of before
+	})
 }
 
 // commit runs the batch in one transaction. If SQLite rejects a statement of one item, each item
@@ -106,15 +107,15 @@ func (s *Store) attempt(batch []job, errs []error) error {
 	}
 	committing := false
 	if err == nil {
-		frames := s.writer.c.Log().Frames
 		committing, err = s.writer.transaction(batch, errs)
 		if err == nil {
 			// What was written into a file that is gone is not confirmed.
 			//rule:confirmed_is_durable.confirm-nothing-in-replaced-file
 			committing, err = false, s.files.Unchanged()
 		}
-		if err == nil && s.writer.c.Log().Frames < frames {
-			err = s.files.Written() // the log began anew
+		if err == nil {
+			//rule:confirmed_is_durable.follow-the-log
+			err = s.files.Logged()
 		}
 	}
 	if s.files.Spoiled() {

@@ -102,6 +102,12 @@ func (c *comparison) operation(what string, old, now operation) {
 	if was, is := old.Extensions["x-retry"], now.Extensions["x-retry"]; was != is {
 		c.breaks("%s: x-retry was %v and is %v", what, was, is)
 	}
+	if was, is := old.Extensions["x-user"], now.Extensions["x-user"]; was != nil && was != is {
+		c.breaks("%s: x-user was %v and is %v", what, was, is)
+	}
+	if len(old.security) == 0 && len(now.security) > 0 {
+		c.breaks("%s: credentials are needed", what)
+	}
 	for name, p := range old.parameters {
 		c.parameter(what+": the "+name, p, now.parameters[name])
 	}

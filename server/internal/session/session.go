@@ -109,7 +109,8 @@ func (s *Session) MembersChanged(changes []tidemark.MembershipChange, version ui
 			//rule:nothing_outside_membership.drop-removed-chat
 			s.leave(c.ChatID)
 			about = ""
-		} else if own && c.Change == tidemark.Added {
+		} else if own && c.Change == tidemark.Added &&
+			(s.statuses.snapshot || s.chats.get(c.ChatID) != nil) {
 			//rule:delivered_is_eventually_consistent.refresh-after-return
 			s.statuses.refreshChat(c.ChatID)
 		}

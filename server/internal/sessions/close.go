@@ -27,6 +27,12 @@ func (s *Sessions) Close(ctx context.Context, endings ...session.Ending) (closed
 		if !ok {
 			continue
 		}
+		//rule:resume_lossless.remember-replaced-session
+		if err := e.Refusal(); tidemark.CodeOf(err) == tidemark.Replaced {
+			s.replaced.remember(e.ID(), refusal{
+				user: e.User(), until: time.Now().Add(s.Host.Resume), err: err,
+			})
+		}
 		// An arriving session stays in the table until its lease is released. Otherwise another
 		// resume could take that lease before the release, which could not tell the two apart
 		// (R_LEASEFIRST).
@@ -43,12 +49,6 @@ func (s *Sessions) Close(ctx context.Context, endings ...session.Ending) (closed
 			})
 		}
 		ended = append(ended, e.Session)
-		//rule:resume_lossless.remember-replaced-session
-		if err := e.Refusal(); tidemark.CodeOf(err) == tidemark.Replaced {
-			s.replaced.remember(e.ID(), ending{
-				user: e.User(), until: time.Now().Add(s.Host.Resume), err: err,
-			})
-		}
 	}
 	// Sorted, so that a run of the simulation is repeatable.
 	retry.Sort(rows)

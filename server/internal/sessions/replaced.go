@@ -19,19 +19,19 @@ type replaced struct {
 	mu sync.Mutex
 	// later has the newest sessions, and earlier those before. Each has at most half of
 	// maxReplaced.
-	later, earlier map[tidemark.SessionID]ending
+	later, earlier map[tidemark.SessionID]refusal
 }
 
-// An ending is what the client of an ended session is told. A client of user gets err until the
+// A refusal is what the client of an ended session is told. A client of user gets err until the
 // time until.
-type ending struct {
+type refusal struct {
 	user  tidemark.UserID
 	until time.Time
 	err   error
 }
 
 // remember records the answer to the client of a session that has ended.
-func (r *replaced) remember(id tidemark.SessionID, e ending) {
+func (r *replaced) remember(id tidemark.SessionID, e refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	//rule:bounded_use.bound-replaced-sessions
@@ -39,7 +39,7 @@ func (r *replaced) remember(id tidemark.SessionID, e ending) {
 		r.earlier, r.later = r.later, nil
 	}
 	if r.later == nil {
-		r.later = make(map[tidemark.SessionID]ending)
+		r.later = make(map[tidemark.SessionID]refusal)
 	}
 	r.later[id] = e
 }

@@ -17,7 +17,7 @@ func TestReplaced_remembers_the_latest_for_a_time(t *testing.T) {
 		id := func(n int) tidemark.SessionID { return tidemark.SessionID(fmt.Sprint("s", n)) }
 		const all = 3 * maxReplaced
 		for n := range all {
-			r.remember(id(n), ending{"bob", time.Now().Add(time.Minute), errOvertaken})
+			r.remember(id(n), refusal{"bob", time.Now().Add(time.Minute), errOvertaken})
 		}
 		if n := len(r.later) + len(r.earlier); n > maxReplaced {
 			t.Errorf("%d are remembered, want at most %d", n, maxReplaced)

@@ -93,6 +93,9 @@ func (f file) follow(versions *[]version, steps map[string]Step) error {
 		return fmt.Errorf("it removes tables, and is compatible with the same programs as before")
 	}
 	for _, name := range f.Remove {
+		if name == Counters { // it has the version, by which older programs know what they may do
+			return fmt.Errorf("it removes the table %s, which has the version", name)
+		}
 		i := indexOf(next.tables, name)
 		if i < 0 {
 			return fmt.Errorf("it removes the table %s, which no file before has", name)

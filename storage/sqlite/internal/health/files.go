@@ -117,22 +117,29 @@ func (f *Files) Unchanged() error {
 // Spoiled reports whether Unchanged has found that the database file was overwritten.
 func (f *Files) Spoiled() bool { return f.spoiled.Load() != nil }
 
-// Written records the present state of the database file. Call it after each checkpoint, and after
-// each commit that began the log anew.
+// Written records how the database file is now. It must be called after each checkpoint.
 func (f *Files) Written() error {
 	now, err := os.Stat(f.path)
-	if err == nil {
-		f.known.modified, f.known.size = now.ModTime(), now.Size()
-		_, err = f.index.ReadAt(f.known.log.run[:], runAt)
+	if err != nil {
+		return tidemark.Wrap(tidemark.Unavailable, err,
+			"the state of the database's files cannot be read")
 	}
-	if err == nil {
-		_, err = f.index.ReadAt(f.known.log.copied[:], copiedAt)
+	f.known.modified, f.known.size = now.ModTime(), now.Size()
+	return f.Logged()
+}
+
+// Logged records the state of the log. It must be called after each commit, which may have begun
+// the log anew.
+func (f *Files) Logged() error {
+	var index [attemptedAt + 4]byte
+	if _, err := f.index.ReadAt(index[:], 0); err != nil {
+		return tidemark.Wrap(tidemark.Unavailable, err,
+			"the index of the database's log cannot be read")
 	}
-	if err == nil {
-		_, err = f.index.ReadAt(f.known.log.attempted[:], attemptedAt)
-	}
-	return tidemark.Wrap(tidemark.Unavailable, err,
-		"the state of the database's files cannot be read")
+	copy(f.known.log.run[:], index[runAt:])
+	copy(f.known.log.copied[:], index[copiedAt:])
+	copy(f.known.log.attempted[:], index[attemptedAt:])
+	return nil
 }
 
 // same returns the file at a path, or Unavailable if it is not the one that is open.
