@@ -5,6 +5,8 @@
 // A migration that only adds to the schema is an expand step: older programs continue to work. A
 // migration that removes something that they need is a contract step. It raises the version in
 // schema_compatible, or "compatible", to the oldest program that does not need it (storage.Schema).
+// In SQL that is the first statement of the migration: its lock refuses older programs until the
+// migration has ended.
 package migrations
 
 import "embed"

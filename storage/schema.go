@@ -11,7 +11,7 @@ type Schema struct {
 	// Version is the number of the store's latest migration, 0 if there was none.
 	Version uint
 	// Compatible is the oldest program that may work with the store, named by the version that it
-	// needs.
+	// needs. It is 0 if the store has no schema, or if its first migration has not ended.
 	Compatible uint
 	// Needed is the number of this program's latest migration.
 	Needed uint
@@ -20,10 +20,25 @@ type Schema struct {
 	Dirty bool
 }
 
+// Whole returns a Conflict if the store has a version and does not say which programs may work with
+// it, unless it is Dirty: the first migration may not have ended.
+func (s Schema) Whole() error {
+	//rule:schema_fits.refuse-damaged
+	if s.Version > 0 && s.Compatible == 0 && !s.Dirty {
+		return tidemark.Errorf(tidemark.Conflict,
+			"the schema has version %d, and does not say which programs may use it: it was "+
+				"damaged, or it is another program's; restore a backup, or give Tidemark "+
+				"another --store", s.Version)
+	}
+	return nil
+}
+
 // Fit returns nil if this program may work with the store. Otherwise it returns a Conflict that
 // says what to do.
 func (s Schema) Fit() error {
 	switch {
+	case s.Dirty && s.Compatible == 0:
+		return s.Ended()
 	//rule:schema_fits.refuse-incompatible
 	case s.Compatible > s.Needed:
 		return tidemark.Errorf(tidemark.Conflict,

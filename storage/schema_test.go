@@ -30,6 +30,9 @@ func TestSchema_schema_fits(t *testing.T) {
 		{Schema{Version: 2, Compatible: 1, Needed: 2, Dirty: true}, "to version 2 failed half-way"},
 		{Schema{Version: 1, Compatible: 1, Needed: 2, Dirty: true}, "to version 1 failed half-way"},
 		{Schema{Version: 2, Compatible: 2, Needed: 1, Dirty: true}, "run a newer program"},
+		// The first migration, of this program or of a newer one.
+		{Schema{Version: 1, Needed: 1, Dirty: true}, "to version 1 failed half-way"},
+		{Schema{Version: 2, Needed: 1, Dirty: true}, "to version 2 failed half-way"},
 	} {
 		t.Run(fmt.Sprintf("%+v", tc.store), func(t *testing.T) {
 			err := tc.store.Fit()
@@ -49,5 +52,26 @@ func TestSchema_schema_fits(t *testing.T) {
 				t.Errorf("Reversible: got %v, want the words of what to do", err)
 			}
 		})
+	}
+}
+
+// TestSchema_schema_fits_is_damaged: a version whose compatible programs are unknown is refused,
+// unless the first migration may not have ended.
+func TestSchema_schema_fits_is_damaged(t *testing.T) {
+	for _, tc := range []struct {
+		store Schema
+		want  tidemark.Code
+	}{
+		{Schema{Needed: 1}, ""},
+		{Schema{Version: 1, Compatible: 1, Needed: 1}, ""},
+		{Schema{Version: 1, Needed: 1}, tidemark.Conflict},
+		{Schema{Version: 2, Needed: 1}, tidemark.Conflict},
+		{Schema{Version: 1, Needed: 1, Dirty: true}, ""},
+	} {
+		err := tc.store.Whole()
+		if tidemark.CodeOf(err) != tc.want ||
+			err != nil && !strings.Contains(err.Error(), "restore a backup") {
+			t.Errorf("%+v: got %v, want %q and what to do", tc.store, err, tc.want)
+		}
 	}
 }

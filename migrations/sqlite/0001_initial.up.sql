@@ -16,10 +16,7 @@ CREATE TABLE chats (
     floor           INTEGER NOT NULL DEFAULT 1,  -- the first message that is kept
     uncounted       INTEGER NOT NULL DEFAULT 0,  -- the messages that do not count as unread
     last_uncounted  INTEGER NOT NULL DEFAULT 0,  -- the sequence of the last of them
-    sent_1          INTEGER NOT NULL DEFAULT 0,  -- members.sent of the member with seat 1
-    last_sent_1     INTEGER NOT NULL DEFAULT 0,
-    sent_2          INTEGER NOT NULL DEFAULT 0,  -- and of that with seat 2
-    last_sent_2     INTEGER NOT NULL DEFAULT 0,
+    seats           TEXT    NOT NULL DEFAULT '[]',  -- the numbers of the members with a seat
     member_count    INTEGER NOT NULL,
     members_version INTEGER NOT NULL DEFAULT 1,
     large           INTEGER NOT NULL,
@@ -38,8 +35,9 @@ CREATE TABLE chat_metadata (
 
 -- The members. The row of a former member stays, because it says what they may see and have sent.
 -- The roles are owner, admin, member and reader.
--- The two members of a direct chat have the seats 1 and 2. Their numbers are in the row of the
--- chat, which every message updates anyway. Others have no seat.
+-- The first senders of a chat have the seats 1, 2 and so on, and keep them. Their numbers are in
+-- the row of the chat, which every message updates anyway: [sent, last_sent, sent, last_sent, …].
+-- The two members of a direct chat have their seats from the beginning.
 CREATE TABLE members (
     chat      INTEGER NOT NULL,
     user_id   TEXT    NOT NULL,
@@ -48,7 +46,7 @@ CREATE TABLE members (
     role      TEXT    NOT NULL,
     joined_at INTEGER NOT NULL,
     intervals TEXT    NOT NULL,  -- "1-5,9-": the sequences that the user may see
-    seat      INTEGER NOT NULL DEFAULT 0,  -- 0: sent and last_sent are in this row
+    seat      INTEGER NOT NULL DEFAULT 0,  -- 0: none; sent and last_sent are in this row
     sent      INTEGER NOT NULL DEFAULT 0,  -- the messages of the user that count as unread
     last_sent INTEGER NOT NULL DEFAULT 0,  -- the sequence of the last of them
     metadata  TEXT,                        -- of the application; NULL for a former member
@@ -58,7 +56,9 @@ CREATE TABLE members (
 CREATE INDEX members_of_user ON members (user_id, chat_id) WHERE current = 1;
 
 -- The small columns come first, so that reading them does not read the overflow pages of a long
--- content.
+-- content. kind_mentions is NULL for a message of a user that names nobody.
+-- The table has 13 columns. With more, SQLite finds the place of a row by a slower comparison
+-- (sqlite3VdbeFindCompare).
 CREATE TABLE messages (
     chat              INTEGER NOT NULL,
     sequence          INTEGER NOT NULL,
@@ -68,9 +68,8 @@ CREATE TABLE messages (
     created_at        INTEGER NOT NULL,
     members_version   INTEGER NOT NULL,  -- the chat's, in the step that stored the message
     content_type      TEXT    NOT NULL,
-    kind              TEXT,              -- NULL for a message of a user
     life              INTEGER,           -- lives.number when it was stored; NULL is 1
-    mentions          TEXT,              -- "alice bob", or "*" for all
+    kind_mentions     TEXT,              -- "message alice bob", "message *", "system"; or NULL
     attachments       TEXT,
     metadata          TEXT,
     content           TEXT    NOT NULL,

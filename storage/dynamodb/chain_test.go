@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -195,24 +196,73 @@ func TestLives_restore_is_noticed_beside_a_newer_program(t *testing.T) {
 	if got := []tidemark.Incarnation{life(3), life(2)}; got[0] != first || got[1] != first {
 		t.Errorf("at version 3 the lives are %v, want %v", got, first)
 	}
+	makeAgain(t, url, "messages")
+	if second := life(2); second == first || life(3) != second {
+		t.Errorf("the lives go on as %v, although a table was made again", second)
+	}
+}
+
+// TestLives_restore_is_noticed_of_a_later_table: a migration adds a table during a life. If that
+// table alone is restored, a new life begins. A program that does not know the table changes
+// nothing.
+func TestLives_restore_is_noticed_of_a_later_table(t *testing.T) {
+	url := service.Shared(t).Store(t)
+	old, newer := tablesFor(t, url, 1, nil), tablesFor(t, url, 2, nil)
+	count := func(program *schema.Tables) int {
+		t.Helper()
+		all, err := program.Lives(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	if err := old.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	count(old)
+	if err := newer.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// Several processes of both programs begin at once.
+	var together sync.WaitGroup
+	errs := make([]error, 6)
+	for i := range errs {
+		together.Go(func() {
+			_, errs[i] = []*schema.Tables{old, newer}[i%2].Lives(t.Context())
+		})
+	}
+	together.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if got := []int{count(newer), count(old)}; got[0] != 1 || got[1] != 1 {
+		t.Errorf("after the migration there are %v lives, want 1", got)
+	}
+	makeAgain(t, url, "keys")
+	if got := []int{count(old), count(newer), count(newer), count(old)}; !slices.Equal(
+		got, []int{1, 2, 2, 2}) {
+		t.Errorf("after a restore of the added table there are %v lives, want 1, 2, 2, 2", got)
+	}
+}
+
+// makeAgain replaces a table by an empty one.
+func makeAgain(t *testing.T, url, table string) {
+	t.Helper()
 	api, name := raw(t, url)
 	was, err := api.DescribeTable(t.Context(),
-		&dynamodb.DescribeTableInput{TableName: name("messages")})
+		&dynamodb.DescribeTableInput{TableName: name(table)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, e1 := api.DeleteTable(t.Context(), &dynamodb.DeleteTableInput{TableName: name("messages")})
+	_, e1 := api.DeleteTable(t.Context(), &dynamodb.DeleteTableInput{TableName: name(table)})
 	_, e2 := api.CreateTable(t.Context(), &dynamodb.CreateTableInput{
-		TableName:            name("messages"),
+		TableName:            name(table),
 		KeySchema:            was.Table.KeySchema,
 		AttributeDefinitions: was.Table.AttributeDefinitions,
 		BillingMode:          types.BillingModePayPerRequest,
 	})
 	if err := errors.Join(e1, e2); err != nil {
 		t.Fatal(err)
-	}
-	if second := life(2); second == first || life(3) != second {
-		t.Errorf("the lives go on as %v, although a table was made again", second)
 	}
 }
 

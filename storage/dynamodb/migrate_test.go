@@ -166,10 +166,10 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 		status, up, down tidemark.Code
 		words            string
 	}{
-		// Without the attribute, only programs that need this version can use it.
 		{"newer", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			return put(ctx, api, name, map[string]types.AttributeValue{
-				"version": &types.AttributeValueMemberN{Value: "2"},
+				"version":    &types.AttributeValueMemberN{Value: "2"},
+				"compatible": &types.AttributeValueMemberN{Value: "2"},
 			})
 		}, "", tidemark.Conflict, tidemark.Conflict, "the schema has version 2, for programs " +
 			"that need version 2 or a later one, and this program needs 1; run a newer program"},
@@ -179,6 +179,14 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 				"compatible": &types.AttributeValueMemberS{Value: "1"},
 			})
 		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict, "has no version"},
+		{"no compatible program", func(
+			ctx context.Context, api *dynamodb.Client, name names,
+		) error {
+			return put(ctx, api, name, map[string]types.AttributeValue{
+				"version": &types.AttributeValueMemberN{Value: "1"},
+			})
+		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict,
+			"version 1, and does not say which programs may use it"},
 		{"no version", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			return put(ctx, api, name, nil)
 		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict, "has no version"},

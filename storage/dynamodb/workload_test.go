@@ -281,6 +281,16 @@ func (w *workload) writes() []operation {
 			line[0].Kind = tidemark.KindSystem
 			return w.append(line)
 		}, bound{calls: "TransactWriteItems", writes: 8}},
+		{"`Append` of one of the last 12 senders of a chat", func(r int) error {
+			users := named(name("twelve", r), 12)
+			err := w.create(id("twelve", r), tidemark.Group, full, users)
+			for _, user := range users {
+				err = errors.Join(err, w.append(textBy(user, id("twelve", r))))
+			}
+			return err
+		}, func(r int) error {
+			return w.append(textBy(named(name("twelve", r), 12)[0], id("twelve", r)))
+		}, bound{writes: 6}},
 		{"`Append` of the 14th sender of a chat, and later", func(r int) error {
 			users := named(name("senders", r), 20)
 			err := w.create(id("senders", r), tidemark.Group, full, users)

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/migrations"
@@ -18,8 +21,8 @@ import (
 var later = [][3]string{
 	{"0002_notes", "ALTER TABLE messages ADD COLUMN note text;", "ALTER TABLE messages DROP note;"},
 	{
-		"0003_body", "ALTER TABLE messages RENAME content TO body;" +
-			"UPDATE schema_compatible SET version = 2;",
+		"0003_body", "UPDATE schema_compatible SET version = 2;" +
+			"ALTER TABLE messages RENAME content TO body;",
 		"ALTER TABLE messages RENAME body TO content; UPDATE schema_compatible SET version = 1;",
 	},
 }
@@ -72,6 +75,77 @@ func TestChain(t *testing.T) {
 			},
 		}
 	})
+}
+
+// TestChain_schema_fits_while_a_migration_runs: an old program does not start while a newer one's
+// migration takes something away, and starts while a migration only adds.
+func TestChain_schema_fits_while_a_migration_runs(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		version        int
+		during, behind string // the words of the refusals, "" for none
+	}{
+		{"that only adds", 2, "", ""},
+		{"that takes something away", 3, "is under way", "run a newer program"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			url := newDatabase(t, service.Shared(t))
+			if tc.version == 3 {
+				if err := program(t, url, 2).Up(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			opens := func(words string) {
+				t.Helper()
+				s, err := Open(t.Context(), Config{URL: url})
+				if words != "" {
+					wantError(t, err, tidemark.Conflict, words)
+				}
+				if err == nil {
+					err = s.Close()
+				}
+				if words == "" && err != nil {
+					t.Errorf("the old program: %v", err)
+				}
+			}
+			opens("")
+			reader, err := pgx.Connect(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close(context.Background())
+			reads, err := reader.Begin(t.Context())
+			if err == nil {
+				_, err = reads.Exec(t.Context(), "SELECT FROM messages")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- program(t, url, tc.version).Up(t.Context()) }()
+			for waits := false; !waits; {
+				select {
+				case err := <-ended:
+					t.Fatalf("the migration did not wait for the reader: %v", err)
+				case <-time.After(5 * time.Millisecond):
+				}
+				err := reads.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_locks WHERE "+
+					"NOT granted AND relation = 'messages'::regclass AND database = (SELECT oid "+
+					"FROM pg_database WHERE datname = current_database())").Scan(&waits)
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			opens(tc.during)
+			if err := reads.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			opens(tc.behind)
+		})
+	}
 }
 
 // TestChain_schema_fits_when_a_migration_fails: what a migration did before it failed is undone.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +133,24 @@ func TestPool_texts_arrive_as_they_are(t *testing.T) {
 		if err != nil || !slices.Equal(got, texts) || isNull != (texts == nil) ||
 			(dimensions != nil) != (len(texts) > 0) {
 			t.Errorf("%d texts arrived as %d, null: %v, %v", len(texts), len(got), isNull, err)
+		}
+	}
+}
+
+func TestPool_numbers_arrive_as_they_are(t *testing.T) {
+	s := openNew(t).(durable).Store
+	for _, numbers := range [][]int64{nil, {}, {0}, {1, -1, math.MaxInt64, math.MinInt64},
+		make([]int64, 1000)} {
+		var got []int64
+		var isNull bool
+		var dimensions *int
+		err := s.read(t.Context(), func(ctx context.Context, c *conn) error {
+			return c.QueryRow(ctx, "SELECT $1::bigint[], $1 IS NULL, array_ndims($1)",
+				numbers).Scan(&got, &isNull, &dimensions)
+		})
+		if err != nil || !slices.Equal(got, numbers) || isNull != (numbers == nil) ||
+			(dimensions != nil) != (len(numbers) > 0) {
+			t.Errorf("%v arrived as %v, null: %v, %v", numbers, got, isNull, err)
 		}
 	}
 }

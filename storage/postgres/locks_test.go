@@ -101,6 +101,7 @@ func TestAppend_in_a_hurry_one_transaction_holds_lock_and_message(t *testing.T) 
 		stored:     make([]*tidemark.Message, 1),
 		versions:   make([]uint64, 1),
 		committed:  s.committed,
+		senders:    &s.appends.senders,
 		lockWaited: true,
 	}
 	err = once(t.Context(), s.writers, 0, func(ctx context.Context, c *conn) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -24,138 +25,83 @@ const (
 	roundsUntilLock = 3
 )
 
-// appendDrafts appends drafts to their chats in one step.
-//   - It reads the keys and the members in one snapshot. It raises the counter of a chat only if
-//     the chat still has the members of that snapshot. The new head follows the latest head,
-//     including messages appended after the snapshot. If the members changed, the drafts of the
-//     chat get no sequence, and the caller writes them again. If another transaction stored one of
-//     the keys meanwhile, the statement violates messages_by_key, and is repeated.
+// appendDrafts appends drafts to their chats in one step. judge has said that their senders are
+// members who may send.
+//   - It raises the counter of a chat only if the chat still has the version of the members that
+//     judge knows, and if none of the chat's drafts has a known key. Otherwise the drafts of the
+//     chat get no sequence, and the caller judges them again. The new head follows the latest head,
+//     including messages appended after the snapshot. If another transaction stored one of the keys
+//     after the snapshot, the statement violates messages_by_key, and is repeated.
 //   - It locks chats in the order of their keys, as every statement does that locks several.
-//   - The seat of a reader counts as -1: they may not send.
+//   - The parameters are arrays, described by their types below. The arrays of chats are in the
+//     order of their keys, and drafts and senders name a chat by its place there.
 //   - It counts drafts from the last of their chat. So the sequences follow from the head that the
 //     UPDATE returns.
 //   - The numbers of members with a seat are in the row of the chat. The rows of other senders
 //     change only under the lock of their chat, so their order is free.
+//   - It compares chat + 0 with the chat of a draft. Otherwise the primary key of messages fits,
+//     too, and reads the whole chat for each draft.
 //   - It has no join. A look-up is a sub-select by the whole key, and facts about a chat are in
 //     arrays. So the planner has no choice, whatever its statistics are, and one plan always
 //     serves. Joins became scans of whole tables.
 //
 //rule:nothing_outside_membership.append-statement
-const appendDrafts = `WITH chat AS MATERIALIZED (
-	SELECT array_agg(key) AS keys, array_agg(version) AS versions
-	FROM (SELECT coalesce(c.key, 0) AS key, coalesce(c.members_version, 0) AS version
-		FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
-		LEFT JOIN LATERAL (SELECT key, members_version FROM chats
-			WHERE id = n.id LIMIT 1) AS c ON true
-		ORDER BY n.no) AS n
-), judged AS MATERIALIZED (
-	SELECT d.no, ($2::bigint[])[d.no] AS chat_no,
-		(SELECT m.sequence FROM messages AS m
-			WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id
-				AND m.chat = chat.keys[($2::bigint[])[d.no]] LIMIT 1) AS known,
-		(SELECT CASE WHEN NOT m.current THEN NULL WHEN m.role = 'reader' THEN -1 ELSE m.seat END
-			FROM members AS m
-			WHERE m.chat = chat.keys[($2::bigint[])[d.no]] AND m.user_id = d.sender_id
-			LIMIT 1) AS seat, d.sender_id, d.kind IS NULL AS counts
-	FROM chat, unnest($3::text[], $4::text[], $12::text[])
-		WITH ORDINALITY AS d (sender_id, client_message_id, kind, no)
-), counted AS MATERIALIZED (
-	SELECT j.*, count(*) FILTER (WHERE known IS NULL AND seat >= 0)
-		OVER (PARTITION BY chat_no ORDER BY no DESC ROWS UNBOUNDED PRECEDING) AS nth
-		FROM judged AS j
-), wanted AS MATERIALIZED (
-	SELECT array_agg(key) AS keys, array_agg(version) AS versions, array_agg(count) AS counts,
-		array_agg(time) AS times, array_agg(sent_1) AS sent_1, array_agg(sent_2) AS sent_2,
-		array_agg(count + 1 - nth_1) AS at_1, array_agg(count + 1 - nth_2) AS at_2
-	FROM (SELECT chat.keys[chat_no] AS key, chat.versions[chat_no] AS version,
-		($5::bigint[])[last] AS time, j.*
-		FROM chat, (SELECT chat_no, count(*) AS count, max(no) AS last,
-				count(*) FILTER (WHERE seat = 1 AND counts) AS sent_1,
-				count(*) FILTER (WHERE seat = 2 AND counts) AS sent_2,
-				min(nth) FILTER (WHERE seat = 1 AND counts) AS nth_1,
-				min(nth) FILTER (WHERE seat = 2 AND counts) AS nth_2
-			FROM counted WHERE known IS NULL AND seat >= 0 GROUP BY chat_no) AS j
-		ORDER BY key) AS n
+const appendDrafts = `WITH stale AS MATERIALIZED (
+	SELECT array_agg(d.place) AS places
+	FROM unnest($9::bigint[], $11::text[], $12::text[]) AS d (place, sender_id, client_message_id)
+	WHERE (SELECT true FROM messages AS m
+		WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id
+			AND m.chat + 0 = ($1::bigint[])[d.place] LIMIT 1)
 ), moved AS (
 	UPDATE chats AS c SET
-		head = c.head + (SELECT counts FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
-		activity_at = (SELECT times FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
-		sent_1 = c.sent_1
-			+ (SELECT sent_1 FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
-		last_sent_1 = coalesce(c.head
-			+ (SELECT at_1 FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
-			c.last_sent_1),
-		sent_2 = c.sent_2
-			+ (SELECT sent_2 FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
-		last_sent_2 = coalesce(c.head
-			+ (SELECT at_2 FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))],
-			c.last_sent_2)
-	WHERE c.key = ANY ((SELECT keys FROM wanted)::bigint[])
-		AND c.members_version =
-			(SELECT versions FROM wanted)[width_bucket(c.key, (SELECT keys FROM wanted))]
+		head = c.head + ($3::bigint[])[width_bucket(c.key, $1)],
+		activity_at = ($4::bigint[])[width_bucket(c.key, $1)],
+		sent_1 = c.sent_1 + ($5::bigint[])[width_bucket(c.key, $1)],
+		last_sent_1 = CASE ($6::bigint[])[width_bucket(c.key, $1)] WHEN 0 THEN c.last_sent_1
+			ELSE c.head + $6[width_bucket(c.key, $1)] END,
+		sent_2 = c.sent_2 + ($7::bigint[])[width_bucket(c.key, $1)],
+		last_sent_2 = CASE ($8::bigint[])[width_bucket(c.key, $1)] WHEN 0 THEN c.last_sent_2
+			ELSE c.head + $8[width_bucket(c.key, $1)] END
+	WHERE c.key = ANY ($1)
+		AND c.members_version = ($2::bigint[])[width_bucket(c.key, $1)]
+		AND array_position((SELECT places FROM stale), width_bucket(c.key, $1)::bigint) IS NULL
 	RETURNING c.key, c.head
 ), headed AS MATERIALIZED (
 	SELECT array_agg(key) AS keys, array_agg(head) AS heads
 	FROM (SELECT key, head FROM moved ORDER BY key) AS m
-), placed AS MATERIALIZED (
-	SELECT array_agg(coalesce(CASE
-			WHEN known IS NOT NULL THEN -known
-			WHEN seat >= 0
-				AND h.keys[width_bucket(chat.keys[chat_no], h.keys)] = chat.keys[chat_no]
-				THEN h.heads[width_bucket(chat.keys[chat_no], h.keys)] + 1 - nth
-		END, 0) ORDER BY no) AS outcomes,
-		array_agg(no) FILTER (WHERE known IS NULL AND seat IS NULL) AS strangers,
-		array_agg(no) FILTER (WHERE known IS NULL AND seat < 0) AS readers
-	FROM counted, chat, headed AS h
 ), stored AS (
 	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id,
 		message_id, content_type, attachments, metadata, kind, mentions, content, life)
-	SELECT chat.keys[($2::bigint[])[d.no]], placed.outcomes[d.no], ($5::bigint[])[d.no],
-		chat.versions[($2::bigint[])[d.no]], d.sender_id, d.client_message_id, d.message_id,
-		coalesce(d.content_type, $11), d.attachments, d.metadata, d.kind, d.mentions, d.content,
-		$14::bigint
-	FROM chat, placed,
-		unnest($3::text[], $4::text[], $6::text[], $7::text[], $8::text[], $9::text[], $12::text[],
-			$13::text[], $10::text[])
-		WITH ORDINALITY AS d (sender_id, client_message_id, message_id, content_type, attachments,
-			metadata, kind, mentions, content, no)
-	WHERE placed.outcomes[d.no] > 0
+	SELECT $1[d.place], h.heads[width_bucket($1[d.place], h.keys)] - d.back, d.created_at,
+		$2[d.place], d.sender_id, d.client_message_id, d.message_id,
+		coalesce(d.content_type, $21), d.attachments, d.metadata, d.kind, d.mentions, d.content,
+		$22::bigint
+	FROM headed AS h,
+		unnest($9, $10::bigint[], $11, $12, $13::text[], $14::bigint[], $15::text[], $16::text[],
+			$17::text[], $18::text[], $19::text[], $20::text[])
+		AS d (place, back, sender_id, client_message_id, message_id, created_at, content_type,
+			attachments, metadata, kind, mentions, content)
+	WHERE h.keys[width_bucket($1[d.place], h.keys)] = $1[d.place]
 ), sent AS (
 	INSERT INTO senders AS s (chat, user_id, sent, last_sent)
-	SELECT chat.keys[n.chat_no], n.sender_id, n.count, placed.outcomes[n.last]
-	FROM chat, placed, (
-		SELECT c.chat_no, c.sender_id, count(*) AS count, max(c.no) AS last
-		FROM placed, counted AS c
-		WHERE c.seat = 0 AND c.counts AND placed.outcomes[c.no] > 0
-		GROUP BY c.chat_no, c.sender_id) AS n
+	SELECT $1[n.place], n.user_id, n.count, h.heads[width_bucket($1[n.place], h.keys)] - n.back
+	FROM headed AS h, unnest($23::bigint[], $24::text[], $25::bigint[], $26::bigint[])
+		AS n (place, user_id, count, back)
+	WHERE h.keys[width_bucket($1[n.place], h.keys)] = $1[n.place]
 	ON CONFLICT (chat, user_id) DO UPDATE
 		SET sent = s.sent + excluded.sent, last_sent = excluded.last_sent
 )
-SELECT versions, outcomes, strangers, readers FROM chat, placed`
+SELECT keys, heads FROM headed`
 
-// verdicts are the result of appendDrafts.
-type verdicts struct {
-	chat []int64 // the number of each draft's chat, from 1
-	// versions are the membership versions of the chats, 0 for a chat that does not exist.
-	versions []int64
-	// outcomes has a number for each draft. A positive one is the sequence of the stored message. A
-	// negative one is the negated sequence of the message that already has the key. 0 means that
-	// the sender may not send, or that the members of the chat changed.
-	outcomes []int64
-	// strangers are the drafts, counted from 1, whose senders are not members. readers are those
-	// whose senders are readers.
-	strangers, readers []int64
+// appends are the batcher of Append, with the senders that its goroutine has cached.
+type appends struct {
+	*batch.Batcher[tidemark.Draft, storage.Appended]
+	senders senders
 }
-
-func (v *verdicts) version(n int) uint64 { return uint64(v.versions[v.chat[n]-1]) }
-
-func (v *verdicts) stranger(n int) bool { return slices.Contains(v.strangers, int64(n)+1) }
-
-func (v *verdicts) reader(n int) bool { return slices.Contains(v.readers, int64(n)+1) }
 
 // Append implements storage.Messages.
 func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
-	return through(ctx, s, s.appends, drafts)
+	return through(ctx, s, s.appends.Batcher, drafts)
 }
 
 // append writes the drafts of many calls. Of drafts with equal keys, it writes the first. Then it
@@ -188,6 +134,7 @@ func (s *Store) append(
 		versions:  make([]uint64, len(drafts)),
 		repeated:  c.attempt > 0,
 		committed: s.committed,
+		senders:   &s.appends.senders,
 	}
 	//rule:restore_is_noticed.message-has-its-life-in-postgres
 	if life := s.life().Number; life > 1 {
@@ -231,6 +178,7 @@ type appending struct {
 	// repeated reports that an earlier attempt may have stored the drafts.
 	repeated  bool
 	committed func(sends, acks int, took time.Duration)
+	senders   *senders
 	// life is the number of the present life of the data, or nil for the first.
 	life *int64
 	// lockWaited reports that a statement has waited for a lock in vain. Further locks get less
@@ -358,14 +306,15 @@ func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure [
 	return nil, nil
 }
 
-// write runs the statement for some of the drafts. It returns those whose chat changed its members
-// meanwhile.
+// write judges some of the drafts and stores those that are accepted. It returns those whose chat
+// changed its members meanwhile, or has a message with the key of one of them.
 func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []int, err error) {
 	began := time.Now()
-	var v verdicts
-	parameters := a.parameters(todo, &v)
+	var verdicts []verdict
 	for again := 0; ; again++ {
-		err = a.statement(ctx, c, todo, parameters, &v)
+		if verdicts, err = a.judge(ctx, c, todo); err == nil {
+			err = a.store(ctx, c, todo, verdicts)
+		}
 		//rule:send_idempotent.try-again-when-key-came
 		if !keyStored(err) || again == maxRounds {
 			break
@@ -374,59 +323,77 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	if err != nil {
 		return nil, err
 	}
-	// In a chat whose members changed, no draft is decided. A sender who was refused may be a
-	// member in the step that stores the others.
-	changed := map[int64]bool{}
-	for n, outcome := range v.outcomes {
-		if outcome == 0 && v.version(n) > 0 && !v.stranger(n) && !v.reader(n) {
-			changed[v.chat[n]] = true
+	// In a chat that did not move, no draft is decided. A sender who was refused may be a member in
+	// the step that stores the others.
+	changed := map[tidemark.ChatID]bool{}
+	for n := range verdicts {
+		if v := &verdicts[n]; v.accepted() && v.sequence == 0 {
+			chat := a.drafts[todo[n]].ChatID
+			changed[chat] = true
+			//rule:nothing_outside_membership.forget-outdated-chat
+			a.senders.forget(chat)
 		}
 	}
 	sends := 0
 	var known []int
 	for n, i := range todo {
-		d := &a.drafts[i]
+		d, v := &a.drafts[i], &verdicts[n]
 		switch {
-		case v.version(n) == 0:
+		case v.chat == 0:
 			a.results[i] = storage.Appended{Err: noChat(d.ChatID)}
-		case changed[v.chat[n]]:
+		case changed[d.ChatID]:
 			unsure = append(unsure, i)
-		case v.outcomes[n] < 0:
+		case v.known > 0:
 			known = append(known, n)
-		case v.outcomes[n] == 0:
+		case v.sequence == 0:
 			a.results[i] = storage.Appended{
-				Err: storage.NotSender(d.ChatID, d.SenderID, v.reader(n)),
+				Err: storage.NotSender(d.ChatID, d.SenderID, v.seat == reader),
 			}
 		default:
 			sends++
-			m := d.Message(tidemark.Sequence(v.outcomes[n]), v.version(n))
+			m := d.Message(tidemark.Sequence(v.sequence), uint64(v.version))
 			m.CreatedAt = timeOf(d.CreatedAt.UnixMilli())
-			a.results[i] = storage.Appended{Message: m, Version: v.version(n)}
-			a.stored[i], a.versions[i] = &a.results[i].Message, v.version(n)
+			a.results[i] = storage.Appended{Message: m, Version: uint64(v.version)}
+			a.stored[i], a.versions[i] = &a.results[i].Message, uint64(v.version)
 		}
 	}
 	if sends > 0 {
 		a.committed(sends, 0, time.Since(began))
 	}
-	return unsure, a.find(ctx, c, todo, &v, known)
+	return unsure, a.find(ctx, c, todo, verdicts, known)
 }
 
-// statement runs appendDrafts, and note in the same transaction if a draft needs it. If a statement
-// has waited for a lock, the transaction has a short lock timeout. In the transaction of alone, the
-// chat is locked already.
-func (a *appending) statement(
-	ctx context.Context, c *conn, todo []int, parameters []any, v *verdicts,
+// store runs appendDrafts for the accepted drafts, and sets the sequences in their verdicts. If a
+// draft needs it, it runs note in the same transaction. If a statement has waited for a lock, the
+// transaction has a short lock timeout. In the transaction of alone, the chat is locked already.
+func (a *appending) store(
+	ctx context.Context, c *conn, todo []int, verdicts []verdict,
 ) error {
-	scan := func(row pgx.Rows) error {
-		return row.Scan(&v.versions, &v.outcomes, &v.strangers, &v.readers)
-	}
-	noted := slices.ContainsFunc(todo, func(i int) bool { return isNoted(&a.drafts[i]) })
-	run := func(pgx.Tx) error {
-		err := c.each(ctx, appendDrafts, parameters, scan)
-		if err == nil && noted {
-			err = a.note(ctx, c, todo, v)
+	var accepted []int // indexes of todo
+	noted := false
+	for n, i := range todo {
+		if verdicts[n].accepted() {
+			accepted = append(accepted, n)
+			noted = noted || isNoted(&a.drafts[i])
 		}
-		return err
+	}
+	if len(accepted) == 0 {
+		return nil
+	}
+	moves := movesOf(a.drafts, todo, verdicts, accepted)
+	parameters := a.parameters(todo, accepted, moves)
+	run := func(pgx.Tx) error {
+		var keys, heads []int64
+		err := c.each(ctx, appendDrafts, parameters,
+			func(row pgx.Rows) error { return row.Scan(&keys, &heads) })
+		if err != nil {
+			return err
+		}
+		moves.place(verdicts, accepted, keys, heads)
+		if noted {
+			return a.note(ctx, c, todo, verdicts)
+		}
+		return nil
 	}
 	switch {
 	//rule:nothing_outside_membership.stay-in-transaction
@@ -443,28 +410,20 @@ func (a *appending) statement(
 	}
 }
 
-// parameters returns the parameters of appendDrafts: the drafts, and the chats in the order of
-// their ids.
-func (a *appending) parameters(todo []int, v *verdicts) []any {
-	chats := make([]string, 0, len(todo))
-	for _, i := range todo {
-		chats = append(chats, string(a.drafts[i].ChatID))
-	}
-	slices.Sort(chats)
-	chats = slices.Compact(chats)
-	n := len(todo)
-	numbers := make([]int64, 2*n)
-	chat, created := numbers[:n], numbers[n:]
+// parameters returns the parameters of appendDrafts: first those of the moves, in the middle those
+// of the drafts, and last those of the senders.
+func (a *appending) parameters(todo, accepted []int, m *moves) []any {
+	n := len(accepted)
+	created := make([]int64, n)
 	text := make([]string, 4*n)
 	senders, keys, ids, contents := text[:n], text[n:2*n], text[2*n:3*n], text[3*n:]
 	// Empty columns are nil: types if all drafts have the same one, the others if there are none.
 	var types []string
 	var attachments, metadata, kinds, mentions []*string
-	common := a.drafts[todo[0]].ContentType
-	for at, i := range todo {
-		d := &a.drafts[i]
-		no, _ := slices.BinarySearch(chats, string(d.ChatID))
-		chat[at], created[at] = int64(no)+1, d.CreatedAt.UnixMilli()
+	common := a.drafts[todo[accepted[0]]].ContentType
+	for at, no := range accepted {
+		d := &a.drafts[todo[no]]
+		created[at] = d.CreatedAt.UnixMilli()
 		senders[at], keys[at] = string(d.SenderID), d.ClientMessageID
 		ids[at], contents[at] = string(d.MessageID), d.Content
 		//rule:send_idempotent.types-of-all-drafts
@@ -483,10 +442,11 @@ func (a *appending) parameters(todo []int, v *verdicts) []any {
 			mentions = put(mentions, at, n, d.Mentions.Text())
 		}
 	}
-	v.chat = chat
 	return []any{
-		chats, chat, senders, keys, created, ids, types, attachments, metadata, contents, common,
-		kinds, mentions, a.life,
+		m.keys, m.versions, m.counts, m.times, m.sent[0], m.last[0], m.sent[1], m.last[1],
+		m.places, m.backs, senders, keys, ids, created, types, attachments, metadata, kinds,
+		mentions, contents, common, a.life,
+		m.others.places, m.others.users, m.others.counts, m.others.backs,
 	}
 }
 
@@ -516,7 +476,9 @@ func keyStored(err error) bool {
 }
 
 // find reads the messages whose keys are known, and sets the results of their drafts.
-func (a *appending) find(ctx context.Context, c *conn, todo []int, v *verdicts, known []int) error {
+func (a *appending) find(
+	ctx context.Context, c *conn, todo []int, verdicts []verdict, known []int,
+) error {
 	if len(known) == 0 {
 		return nil
 	}
@@ -524,7 +486,7 @@ func (a *appending) find(ctx context.Context, c *conn, todo []int, v *verdicts, 
 	for at, n := range known {
 		ranges[at] = storage.Range{
 			Chat:  a.drafts[todo[n]].ChatID,
-			After: tidemark.Sequence(-v.outcomes[n]) - 1,
+			After: tidemark.Sequence(verdicts[n].known) - 1,
 			Limit: 1,
 		}
 	}
@@ -537,8 +499,8 @@ func (a *appending) find(ctx context.Context, c *conn, todo []int, v *verdicts, 
 		if pages[at].hole != nil {
 			return pages[at].hole
 		}
-		a.stored[i], a.versions[i] = &pages[at].messages[0], v.version(n)
-		a.results[i] = a.same(i, a.stored[i], v.version(n))
+		a.stored[i], a.versions[i] = &pages[at].messages[0], uint64(verdicts[n].version)
+		a.results[i] = a.same(i, a.stored[i], a.versions[i])
 		if a.repeated && a.stored[i].MessageID == a.drafts[i].MessageID {
 			// The earlier attempt stored the message, and its answer was lost.
 			a.results[i].Duplicate = false

@@ -28,13 +28,13 @@ const (
 )
 
 // note stores which of the messages do not count as unread, and whom the others name.
-func (a *appending) note(ctx context.Context, c *conn, todo []int, v *verdicts) error {
+func (a *appending) note(ctx context.Context, c *conn, todo []int, verdicts []verdict) error {
 	var batch pgx.Batch
 	uncounted := map[tidemark.ChatID][]int64{}
 	for n, i := range todo {
-		d, sequence := &a.drafts[i], v.outcomes[n]
+		d, sequence := &a.drafts[i], verdicts[n].sequence
 		switch {
-		case sequence <= 0:
+		case sequence == 0:
 			continue
 		case !d.Kind.Counts():
 			//rule:unread_exact.number-what-does-not-count-in-postgres

@@ -112,8 +112,8 @@ func (n *node) faults(counted float64) (bad []string) {
 		case read > mostRows*about:
 			bad = append(bad,
 				fmt.Sprintf("%s on %s reads %.0f rows for %.0f", n.Type, n.Relation, read, about))
-		// The pages of such a step include those of the steps that make the array.
-		case strings.Contains(n.Condition+n.Recheck, "ANY ($"):
+		// The pages of such a step include those of the look-ups that its filter waits for.
+		case strings.Contains(n.Condition+n.Recheck, "= ANY ("):
 		case pages > pagesPerLoop*n.Loops+pagesPerRow*read:
 			bad = append(bad,
 				fmt.Sprintf("%s on %s looks at %.0f pages in %.0f loops for %.0f rows", n.Type,

@@ -72,7 +72,7 @@ type Store struct {
 	// One batcher for each kind of write that many callers make at once. Each has one worker. Two
 	// workers would make smaller batches, and wait for each other's locks on the rows of busy
 	// chats.
-	appends  *batch.Batcher[tidemark.Draft, storage.Appended]
+	appends  appends
 	advances *batch.Batcher[storage.Advance, storage.Advanced]
 	marks    *batch.Batcher[tidemark.PendingDelivery, bool]
 	clears   *batch.Batcher[storage.Clear, bool]
@@ -137,7 +137,7 @@ func open(ctx context.Context, to *dsn.DSN, config Config) (*Store, error) {
 		return nil, to.Named(err)
 	}
 	//rule:confirmed_is_durable.confirm-duplicates
-	s.appends = newBatcher(s.writers, s.wrote("append"), 1, config.Batch,
+	s.appends.Batcher = newBatcher(s.writers, s.wrote("append"), 1, config.Batch,
 		settled(s.append, someDuplicate))
 	//rule:watermark_monotonic.confirm-stale-raises
 	s.advances = newBatcher(s.writers, s.wrote("advance"), 1, config.Batch,
@@ -161,7 +161,7 @@ func (s *Store) batchers() []interface {
 	return []interface {
 		Start()
 		Stop()
-	}{s.appends, s.advances, s.marks, s.clears, s.pages, s.pending, s.states}
+	}{s.appends.Batcher, s.advances, s.marks, s.clears, s.pages, s.pending, s.states}
 }
 
 // fit returns an error if the server may not use the database, because of its schema or its

@@ -16,14 +16,15 @@ import (
 // TestMigrate_leaves_the_database_of_another_program_alone: many programs have tables with these
 // names, and use the same library.
 func TestMigrate_leaves_the_database_of_another_program_alone(t *testing.T) {
-	for _, tc := range []struct{ name, theirs, table string }{
-		{"a table", "CREATE TABLE chats (theirs int)", "chats"},
+	for _, tc := range []struct{ name, theirs, table, words string }{
+		{"a table", "CREATE TABLE chats (theirs int)", "chats", "the table chats is there already"},
 		{"the same library", "CREATE TABLE schema_migrations " +
 			"(version bigint PRIMARY KEY, dirty boolean NOT NULL); " +
 			"INSERT INTO schema_migrations VALUES (1, false); CREATE TABLE messages (theirs int)",
-			"schema_migrations"},
+			"schema_migrations", "give Tidemark another --store"},
 		{"another library", "CREATE TABLE schema_migrations (version varchar PRIMARY KEY); " +
-			"INSERT INTO schema_migrations VALUES ('20200101')", "schema_migrations"},
+			"INSERT INTO schema_migrations VALUES ('20200101')", "schema_migrations",
+			"the table schema_migrations is there already"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			server := service.Shared(t)
@@ -35,7 +36,7 @@ func TestMigrate_leaves_the_database_of_another_program_alone(t *testing.T) {
 				"'public'"
 			before := single(t, url, tables)
 			wantError(t, Migrate(t.Context(), url, Up), tidemark.Conflict,
-				"the table "+tc.table+" is there already", "another program's", "search_path")
+				tc.words, "another program's")
 			if err := Migrate(t.Context(), url, Down); err == nil {
 				t.Error("Migrate down went through")
 			}

@@ -327,6 +327,11 @@ func (w *workload) writes() []operation {
 			nil, func(r int) error { return w.append(drafts(name("alone", r), chatNo(1))) },
 		},
 		{
+			"`Append` of a sender who is not cached",
+			func(int) error { w.s.appends.senders.forget(chatNo(1)); return nil },
+			func(r int) error { return w.append(drafts(name("first", r), chatNo(1))) },
+		},
+		{
 			"`Append` of 64 to 64 chats",
 			nil,
 			func(r int) error { return w.append(drafts(name("spread", r), chatNos(1, 64)...)) },

@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"cmp"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage/internal/unread"
 )
@@ -26,8 +28,8 @@ type chat struct {
 	// uncounted and lastUncounted are the columns of these names.
 	uncounted     int64
 	lastUncounted tidemark.Sequence
-	// seats has the numbers of the members with the seats 1 and 2.
-	seats [2]tally
+	// seats has the numbers of the members with the seats 1, 2 and so on.
+	seats []*tally
 	// moved reports that head, activity, uncounted, seats, and sent are not in the database yet.
 	moved bool
 	// senders holds some of the current members. Other users may be members, too. sent has those
@@ -36,18 +38,12 @@ type chat struct {
 	sent    []*sender
 }
 
-// tally has the numbers of a member's messages that count as unread.
-type tally struct {
-	sent int64
-	last tidemark.Sequence
-}
-
 // sender has the numbers of a member. If they have a seat, the numbers are those of the seat.
 type sender struct {
 	user tidemark.UserID
 	*tally
 	seated bool
-	// moved reports that the numbers are not in the database yet. It is false with a seat.
+	// moved reports that the numbers are not in the member's row yet. It is false with a seat.
 	moved bool
 }
 
@@ -57,14 +53,14 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 		return c, nil
 	}
 	s, err := w.c.prepared(`SELECT key, type, history, head, activity_at, member_count,
-			members_version, large, uncounted, last_uncounted, sent_1, last_sent_1, sent_2,
-			last_sent_2
+			members_version, large, uncounted, last_uncounted, seats
 		FROM chats WHERE id = ?`)
 	if err != nil {
 		return nil, err
 	}
 	s.string(1, string(id))
 	c := &chat{id: id}
+	var bad error
 	found, err := s.one(func(row *stmt) {
 		c.key = row.integerAt(0)
 		c.kind = tidemark.ChatType(row.stringAt(1))
@@ -73,12 +69,9 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 		c.members, c.version = int(row.integerAt(5)), uint64(row.integerAt(6))
 		c.large = row.integerAt(7) != 0
 		c.uncounted, c.lastUncounted = row.integerAt(8), tidemark.Sequence(row.integerAt(9))
-		for i := range c.seats {
-			c.seats[i].sent = row.integerAt(10 + 2*i)
-			c.seats[i].last = tidemark.Sequence(row.integerAt(11 + 2*i))
-		}
+		c.seats, bad = parseSeats(row.Column(10))
 	})
-	if err != nil || !found {
+	if err = cmp.Or(err, bad); err != nil || !found {
 		return nil, err
 	}
 	w.chats[id] = c
@@ -110,9 +103,8 @@ func (w *writer) count(c *chat, from *sender, d *tidemark.Draft) error {
 	if d.Kind.Counts() {
 		//rule:unread_exact.count-own-in-sqlite
 		from.sent, from.last = from.sent+1, c.head
-		if !from.moved && !from.seated {
-			from.moved = true
-			c.sent = append(c.sent, from)
+		if err := w.note(c, from); err != nil {
+			return err
 		}
 		return w.mention(c, d)
 	}
@@ -158,8 +150,8 @@ func (w *writer) flush() error {
 		return nil
 	}
 	s, err := w.c.prepared(`UPDATE chats
-		SET head = ?, activity_at = ?, uncounted = ?, last_uncounted = ?, sent_1 = ?,
-			last_sent_1 = ?, sent_2 = ?, last_sent_2 = ? WHERE key = ?`)
+		SET head = ?, activity_at = ?, uncounted = ?, last_uncounted = ?, seats = ?
+		WHERE key = ?`)
 	if err != nil {
 		return err
 	}
@@ -169,11 +161,8 @@ func (w *writer) flush() error {
 		s.integer(3, c.uncounted)
 		s.integer(4, int64(c.lastUncounted))
 		//rule:unread_exact.write-seats-in-sqlite
-		s.integer(5, c.seats[0].sent)
-		s.integer(6, int64(c.seats[0].last))
-		s.integer(7, c.seats[1].sent)
-		s.integer(8, int64(c.seats[1].last))
-		s.integer(9, c.key)
+		s.string(5, seatsText(c.seats))
+		s.integer(6, c.key)
 		if err := s.run(); err != nil {
 			return err
 		}
@@ -186,7 +175,7 @@ func (w *writer) flush() error {
 	return nil
 }
 
-// flushSent writes the numbers of the senders of a chat.
+// flushSent writes the numbers of the senders of a chat who have no seat.
 func (w *writer) flushSent(c *chat) error {
 	if len(c.sent) == 0 {
 		return nil
@@ -248,14 +237,19 @@ func (w *writer) former(
 	s.integer(1, c.key)
 	s.string(2, string(user))
 	from = &sender{user: user, tally: &tally{}}
+	var bad error
 	_, err = s.one(func(row *stmt) {
 		//rule:caller_does_only_what_they_may.readers-never-append-in-sqlite
 		sends = row.integerAt(0) != 0 && tidemark.Role(row.stringAt(4)).MaySend()
-		if seat := row.integerAt(1); seat != 0 {
-			from.seated, from.tally = true, &c.seats[seat-1]
+		if seat := int(row.integerAt(1)); seat != 0 {
+			if seat > len(c.seats) {
+				bad = badSeats(seatsText(c.seats))
+				return
+			}
+			from.seated, from.tally = true, c.seats[seat-1]
 			return
 		}
 		from.sent, from.last = row.integerAt(2), tidemark.Sequence(row.integerAt(3))
 	})
-	return from, sends, err
+	return from, sends, cmp.Or(err, bad)
 }

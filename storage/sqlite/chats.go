@@ -123,8 +123,8 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 // insertChat stores a new chat. pair is "" for a group.
 func (w *writer) insertChat(chat tidemark.Chat, pair string) error {
 	q, err := w.c.prepared(`INSERT INTO chats (id, type, history, name, direct_key, created_at,
-			activity_at, member_count, large, creation)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9)`)
+			activity_at, member_count, large, creation, seats)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10)`)
 	if err != nil {
 		return err
 	}
@@ -139,6 +139,11 @@ func (w *writer) insertChat(chat tidemark.Chat, pair string) error {
 	q.integer(7, int64(chat.MemberCount))
 	q.integer(8, flag(chat.Large))
 	q.string(9, chat.Creation)
+	var seats []*tally
+	if chat.Type == tidemark.Direct {
+		seats = []*tally{{}, {}}
+	}
+	q.string(10, seatsText(seats))
 	return q.run()
 }
 

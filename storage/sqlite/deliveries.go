@@ -119,8 +119,10 @@ func (w *writer) sentBefore(
 	if from.last <= after {
 		return from.sent, nil
 	}
+	//rule:unread_exact.own-may-name-others
 	q, err := w.c.prepared(`SELECT count(*) FROM messages
-		WHERE chat = ? AND sequence > ? AND sequence <= ? AND sender_id = ? AND kind IS NULL`)
+		WHERE chat = ? AND sequence > ? AND sequence <= ? AND sender_id = ?
+			AND (kind_mentions IS NULL OR kind_mentions GLOB 'message *')`)
 	if err != nil {
 		return 0, err
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-im/tidemark/migrations"
-	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
+	"github.com/tidemark-im/tidemark/storage/internal/versions"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 )
 
@@ -18,7 +18,7 @@ const frozen = "testdata/v1.sql"
 // TestFrozen_v1_is_upgraded: this program upgrades data of version 1, and reads and writes them.
 // `make frozen` writes the data anew.
 func TestFrozen_v1_is_upgraded(t *testing.T) {
-	needed, err := schema.Newest(migrations.SQLite)
+	needed, err := versions.Newest(migrations.SQLite, "sqlite")
 	if err != nil {
 		t.Fatal(err)
 	}

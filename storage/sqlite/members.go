@@ -1,8 +1,11 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -339,63 +342,86 @@ func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
 	return storage.NotSender(chat, user, false)
 }
 
-const rosterMembers = `SELECT user_id, role, joined_at, intervals, metadata FROM members
-	WHERE chat = ? AND current = 1 ORDER BY user_id`
-
 // Rosters implements storage.Members.
 func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
 	if err := checkBatch(len(chats)); err != nil || len(chats) == 0 {
 		return nil, err
 	}
-	rosters := make([]*tidemark.Roster, len(chats))
-	err := s.snapshot(ctx, func(c *conn) error {
-		for i, id := range chats {
-			var err error
-			if rosters[i], err = roster(c, id); err != nil {
-				return err
-			}
-		}
-		return nil
+	var found []*tidemark.Roster
+	err := s.snapshot(ctx, func(c *conn) (err error) {
+		found, err = rosters(c, chats)
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return rosters, nil
+	return found, err
 }
 
 // roster reads a chat and its members in the caller's snapshot. It returns nil if there is no chat.
 func roster(c *conn, id tidemark.ChatID) (*tidemark.Roster, error) {
-	q, err := c.prepared(`SELECT key, type, history, large, members_version, member_count
-		FROM chats WHERE id = ?`)
+	found, err := rosters(c, []tidemark.ChatID{id})
 	if err != nil {
 		return nil, err
 	}
-	r := &tidemark.Roster{ChatID: id}
-	var key int64
-	q.string(1, string(id))
-	found, err := q.one(func(row *stmt) {
-		key = row.integerAt(0)
-		r.Type = tidemark.ChatType(row.stringAt(1))
-		r.History = tidemark.HistoryMode(row.stringAt(2))
-		r.Large, r.Version = row.integerAt(3) != 0, uint64(row.integerAt(4))
-		r.Members = make([]tidemark.Member, 0, row.integerAt(5))
-	})
-	if err != nil || !found {
+	return found[0], nil
+}
+
+// rosterChats reads the chats of a JSON array, in its order. A chat that does not exist is a row of
+// NULL.
+const rosterChats = `SELECT c.key, c.type, c.history, c.large, c.members_version, c.member_count
+	FROM json_each(?) AS j LEFT JOIN chats AS c ON c.id = j.value`
+
+// rosterMembers reads the members of the chats of a JSON array of keys.
+const rosterMembers = `SELECT m.user_id, m.role, m.joined_at, m.intervals, m.metadata, m.chat
+	FROM json_each(?) AS j CROSS JOIN members AS m ON m.chat = j.value WHERE m.current = 1`
+
+// rosters reads chats and their members, with two statements. For a chat that does not exist it
+// returns nil. A chat that is named twice is read once.
+func rosters(c *conn, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
+	q, err := c.prepared(rosterChats)
+	if err != nil {
 		return nil, err
+	}
+	found := make([]*tidemark.Roster, 0, len(chats))
+	byKey := make(map[int64]*tidemark.Roster)
+	var keys []int64
+	q.string(1, jsonArray(chats))
+	err = q.each(func(row *stmt) bool {
+		key := row.integerAt(0)
+		if byKey[key] == nil && !row.nullAt(0) {
+			byKey[key] = &tidemark.Roster{
+				ChatID:  chats[len(found)],
+				Type:    tidemark.ChatType(row.stringAt(1)),
+				History: tidemark.HistoryMode(row.stringAt(2)),
+				Large:   row.integerAt(3) != 0, Version: uint64(row.integerAt(4)),
+				Members: make([]tidemark.Member, 0, row.integerAt(5)),
+			}
+			keys = append(keys, key)
+		}
+		found = append(found, byKey[key])
+		return true
+	})
+	if err != nil || len(keys) == 0 {
+		return found, err
 	}
 	if q, err = c.prepared(rosterMembers); err != nil {
 		return nil, err
 	}
+	text, err := json.Marshal(keys)
+	if err != nil {
+		return nil, err
+	}
 	var bad error
-	q.integer(1, key)
+	q.string(1, string(text))
 	err = q.each(func(row *stmt) bool {
 		var m tidemark.Member
 		m, bad = scanMember(row)
+		r := byKey[row.integerAt(5)]
 		r.Members = append(r.Members, m)
 		return bad == nil
 	})
-	if err == nil {
-		err = bad
+	for _, r := range byKey {
+		slices.SortFunc(r.Members, func(a, b tidemark.Member) int {
+			return strings.Compare(string(a.UserID), string(b.UserID))
+		})
 	}
-	return r, err
+	return found, cmp.Or(err, bad)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/migrations"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/internal/versions"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
 )
@@ -104,7 +105,7 @@ func status(path string, files fs.FS) (storage.Schema, error) {
 
 // look returns the schema of the database. If the file is missing or empty, the version is 0.
 func look(path string, files fs.FS, readOnly bool) (found storage.Schema, err error) {
-	if found.Needed, err = schema.Newest(files); err != nil {
+	if found.Needed, err = versions.Newest(files, "sqlite"); err != nil {
 		return found, err
 	}
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
@@ -119,7 +120,7 @@ func look(path string, files fs.FS, readOnly bool) (found storage.Schema, err er
 }
 
 // readSchema reads the schema of an open database. A migration changes schema_compatible in the
-// same transaction as the rest.
+// same transaction as the rest. Errors: Conflict (the schema was damaged).
 func (c *conn) readSchema(found *storage.Schema) error {
 	for _, read := range []struct {
 		table, text string
@@ -127,15 +128,17 @@ func (c *conn) readSchema(found *storage.Schema) error {
 	}{
 		{"schema_migrations", "SELECT version, dirty FROM schema_migrations", func(row *stmt) {
 			found.Version, found.Dirty = uint(max(row.integerAt(0), 0)), row.integerAt(1) != 0
-			found.Compatible = found.Version
 		}},
 		{"schema_compatible", "SELECT version FROM schema_compatible", func(row *stmt) {
 			found.Compatible = uint(max(row.integerAt(0), 0))
 		}},
 	} {
 		there, err := c.has(read.table)
-		if err != nil || !there {
+		if err != nil {
 			return err
+		}
+		if !there {
+			break
 		}
 		row, err := c.prepare(read.text)
 		if err != nil {
@@ -147,7 +150,16 @@ func (c *conn) readSchema(found *storage.Schema) error {
 			return err
 		}
 	}
-	return nil
+	if found.Version > 0 || found.Dirty {
+		return found.Whole()
+	}
+	there, err := c.has("chats")
+	if err == nil && there {
+		err = tidemark.Errorf(tidemark.Conflict,
+			"the database has tables and no version: it was damaged, or it is another program's; "+
+				"restore a backup, or give Tidemark another --store")
+	}
+	return err
 }
 
 // has reports whether the database has a table.

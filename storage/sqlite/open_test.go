@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/migrations"
 	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/storage/sqlite/internal/schema"
+	"github.com/tidemark-im/tidemark/storage/internal/versions"
 )
 
 func TestOpen_second_one_is_refused(t *testing.T) {
@@ -100,6 +100,41 @@ func TestOpen_errors_say_what_to_do(t *testing.T) {
 	}
 }
 
+// TestOpen_schema_fits_damaged: a schema that lost what it says of itself is refused and not
+// changed.
+func TestOpen_schema_fits_damaged(t *testing.T) {
+	for _, tc := range []struct{ damage, words string }{
+		{"DROP TABLE schema_compatible", "does not say which programs may use it"},
+		{"DELETE FROM schema_compatible", "does not say which programs may use it"},
+		{"UPDATE schema_compatible SET version = -1", "does not say which programs may use it"},
+		{"DELETE FROM schema_migrations", "tables and no version"},
+		{"UPDATE schema_migrations SET version = 'one'", "tables and no version"},
+		{"DROP TABLE schema_migrations", "tables and no version"},
+	} {
+		t.Run(tc.damage, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "x.db")
+			if err := Migrate(path, Up); err != nil {
+				t.Fatal(err)
+			}
+			c, err := open(path, false)
+			if err == nil {
+				err = c.exec(tc.damage)
+				c.close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Status(path)
+			wantCode(t, err, tidemark.Conflict, tc.words, "restore a backup")
+			for _, direction := range []Direction{Up, Down} {
+				wantCode(t, Migrate(path, direction), tidemark.Conflict, tc.words)
+			}
+			_, err = Open(t.Context(), Config{Path: path})
+			wantCode(t, err, tidemark.Conflict, tc.words)
+		})
+	}
+}
+
 func TestOpen_context_that_has_ended(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -111,7 +146,7 @@ func TestMigrate_up_and_down(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	_, err := Status(path)
 	wantCode(t, err, tidemark.NotFound, path)
-	needed, err := schema.Newest(migrations.SQLite)
+	needed, err := versions.Newest(migrations.SQLite, "sqlite")
 	if err != nil {
 		t.Fatal(err)
 	}

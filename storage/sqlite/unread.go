@@ -11,7 +11,7 @@ import (
 
 // accountColumns are the columns that accounts.add reads.
 const accountColumns = `c.key, c.head, c.uncounted, c.last_uncounted, m.intervals,
-	CASE m.seat WHEN 1 THEN c.sent_1 WHEN 2 THEN c.sent_2 ELSE m.sent END,
+	iif(m.seat = 0, m.sent, c.seats ->> (2 * m.seat - 2)),
 	coalesce(iif(d.unread_from = 0, d.last_read_sequence, d.unread_from - 1), 0),
 	coalesce(d.sent_before, 0)`
 

@@ -13,7 +13,7 @@ import (
 )
 
 // TestAppend_of_more_senders_than_are_cached_keeps_unread_exact: in one commit, more users send
-// than the writer remembers, and then the first of them again.
+// than the writer remembers. Then one with a seat and one without a seat send again.
 func TestAppend_of_more_senders_than_are_cached_keeps_unread_exact(t *testing.T) {
 	s, _ := openNew(t)
 	users := make([]tidemark.UserID, maxSenders)
@@ -25,7 +25,8 @@ func TestAppend_of_more_senders_than_are_cached_keeps_unread_exact(t *testing.T)
 		t.Fatal(err)
 	}
 	var drafts []tidemark.Draft
-	for i, user := range append(append([]tidemark.UserID{"anna"}, users...), "anna") {
+	last := users[maxSeats+1]
+	for i, user := range append(append([]tidemark.UserID{"anna"}, users...), "anna", last) {
 		d := draft(fmt.Sprint(i), "hello")
 		d.SenderID = user
 		drafts = append(drafts, d)
@@ -33,9 +34,103 @@ func TestAppend_of_more_senders_than_are_cached_keeps_unread_exact(t *testing.T)
 	if _, err := s.Append(t.Context(), drafts); err != nil {
 		t.Fatal(err)
 	}
-	counts, err := s.Unread(t.Context(), []storage.StateKey{{User: "anna", Chat: "c"}})
-	if err != nil || counts[0].Messages != maxSenders {
-		t.Errorf("got %v, %v, want the messages of the others", counts, err)
+	counts, err := s.Unread(t.Context(), []storage.StateKey{
+		{User: "anna", Chat: "c"}, {User: last, Chat: "c"},
+	})
+	for i, got := range counts {
+		if want := int64(len(drafts) - 2); got.Messages != want {
+			t.Errorf("user %d: got %d, want the %d messages of the others", i, got.Messages, want)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAppend_keeps_seats_exact: more users send than a chat has seats. Their numbers are exact
+// after each commit, a change of the members and a rollback, and in a store that was opened anew.
+func TestAppend_keeps_seats_exact(t *testing.T) {
+	s, path := openNew(t)
+	var keys []storage.StateKey
+	sent := make(map[tidemark.UserID]int64)
+	all := int64(0)
+	exact := func(when string) {
+		t.Helper()
+		counts, err := s.Unread(t.Context(), keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, key := range keys {
+			if want := all - sent[key.User]; counts[i].Messages != want {
+				t.Errorf("%s: %s: got %d, want %d", when, key.User, counts[i].Messages, want)
+			}
+		}
+	}
+	everyone := func(round int) {
+		t.Helper()
+		for i, key := range keys {
+			d := draft(fmt.Sprintf("%d-%d", round, i), "hello")
+			d.SenderID = key.User
+			if _, err := storage.AppendOne(t.Context(), s, d); err != nil {
+				t.Fatal(err)
+			}
+			sent[key.User]++
+			all++
+		}
+	}
+	for i := range maxSeats + 2 {
+		user := tidemark.UserID(fmt.Sprintf("u%d", i))
+		keys = append(keys, storage.StateKey{User: user, Chat: "c"})
+		_, err := s.AddMembers(t.Context(), "c", []tidemark.UserID{user}, tidemark.Ordinary,
+			time.UnixMilli(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	everyone(1)
+	exact("at first")
+	everyone(2)
+	exact("again")
+	for _, user := range []tidemark.UserID{"u0", tidemark.UserID(fmt.Sprint("u", maxSeats))} {
+		_, err := s.RemoveMember(t.Context(), "c", user, time.UnixMilli(3))
+		if err == nil {
+			_, err = s.AddMembers(t.Context(), "c", []tidemark.UserID{user}, tidemark.Ordinary,
+				time.UnixMilli(4))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	everyone(3)
+	exact("after a change of the members")
+	undone(t, s, keys[0].User, keys[maxSeats].User)
+	exact("after a rollback")
+	everyone(4)
+	exact("after a rollback and further messages")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openAt(t, path)
+	exact("opened anew")
+	everyone(5)
+	exact("opened anew, after further messages")
+}
+
+// undone makes users send in a transaction that SQLite then refuses.
+func undone(t *testing.T, s *Store, users ...tidemark.UserID) {
+	t.Helper()
+	err := s.change(t.Context(), func(w *writer) error {
+		for _, user := range users {
+			d := draft("undone-"+string(user), "hello")
+			d.SenderID = user
+			if _, err := w.append(&d); err != nil {
+				return err
+			}
+		}
+		return w.c.exec("INSERT INTO schema_compatible (version) VALUES (NULL)")
+	})
+	if err == nil {
+		t.Fatal("the transaction was not refused")
 	}
 }
 
@@ -166,6 +261,36 @@ func TestAdvance_reads_messages_around_own_only(t *testing.T) {
 			t.Errorf("read %d, mark %d: it looks at messages: %v, want %v",
 				test.read, test.mark, got, test.want)
 		}
+	}
+}
+
+// TestAdvance_counts_own_messages_that_name_others: the user's messages around a new mark count,
+// also one that names somebody. A line of the system in their name does not.
+func TestAdvance_counts_own_messages_that_name_others(t *testing.T) {
+	s, _ := openNew(t)
+	var drafts []tidemark.Draft
+	for n := range 6 {
+		d := draft(fmt.Sprint(n), "hello")
+		switch n {
+		case 1:
+			d.Mentions.Users = []tidemark.UserID{"ben"}
+		case 2:
+			d.Kind, d.Mentions.All = tidemark.KindSystem, true
+		}
+		drafts = append(drafts, d)
+	}
+	_, err := s.Append(t.Context(), drafts)
+	if err == nil {
+		_, err = s.Advance(t.Context(), []storage.Advance{
+			{User: "anna", Chat: "c", Raise: tidemark.Raise{Read: 3}, Now: time.UnixMilli(2)},
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := s.Unread(t.Context(), []storage.StateKey{{User: "anna", Chat: "c"}})
+	if err != nil || counts[0].Messages != 0 {
+		t.Errorf("got %v, %v, want no unread message", counts, err)
 	}
 }
 

@@ -21,28 +21,36 @@ import (
 const livesKey = "|lives"
 
 // Lives returns the lives of the data, of which the last is the present one. It stores a new one if
-// the tables are others than before. Several processes may call it at once.
+// the tables are others than before. If a migration has added tables, it stores them with the
+// present life, so that a restore of one of them is noticed too. Several processes may call it at
+// once.
 func (s *Tables) Lives(ctx context.Context) ([]lives.Life, error) {
-	identity, err := s.identity(ctx)
+	found, err := s.identity(ctx)
 	if err != nil {
 		return nil, s.explain(err)
 	}
 	for {
-		all, err := s.readLives(ctx)
+		text, all, err := s.readLives(ctx)
 		if err != nil {
 			return nil, s.explain(err)
 		}
-		//rule:restore_is_noticed.common-tables-are-the-same
-		if n := len(all); n > 0 && agree(all[n-1].Identity, identity) {
-			identity = all[n-1].Identity
+		identity, added := found, false
+		if n := len(all); n > 0 {
+			//rule:restore_is_noticed.common-tables-are-the-same
+			if both, agree := merge(all[n-1].Identity, found); agree {
+				//rule:restore_is_noticed.tables-of-a-migration
+				added = both != all[n-1].Identity
+				identity, all[n-1].Identity = both, both
+			}
 		}
 		life, begins := lives.Next(all, identity)
-		if !begins {
+		if begins {
+			all = append(all, life)
+		} else if !added {
 			return all, nil
 		}
-		all = append(all, life)
 		var refused *types.ConditionalCheckFailedException
-		switch err := s.writeLives(ctx, all); {
+		switch err := s.writeLives(ctx, text, all); {
 		case errors.As(err, &refused): // another process was quicker
 		case err != nil:
 			return nil, s.explain(err)
@@ -70,50 +78,56 @@ func (s *Tables) identity(ctx context.Context) (string, error) {
 	return strings.Join(ids, " "), err
 }
 
-// agree reports whether two identities have tables in common, and the ids of all of these are the
-// same. Programs that need other versions of the schema also have other tables.
-func agree(stored, found string) bool {
+// merge returns the tables of two identities. It returns false if they have no tables in common, or
+// if the ids of one of these differ. Programs that need other versions of the schema also have
+// other tables.
+func merge(stored, found string) (both string, agree bool) {
 	ids := make(map[string]string)
-	for part := range strings.FieldsSeq(stored) {
+	all := strings.Fields(stored)
+	for _, part := range all {
 		name, id, _ := strings.Cut(part, "=")
 		ids[name] = id
 	}
-	common := 0
 	for part := range strings.FieldsSeq(found) {
 		name, id, _ := strings.Cut(part, "=")
 		switch was, known := ids[name]; {
 		case known && was != id:
-			return false
+			return "", false
 		case known:
-			common++
+			agree = true
+		default:
+			all = append(all, part)
 		}
 	}
-	return common > 0
+	slices.Sort(all)
+	return strings.Join(all, " "), agree
 }
 
 func livesItem() map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{"chat_id": &types.AttributeValueMemberS{Value: livesKey}}
 }
 
-func (s *Tables) readLives(ctx context.Context) (all []lives.Life, err error) {
+// readLives returns the stored lives, and their text, which is empty if there are none.
+func (s *Tables) readLives(ctx context.Context) (text string, all []lives.Life, err error) {
 	out, err := ask(ctx, s.api.GetItem, &dynamodb.GetItemInput{
 		TableName:      aws.String(s.to.Table(Counters)),
 		Key:            livesItem(),
 		ConsistentRead: aws.Bool(true),
 	})
 	if err != nil || out.Item == nil {
-		return nil, err
+		return "", nil, err
 	}
-	text, _ := out.Item["lives"].(*types.AttributeValueMemberS)
-	if text == nil || json.Unmarshal([]byte(text.Value), &all) != nil {
-		return nil, tidemark.Errorf(tidemark.Conflict, "the item %s of the table %s is damaged; "+
-			"restore a backup", livesKey, s.to.Table(Counters))
+	stored, _ := out.Item["lives"].(*types.AttributeValueMemberS)
+	if stored == nil || json.Unmarshal([]byte(stored.Value), &all) != nil {
+		return "", nil, tidemark.Errorf(tidemark.Conflict,
+			"the item %s of the table %s is damaged; restore a backup",
+			livesKey, s.to.Table(Counters))
 	}
-	return all, nil
+	return stored.Value, all, nil
 }
 
-// writeLives stores the lives, unless another process has stored as many.
-func (s *Tables) writeLives(ctx context.Context, all []lives.Life) error {
+// writeLives stores the lives, unless another process has changed them since their text was read.
+func (s *Tables) writeLives(ctx context.Context, read string, all []lives.Life) error {
 	text, err := json.Marshal(all)
 	if err != nil {
 		return err
@@ -121,11 +135,18 @@ func (s *Tables) writeLives(ctx context.Context, all []lives.Life) error {
 	it := livesItem()
 	it["lives"] = &types.AttributeValueMemberS{Value: string(text)}
 	it["life"] = number(uint(all[len(all)-1].Number))
-	_, err = ask(ctx, s.api.PutItem, &dynamodb.PutItemInput{
-		TableName:                 aws.String(s.to.Table(Counters)),
-		Item:                      it,
-		ConditionExpression:       aws.String("attribute_not_exists(chat_id) OR life < :life"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":life": it["life"]},
-	})
+	put := &dynamodb.PutItemInput{
+		TableName:           aws.String(s.to.Table(Counters)),
+		Item:                it,
+		ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
+	}
+	if read != "" {
+		put.ConditionExpression = aws.String("#lives = :read")
+		put.ExpressionAttributeNames = map[string]string{"#lives": "lives"}
+		put.ExpressionAttributeValues = map[string]types.AttributeValue{
+			":read": &types.AttributeValueMemberS{Value: read},
+		}
+	}
+	_, err = ask(ctx, s.api.PutItem, put)
 	return err
 }

@@ -127,9 +127,7 @@ func (s *Tables) read(ctx context.Context) (found storage.Schema, err error) {
 	}
 	version, ok := numberAt(out.Item, "version")
 	if ok {
-		// Every release writes the attribute. If it is absent, only the program that needs this
-		// version is known to work.
-		found.Version, found.Compatible = version, version
+		found.Version = version
 		if _, there := out.Item["compatible"]; there {
 			found.Compatible, ok = numberAt(out.Item, "compatible")
 		}
@@ -139,7 +137,7 @@ func (s *Tables) read(ctx context.Context) (found storage.Schema, err error) {
 			"the item %s of the table %s has no version; give Tidemark another prefix, or "+
 				"restore a backup", Key, s.to.Table(Counters))
 	}
-	return found, nil
+	return found, found.Whole()
 }
 
 // numberAt returns a number above 0 of an item.

@@ -177,7 +177,7 @@ func (t *DSN) Pool(
 	config.MaxConns = int32(n)
 	//rule:confirmed_is_durable.wait-for-disk
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		encodeTexts(c)
+		encodeArrays(c)
 		if greet == nil {
 			return nil
 		}

@@ -5,9 +5,7 @@ package schema
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"path"
 
 	"github.com/golang-migrate/migrate/v4"
 	"github.com/golang-migrate/migrate/v4/database"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/internal/versions"
 )
 
 // ErrNewer reports that the latest migration of the database is not among the files.
@@ -141,10 +140,11 @@ func Stranger(table string) error {
 			"its own, or a schema (search_path)", table)
 }
 
-// Read returns the schema of the database. It returns Conflict if the table of versions belongs to
-// another program. A migration changes schema_compatible in the same transaction as the rest.
+// Read returns the schema of the database. A migration changes schema_compatible in the same
+// transaction as the rest. Errors: Conflict (the table of versions is another program's, or was
+// damaged; a newer program's migration is under way and may break this program).
 func Read(ctx context.Context, c Querier, files fs.FS) (found storage.Schema, err error) {
-	if found.Needed, err = newest(files); err != nil {
+	if found.Needed, err = versions.Newest(files, "postgres"); err != nil {
 		return found, err
 	}
 	var there bool
@@ -166,15 +166,36 @@ func Read(ctx context.Context, c Querier, files fs.FS) (found storage.Schema, er
 		return found, nil
 	}
 	found.Version = uint(version)
+	// The look comes first: if the migration ends after it, the new row is read.
+	if found.Dirty && found.Version > found.Needed {
+		if err := contracting(ctx, c, found.Version); err != nil {
+			return found, err
+		}
+	}
 	err = c.QueryRow(ctx, "SELECT version FROM schema_compatible").Scan(&compatible)
-	switch {
-	case condition(err) == undefinedTable && found.Dirty:
-		return found, nil // The first migration has not ended.
-	case condition(err) == undefinedTable:
-		return found, Stranger("schema_migrations")
+	if err != nil && condition(err) != undefinedTable && !errors.Is(err, pgx.ErrNoRows) {
+		return found, err
 	}
 	found.Compatible = uint(max(compatible, 0))
-	return found, err
+	return found, found.Whole()
+}
+
+// contracting returns a Conflict if a migration is under way that changes schema_compatible. Such a
+// migration does so first, and the lock is held until it ends. If it has failed, nobody holds it.
+func contracting(ctx context.Context, c Querier, version uint) error {
+	var locked bool
+	const text = `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'relation'
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND relation = to_regclass('schema_compatible') AND granted AND mode IN
+		('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'))`
+	err := c.QueryRow(ctx, text).Scan(&locked)
+	//rule:schema_fits.refuse-during-contract
+	if err == nil && locked {
+		err = tidemark.Errorf(tidemark.Conflict,
+			"a newer program's migration to version %d is under way, and takes away what older "+
+				"programs need; start this program again when the migration has ended", version)
+	}
+	return err
 }
 
 // condition returns the condition of an error of Postgres, or "" if it is another error.
@@ -184,17 +205,4 @@ func condition(err error) string {
 		return ""
 	}
 	return said.Code
-}
-
-// newest returns the highest version of the migrations.
-func newest(files fs.FS) (uint, error) {
-	names, err := fs.Glob(files, "postgres/*.up.sql")
-	if err != nil || len(names) == 0 {
-		return 0, tidemark.Errorf(tidemark.Internal, "the embedded migrations are missing")
-	}
-	var version uint
-	if _, err := fmt.Sscanf(path.Base(names[len(names)-1]), "%d_", &version); err != nil {
-		return 0, tidemark.Wrap(tidemark.Internal, err, "the embedded migrations have no version")
-	}
-	return version, nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"path/filepath"
 
 	"github.com/golang-migrate/migrate/v4"
 	driver "github.com/golang-migrate/migrate/v4/database/sqlite"
@@ -71,17 +70,4 @@ func with(path string, files fs.FS, do func(*migrate.Migrate) error) (err error)
 		return tidemark.Wrap(tidemark.Unavailable, err, "the migration of "+path+" failed")
 	}
 	return nil
-}
-
-// Newest returns the highest version of the migrations.
-func Newest(files fs.FS) (uint, error) {
-	names, err := fs.Glob(files, "sqlite/*.up.sql")
-	if err != nil || len(names) == 0 {
-		return 0, tidemark.Errorf(tidemark.Internal, "the embedded migrations are missing")
-	}
-	var version uint
-	if _, err := fmt.Sscanf(filepath.Base(names[len(names)-1]), "%d_", &version); err != nil {
-		return 0, tidemark.Wrap(tidemark.Internal, err, "the embedded migrations have no version")
-	}
-	return version, nil
 }

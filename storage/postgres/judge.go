@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// judgeDrafts returns what appendDrafts must know of each draft, from one snapshot: the key of its
+// chat, the version of the chat's members, the seat of the sender in this version, and the message
+// that has the draft's idempotency key. A look-up is a sub-select by the whole key, so the planner
+// has no choice.
+//
+//rule:nothing_outside_membership.judge-statement
+const judgeDrafts = `SELECT coalesce(c.key, 0), coalesce(c.members_version, 0),
+		coalesce((SELECT CASE WHEN NOT m.current THEN -2 WHEN m.role = 'reader' THEN -1
+				ELSE m.seat END
+			FROM members AS m WHERE m.chat = c.key AND m.user_id = d.sender_id LIMIT 1), -2),
+		coalesce((SELECT m.sequence FROM messages AS m
+			WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id
+				AND m.chat = c.key LIMIT 1), 0)
+	FROM unnest($1::text[], $2::text[], $3::text[])
+		WITH ORDINALITY AS d (chat_id, sender_id, client_message_id, no)
+	LEFT JOIN LATERAL (SELECT key, members_version FROM chats WHERE id = d.chat_id LIMIT 1) AS c
+		ON true
+	ORDER BY d.no`
+
+// The seats of users who may not send. Others have seat 1 or 2 in a direct chat, or 0.
+const (
+	reader   = -1
+	stranger = -2
+)
+
+// A verdict is what is known of a draft.
+type verdict struct {
+	// chat is the key of the draft's chat, and version that of its members. Both are 0 if there is
+	// no such chat.
+	chat, version int64
+	// seat is that of the sender in this version.
+	seat int64
+	// known is the sequence of the message that already has the key, or 0. If the verdict comes
+	// from the cache, known is 0, and appendDrafts looks the key up.
+	known int64
+	// sequence is that of the stored message. It is 0 if the draft is not stored.
+	sequence int64
+}
+
+// accepted reports whether the draft becomes a message, unless the verdict is outdated.
+func (v *verdict) accepted() bool { return v.chat != 0 && v.known == 0 && v.seat >= 0 }
+
+// judge returns a verdict on each draft. It asks the database about the drafts of a chat if one of
+// their senders is not cached. So the verdicts on drafts of a chat are of one version.
+func (a *appending) judge(ctx context.Context, c *conn, todo []int) ([]verdict, error) {
+	verdicts := make([]verdict, len(todo))
+	var unknown map[tidemark.ChatID]bool
+	for n, i := range todo {
+		d := &a.drafts[i]
+		v, known := a.senders.verdict(d)
+		if verdicts[n] = v; !known {
+			if unknown == nil {
+				unknown = make(map[tidemark.ChatID]bool)
+			}
+			unknown[d.ChatID] = true
+		}
+	}
+	if unknown == nil {
+		return verdicts, nil
+	}
+	var asked []int // indexes of verdicts
+	var text [3][]string
+	for n, i := range todo {
+		if d := &a.drafts[i]; unknown[d.ChatID] {
+			asked = append(asked, n)
+			text[0] = append(text[0], string(d.ChatID))
+			text[1] = append(text[1], string(d.SenderID))
+			text[2] = append(text[2], d.ClientMessageID)
+		}
+	}
+	row := 0
+	err := c.each(ctx, judgeDrafts, []any{text[0], text[1], text[2]}, func(rows pgx.Rows) error {
+		v := &verdicts[asked[row]]
+		d := &a.drafts[todo[asked[row]]]
+		row++
+		err := rows.Scan(&v.chat, &v.version, &v.seat, &v.known)
+		if err == nil {
+			a.senders.learn(d, v)
+		}
+		return err
+	})
+	return verdicts, err
+}
+
+// maxSenders is the number of senders that a store caches: at most 20 MB with ids of usual length.
+const maxSenders = 50_000
+
+// senders caches who may send. Only the goroutine of Store.appends uses it.
+//
+// The users who may send change only with the version of a chat's members, and appendDrafts stores
+// nothing in a chat that has another version. So a chat that is outdated here costs a statement,
+// and nothing else. Nobody is cached who may not send. A store never continues in another database
+// (see package place), where a version could have other members.
+type senders struct {
+	chats map[tidemark.ChatID]*cachedChat
+	users int // of all chats
+}
+
+// A cachedChat has some of the users who may send in a version of a chat's members, and their
+// seats.
+type cachedChat struct {
+	key, version int64
+	seats        map[tidemark.UserID]int64
+}
+
+// verdict returns the verdict on a draft if its sender is cached. Its key may be known.
+func (s *senders) verdict(d *tidemark.Draft) (v verdict, known bool) {
+	if c := s.chats[d.ChatID]; c != nil {
+		v.chat, v.version = c.key, c.version
+		v.seat, known = c.seats[d.SenderID]
+	}
+	return v, known
+}
+
+// learn caches what the database has said of a draft's chat and sender.
+func (s *senders) learn(d *tidemark.Draft, v *verdict) {
+	if c := s.chats[d.ChatID]; c != nil && c.version != v.version {
+		s.forget(d.ChatID)
+	}
+	//rule:nothing_outside_membership.cache-only-who-may-send
+	if v.chat == 0 || v.seat < 0 {
+		return
+	}
+	//rule:bounded_use.limit-cached-senders
+	if s.users >= maxSenders {
+		*s = senders{}
+	}
+	if s.chats == nil {
+		s.chats = make(map[tidemark.ChatID]*cachedChat)
+	}
+	c := s.chats[d.ChatID]
+	if c == nil {
+		c = &cachedChat{key: v.chat, version: v.version, seats: make(map[tidemark.UserID]int64, 1)}
+		s.chats[d.ChatID] = c
+	}
+	if _, known := c.seats[d.SenderID]; !known {
+		c.seats[d.SenderID] = v.seat
+		s.users++
+	}
+}
+
+// forget removes a chat, because its version is outdated or a key of its drafts is known.
+func (s *senders) forget(chat tidemark.ChatID) {
+	if c := s.chats[chat]; c != nil {
+		s.users -= len(c.seats)
+		delete(s.chats, chat)
+	}
+}
