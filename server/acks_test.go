@@ -66,11 +66,12 @@ func TestAck_cumulative(t *testing.T) {
 		}
 		a.ack("bob", chat, 4, 0)
 		for n := tidemark.Sequence(1); n <= 5; n++ {
-			status, err := a.DeliveryStatus(a.ctx, "alice", server.DeliveryStatusRequest{
-				Chat:        chat,
-				ForSequence: &n,
-				Limit:       10,
-			})
+			status, err := a.DeliveryStatus(a.ctx, server.Caller{User: "alice"},
+				server.DeliveryStatusRequest{
+					Chat:        chat,
+					ForSequence: &n,
+					Limit:       10,
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -320,7 +321,7 @@ func TestAck_delivered_is_eventually_consistent_within_a_second(t *testing.T) {
 		begun := time.Now()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		status, err := a.DeliveryStatus(a.ctx, "alice",
+		status, err := a.DeliveryStatus(a.ctx, server.Caller{User: "alice"},
 			server.DeliveryStatusRequest{Chat: chat, Limit: 10})
 		if err != nil || status.Summary.Delivered != 2 {
 			t.Errorf("after %v: got %+v, %v, want 2 delivered",

@@ -123,6 +123,7 @@ func (s *Server) CreateChat(
 				Membership: &bus.Membership{
 					Changes: []tidemark.MembershipChange{change},
 					Version: chat.MembersVersion,
+					Members: len(n.Members),
 				},
 			}}
 		}

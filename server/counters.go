@@ -51,7 +51,7 @@ func (s *Server) Counters() map[string]int64 {
 		"sessions_expired_total":           o.Expired.Load(),
 		"leases_lost_total":                l.Lost.Load(),
 		"epochs_total":                     l.Epochs.Load(),
-		"typing_total":                     s.typing.Load(),
+		"typing_total":                     s.typists.sent.Load(),
 		"typing_dropped_total":             h.TypingDropped.Load(),
 		"retries_queued_total":             s.delivery.Retry.Count.Load(),
 		"retry_queue":                      int64(s.delivery.Retry.Len()),

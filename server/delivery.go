@@ -202,18 +202,18 @@ type DeliveryStatus struct {
 	NextCursor string
 }
 
-// DeliveryStatus returns which members have received and read a chat's messages. Only members may
-// ask. The answer may lag behind acknowledgements that are not written yet.
+// DeliveryStatus returns which members have received and read a chat's messages. Members may ask,
+// and backends without a user. The answer may lag behind acknowledgements that are not written yet.
 //
 // Errors: NotFound, NotMember, InvalidSequence (0, or above the head).
 func (s *Server) DeliveryStatus(
-	ctx context.Context, user tidemark.UserID, r DeliveryStatusRequest,
+	ctx context.Context, c Caller, r DeliveryStatusRequest,
 ) (DeliveryStatus, error) {
 	after, err := pagetoken.DecodeID[tidemark.UserID](pagetoken.Members, r.Cursor)
 	if err != nil {
 		return DeliveryStatus{}, err
 	}
-	roster, _, err := s.chats.Member(ctx, user, r.Chat)
+	roster, err := s.rosterFor(ctx, c, r.Chat)
 	//rule:delivery_query_authorization.status-for-members-only
 	if err != nil {
 		return DeliveryStatus{}, err

@@ -35,7 +35,7 @@ func TestStatus_all_read_is_not_said_before_all_delivered(t *testing.T) {
 		settle()
 		summary := func() storage.Summary {
 			t.Helper()
-			status, err := c.DeliveryStatus(c.ctx, "alice",
+			status, err := c.DeliveryStatus(c.ctx, server.Caller{User: "alice"},
 				server.DeliveryStatusRequest{Chat: chat, Limit: 10})
 			if err != nil {
 				t.Fatal(err)
@@ -83,7 +83,7 @@ func TestStatus_author_is_one_reader_while_their_read_is_written(t *testing.T) {
 			} else {
 				w.after.set(writes)
 			}
-			status, err := c.DeliveryStatus(c.ctx, "alice",
+			status, err := c.DeliveryStatus(c.ctx, server.Caller{User: "alice"},
 				server.DeliveryStatusRequest{Chat: chat, Limit: 10})
 			if err != nil {
 				t.Fatal(err)

@@ -128,7 +128,10 @@ func (s *Server) AddMembers(
 	if err != nil {
 		return MemberPage{}, err
 	}
-	s.announce(ctx, additions(roster, added.New, role), added.Version, roster.Users)
+	s.announce(ctx, roster.Users, bus.Membership{
+		Changes: additions(roster, added.New, role), Version: added.Version,
+		Members: len(roster.Users),
+	})
 	return pageOfMembers(roster, "", 1000), markErr
 }
 
@@ -233,7 +236,9 @@ func (s *Server) RemoveMember(
 	changes := []tidemark.MembershipChange{
 		{ChatID: chat, UserID: user, Change: tidemark.Removed},
 	}
-	s.announce(ctx, succeeded(changes, removed.Successor), removed.Version, recipients)
+	s.announce(ctx, recipients, bus.Membership{
+		Changes: succeeded(changes, removed.Successor), Version: removed.Version,
+	})
 	if wasLarge {
 		//rule:group_delivered_requires_all_members.recompute-after-removal
 		s.receipts.Recompute(chat)
@@ -297,16 +302,13 @@ func (s *Server) remove(
 
 // announce publishes a change of members to the users' sessions and to every node. Nodes need it
 // because they may have the roster in memory. For sessions it is a hint.
-func (s *Server) announce(
-	ctx context.Context, changes []tidemark.MembershipChange, version uint64,
-	users []tidemark.UserID,
-) {
-	if len(changes) == 0 {
+func (s *Server) announce(ctx context.Context, users []tidemark.UserID, m bus.Membership) {
+	if len(m.Changes) == 0 {
 		return
 	}
-	event := bus.Event{Membership: &bus.Membership{Changes: changes, Version: version}}
-	s.delivery.Publish(ctx, []delivery.Announcement{{To: users, Event: event, AllNodes: true}},
-		false)
+	s.delivery.Publish(ctx, []delivery.Announcement{
+		{To: users, Event: bus.Event{Membership: &m}, AllNodes: true},
+	}, false)
 }
 
 // receiveMembership invalidates older rosters of the chat and passes the changes to the sessions.
@@ -315,7 +317,7 @@ func (s *Server) receiveMembership(to []registry.Lease, e *bus.Membership) {
 	s.chats.Chat(e.Changes[0].ChatID).Invalidate(e.Version)
 	for _, sess := range s.table.Held(nil, to) {
 		if sess != nil {
-			sess.MembersChanged(e.Changes, e.Version)
+			sess.MembersChanged(e)
 		}
 	}
 }

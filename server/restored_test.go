@@ -66,7 +66,7 @@ func TestSync_restore_is_noticed(t *testing.T) {
 		r.w.wantState("a foreign cursor acknowledges nothing", "bob", r.chat, 5, 0)
 		settle()
 		ten := tidemark.Sequence(10)
-		status, err := r.a.DeliveryStatus(r.a.ctx, "alice",
+		status, err := r.a.DeliveryStatus(r.a.ctx, server.Caller{User: "alice"},
 			server.DeliveryStatusRequest{Chat: r.chat, ForSequence: &ten, Limit: 10})
 		if err != nil {
 			t.Fatal(err)

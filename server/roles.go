@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/storage"
@@ -77,7 +78,9 @@ func (s *Server) UpdateMember(
 			"chat", id, "error", err)
 		return view, nil
 	}
-	s.announce(ctx, succeeded(changes, updated.Successor), updated.Version, roster.Users)
+	s.announce(ctx, roster.Users, bus.Membership{
+		Changes: succeeded(changes, updated.Successor), Version: updated.Version,
+	})
 	return view, nil
 }
 

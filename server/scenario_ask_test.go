@@ -52,7 +52,7 @@ func (sc *scenario) pending(user tidemark.UserID) ([]string, error) {
 // ticks lists what the user sees beside their own messages: ticks USER CHAT
 func (sc *scenario) ticks(args []string) ([]string, error) {
 	user, chat := tidemark.UserID(args[0]), tidemark.ChatID(args[1])
-	status, err := sc.core.DeliveryStatus(sc.core.ctx, user,
+	status, err := sc.core.DeliveryStatus(sc.core.ctx, server.Caller{User: user},
 		server.DeliveryStatusRequest{Chat: chat, Limit: 1000})
 	if err != nil {
 		return nil, err
@@ -92,7 +92,8 @@ func (sc *scenario) deliveryStatus(args []string) ([]string, error) {
 		n := number(args[2])
 		r.ForSequence = &n
 	}
-	status, err := sc.core.DeliveryStatus(sc.core.ctx, tidemark.UserID(args[0]), r)
+	asker := server.Caller{User: tidemark.UserID(args[0])}
+	status, err := sc.core.DeliveryStatus(sc.core.ctx, asker, r)
 	if err != nil {
 		return nil, err
 	}

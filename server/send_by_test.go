@@ -67,6 +67,33 @@ func TestSend_idempotent_after_send_by_returns_the_first_message(t *testing.T) {
 	})
 }
 
+// TestSend_by_caller_does_only_what_they_may: who may not send is told so, not that their message
+// expired. A message that they sent in time is still theirs.
+func TestSend_by_caller_does_only_what_they_may(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("abcd", "alice", "bob", "carol", "dave")
+		by := time.Now().Add(20 * time.Second)
+		send := func(user tidemark.UserID, key string) error {
+			_, err := c.Send(c.ctx, user, tidemark.Draft{
+				ChatID: chat, ClientMessageID: key, Content: "x", SendBy: by,
+			})
+			return err
+		}
+		wantCode(t, "carol, in time", send("carol", "in-time"), "")
+		c.become(chat, "bob", tidemark.Reader)
+		c.remove(chat, "carol")
+		for _, after := range []time.Duration{time.Second, time.Minute} {
+			time.Sleep(time.Until(by) + after)
+			wantCode(t, "a stranger", send("eve", "k"), tidemark.NotMember)
+			wantCode(t, "a former member", send("carol", "k"), tidemark.NotMember)
+			wantCode(t, "a former member's message", send("carol", "in-time"), "")
+			wantCode(t, "a reader", send("bob", "k"), tidemark.Denied)
+		}
+		wantCode(t, "a member", send("dave", "k"), tidemark.Expired)
+	})
+}
+
 // TestSend_idempotent_the_retry_queue_keeps_send_by: the storage is away until the time is over.
 func TestSend_idempotent_the_retry_queue_keeps_send_by(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -20,6 +19,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/retry"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/internal/sessions"
+	"github.com/tidemark-im/tidemark/server/internal/survey"
 	"github.com/tidemark-im/tidemark/server/internal/watermark"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -40,8 +40,8 @@ type Server struct {
 	delivery *delivery.Delivery
 	receipts *receipts.Receipts
 	sessions *sessions.Sessions
-	// typing counts the typing notices that were sent, and typists bounds them.
-	typing  atomic.Int64
+	surveys  *survey.Surveys
+	// typists counts the typing notices that were sent, and bounds them.
 	typists typists
 
 	calls calls
@@ -105,6 +105,7 @@ func New(cfg Config) (*Server, error) {
 		Receipts: s.receipts, Bus: cfg.Bus, Log: s.log, PerUser: cfg.SessionsPerUser,
 		Spread: cfg.NodeTTL / 2,
 	})
+	s.surveys = survey.New(survey.Config{Node: s.node, Leases: s.leases, Bus: cfg.Bus})
 	return s, nil
 }
 
@@ -178,6 +179,8 @@ func (s *Server) receive(e bus.Event) {
 		s.receiveUpdate(e.To, e.Update)
 	case e.Typing != nil:
 		s.receiveTyping(e.To, *e.Typing)
+	case e.Survey != nil, e.Report != nil:
+		s.surveys.Receive(e)
 	default:
 		s.sessions.Receive(e)
 	}

@@ -11,9 +11,11 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/sessions"
 )
 
-// SessionInfo is a session as its user sees it.
+// SessionInfo is a session of a user.
 type SessionInfo struct {
 	Session tidemark.SessionID
+	// Node has the session.
+	Node tidemark.NodeID
 	// Device is "" if the client named none.
 	Device tidemark.DeviceID
 }
@@ -32,7 +34,9 @@ func (s *Server) Sessions(
 	}
 	list := make([]SessionInfo, len(leases[0]))
 	for i, lease := range leases[0] {
-		list[i] = SessionInfo{Session: lease.Session, Device: lease.Device}
+		list[i] = SessionInfo{
+			Session: lease.Session, Node: lease.Node, Device: lease.Device,
+		}
 		if string(lease.Device) == string(lease.Session) {
 			list[i].Device = ""
 		}

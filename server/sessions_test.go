@@ -36,8 +36,8 @@ func TestEndSession_sessions_end_when_told(t *testing.T) {
 				tablet := m.b.open("bob")
 				tablet.drain()
 				asked.wantSessions("before", "bob", sorted(
-					server.SessionInfo{Session: m.bob.Session(), Device: "phone"},
-					server.SessionInfo{Session: tablet.Session()})...)
+					server.SessionInfo{Session: m.bob.Session(), Node: "a", Device: "phone"},
+					server.SessionInfo{Session: tablet.Session(), Node: "b"})...)
 				m.a.send("alice", m.chat)
 				m.bob.drain()
 				settle()
@@ -47,8 +47,8 @@ func TestEndSession_sessions_end_when_told(t *testing.T) {
 					}
 				}
 				asked.wantSessions("ended by a stranger", "bob", sorted(
-					server.SessionInfo{Session: m.bob.Session(), Device: "phone"},
-					server.SessionInfo{Session: tablet.Session()})...)
+					server.SessionInfo{Session: m.bob.Session(), Node: "a", Device: "phone"},
+					server.SessionInfo{Session: tablet.Session(), Node: "b"})...)
 				if err := asked.EndSession(m.ctx, "bob", m.bob.Session()); err != nil {
 					t.Fatal(err)
 				}
@@ -56,7 +56,7 @@ func TestEndSession_sessions_end_when_told(t *testing.T) {
 				wantCode(t, "the connection of the ended session", err, tidemark.Replaced)
 				m.wantRows("what it had not acknowledged", "bob", row("bob", m.chat, 1))
 				asked.wantSessions("afterwards", "bob",
-					server.SessionInfo{Session: tablet.Session()})
+					server.SessionInfo{Session: tablet.Session(), Node: "b"})
 				if err := asked.EndSession(m.ctx, "bob", m.bob.Session()); err != nil {
 					t.Errorf("once more: %v", err)
 				}
@@ -116,13 +116,13 @@ func TestEndSessions_all_but_one(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.a.wantSessions("all but one", "bob",
-			server.SessionInfo{Session: here.Session(), Device: "here"})
+			server.SessionInfo{Session: here.Session(), Node: "a", Device: "here"})
 		if err := m.b.EndSessions(m.ctx, "bob", ""); err != nil {
 			t.Fatal(err)
 		}
 		m.a.wantSessions("all", "bob")
 		m.a.wantSessions("of another user", "alice",
-			server.SessionInfo{Session: alice.Session(), Device: "hers"})
+			server.SessionInfo{Session: alice.Session(), Node: "b", Device: "hers"})
 		for name, c := range map[string]*client{"here": here, "there": there, "phone": m.bob} {
 			_, err := c.Next(m.ctx, nil, false)
 			wantCode(t, name, err, tidemark.Replaced)

@@ -35,22 +35,16 @@ func (s *Server) Statuses(
 			return nil, err
 		}
 	}
-	// One read for all chats that are not in memory.
-	if _, err := s.chats.Rosters(ctx, ids); err != nil {
+	verdicts, err := s.chats.Memberships(ctx, keysOf(user, ids))
+	if err != nil {
 		return nil, err
 	}
 	all := make([]ChatStatuses, len(ids))
 	var own []tidemark.ChatID
 	for i, id := range ids {
-		all[i].Chat = id
-		_, _, err := s.chats.Member(ctx, user, id)
-		switch tidemark.CodeOf(err) {
-		case "":
+		all[i] = ChatStatuses{Chat: id, Err: verdicts[i]}
+		if verdicts[i] == nil {
 			own = append(own, id)
-		case tidemark.NotFound, tidemark.NotMember:
-			all[i].Err = err
-		default:
-			return nil, err
 		}
 	}
 	updates, _, err := s.host.Boundaries(ctx, user, own)

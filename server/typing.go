@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -20,8 +21,10 @@ const typingEvery = 3 * time.Second
 // maxTypists bounds the users and chats that are remembered. Beyond it, notices are dropped.
 const maxTypists = 10_000
 
-// typists remembers who was told to be typing, and when.
+// typists remembers who was told to be typing, and when. sent counts the notices.
 type typists struct {
+	sent atomic.Int64
+
 	mu   sync.Mutex
 	last map[storage.StateKey]time.Time
 }
@@ -72,7 +75,7 @@ func (s *Server) Typing(ctx context.Context, user tidemark.UserID, chat tidemark
 		!s.typists.allow(storage.StateKey{User: user, Chat: chat}, s.now()) {
 		return nil
 	}
-	s.typing.Add(1)
+	s.typists.sent.Add(1)
 	others := slices.DeleteFunc(slices.Clone(roster.Users),
 		func(u tidemark.UserID) bool { return u == user })
 	event := bus.Event{Typing: &tidemark.Typing{ChatID: chat, UserID: user}}

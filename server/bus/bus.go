@@ -18,7 +18,7 @@ import (
 // immutable.
 type Event struct {
 	// To has the leases of the sessions that the event is for. All belong to the receiving node.
-	// Request, Transfer, Seek, End and Done have none.
+	// Request, Transfer, Seek, End, Done, Survey and Report have none.
 	To []registry.Lease
 
 	Notification *Notification
@@ -33,6 +33,8 @@ type Event struct {
 	Seek     *Seek
 	End      *End
 	Done     *Done
+	Survey   *Survey
+	Report   *Report
 }
 
 // Notification says that a chat has a message for the sessions.
@@ -63,6 +65,8 @@ type Membership struct {
 	Changes []tidemark.MembershipChange
 	// Version is the membership version after the change.
 	Version uint64
+	// Members is how many members the chat has, if users were added to it. Else it is 0.
+	Members int
 }
 
 // Update says that the name or the metadata of a chat changed.
@@ -122,6 +126,25 @@ type End struct {
 
 // Done says that the Seek or End with this ID was done.
 type Done struct{ ID string }
+
+// Survey asks a node for its figures. The answer is Report. An operator waits for it, so it may be
+// dropped under load.
+type Survey struct {
+	// ID names the question. Report repeats it.
+	ID string
+	// From is the node that gets the answer.
+	From registry.Node
+}
+
+// Report answers a Survey.
+type Report struct {
+	// ID is the ID of the Survey.
+	ID string
+	// Node is the node that answers.
+	Node registry.Node
+	// Figures is a text that only the asker reads.
+	Figures []byte
+}
 
 // Subscriber receives events for a node. Its functions must not block.
 type Subscriber struct {

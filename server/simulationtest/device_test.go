@@ -48,6 +48,8 @@ type clientSession struct {
 	last uint64
 	// earlier has numbers of earlier events, from which an old position is chosen.
 	earlier []uint64
+	// rests has the numbers of the events after which nothing more came, in a straight run.
+	rests []uint64
 	// epoch and unanswered are the values before the session was opened. opened and changes are the
 	// heads and membership changes at that time, or when a position in the session was given up.
 	epoch      registry.Epoch
@@ -145,6 +147,9 @@ func (d *device) open(n *node, session tidemark.SessionID, after uint64, poll, s
 		return n.server.Open(ctx, open)
 	}
 	epoch, unanswered := d.w.epoch(), d.w.unanswered.Load()
+	d.w.trace.asks(d.name(), frame{
+		"type": "open", "resume": session != "", "after": after, "poll": poll, "statuses": statuses,
+	})
 	d.actOr(n, what, func(ctx context.Context) (done, orphaned func()) {
 		conn, err := connect(ctx)
 		orphaned = func() {
@@ -154,10 +159,12 @@ func (d *device) open(n *node, session tidemark.SessionID, after uint64, poll, s
 		}
 		done = func() {
 			if err != nil {
+				d.w.trace.answer(d.name(), nil, err)
 				d.w.transcribe("%s: %v", d.name(), tidemark.CodeOf(err))
 				d.sess = ""
 				return
 			}
+			d.w.trace.answer(d.name(), frame{"resumed": conn.Session() == session}, nil)
 			if session == "" || conn.Session() != session {
 				d.beginSession(epoch, unanswered)
 			} else {
@@ -177,6 +184,7 @@ func (d *device) hangUp() {
 	conn := d.conn
 	d.leave()
 	if conn != nil && !d.at.dead.Load() {
+		d.w.trace.asks(d.name(), frame{"type": "cut"})
 		conn.Detach()
 	}
 }
@@ -191,10 +199,13 @@ func (d *device) leave() {
 // connection is cut.
 func (d *device) read(keep int) {
 	conn := d.conn
+	d.w.trace.asks(d.name(), frame{"type": "read"})
 	d.act(d.at, "reads", func(ctx context.Context) func() {
 		events, err := conn.Next(ctx, nil, false)
 		return func() {
+			d.w.trace.events(d.name(), events)
 			if err != nil {
+				d.w.trace.answer(d.name(), nil, err)
 				d.w.transcribe("%s: %v", d.name(), tidemark.CodeOf(err))
 				d.hangUp()
 				if code := tidemark.CodeOf(err); code == tidemark.Gone ||
@@ -400,9 +411,11 @@ func (d *device) place() {
 	for _, chat := range d.w.chats {
 		heads[chat] = d.w.head(chat)
 	}
+	d.w.trace.asks(d.name(), frame{"type": "sync", "cursors": traceCursors(r.Cursors)})
 	d.act(d.at, "syncs", func(ctx context.Context) func() {
 		refused, err := conn.Sync(ctx, r)
 		return func() {
+			d.w.trace.answer(d.name(), frame{"refused": traceRefused(refused)}, err)
 			d.w.transcribe("%s: synced %v: %v", d.name(), r.Cursors, tidemark.CodeOf(err))
 			if err != nil {
 				d.hangUp()

@@ -342,9 +342,14 @@ func (w *simulation) write() {
 	if w.roll(6) == 0 {
 		r.Seen = tidemark.SeenThrough(tidemark.Sequence(w.roll(int(w.head(l.chat)) + 1)))
 	}
+	w.trace.asks(string(l.user), frame{
+		"type": "send", "chat": l.chat, "id": l.id, "content": l.content,
+		"seen": traceSeen(r.Seen),
+	})
 	w.act(n, fmt.Sprintf("%s at %s", l.key(), n.id), func(ctx context.Context) func() {
 		sent, err := n.server.Send(ctx, l.user, r)
 		return func() {
+			w.trace.answer(string(l.user), frame{"sequence": sent.Message.Sequence}, err)
 			l.busyAt = nil
 			w.transcribe("%s: %d %v", l.key(), sent.Message.Sequence, tidemark.CodeOf(err))
 			switch code := tidemark.CodeOf(err); {
@@ -374,17 +379,25 @@ func (w *simulation) members() {
 	n := pick(w, up)
 	w.count(string(comings))
 	if w.truth.member(user, chat) {
+		w.trace.asks("alice", frame{"type": "remove", "chat": chat, "user": user})
 		w.act(n, fmt.Sprintf("%s leaves %s at %s", user, chat, n.id),
 			func(ctx context.Context) func() {
 				err := n.server.RemoveMember(ctx, server.Caller{User: "alice"}, chat, user)
-				return func() { w.expect(err, tidemark.Unavailable, tidemark.NotMember) }
+				return func() {
+					w.trace.answer("alice", frame{}, err)
+					w.expect(err, tidemark.Unavailable, tidemark.NotMember)
+				}
 			})
 		return
 	}
+	w.trace.asks("alice", frame{"type": "add", "chat": chat, "user": user})
 	w.act(n, fmt.Sprintf("%s joins %s at %s", user, chat, n.id), func(ctx context.Context) func() {
 		_, err := n.server.AddMembers(ctx, server.Caller{User: "alice"}, chat,
 			[]tidemark.UserID{user}, "")
-		return func() { w.expect(err, tidemark.Unavailable) }
+		return func() {
+			w.trace.answer("alice", frame{}, err)
+			w.expect(err, tidemark.Unavailable)
+		}
 	})
 }
 
@@ -413,6 +426,9 @@ func (w *simulation) acknowledge() {
 		w.count(string(badAcks))
 	}
 	w.count(string(restAcks))
+	w.trace.asks(string(user), frame{
+		"type": "acknowledge", "chat": chat, "acked": ack.Acked, "read": ack.Read,
+	})
 	w.act(n, fmt.Sprintf("%s acknowledges %s %d/%d at %s", user, chat, ack.Acked, ack.Read, n.id),
 		func(ctx context.Context) func() {
 			results, err := n.server.Acknowledge(ctx, user, []server.Ack{ack})
@@ -421,6 +437,9 @@ func (w *simulation) acknowledge() {
 				if err != nil {
 					return
 				}
+				state := results[0].State
+				w.trace.answer(string(user), frame{"acked": state.Acked, "read": state.Read},
+					results[0].Err)
 				w.expect(results[0].Err, tidemark.NotMember, tidemark.Invalid,
 					tidemark.InvalidSequence)
 				if st := results[0].State; results[0].Err == nil &&

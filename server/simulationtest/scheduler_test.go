@@ -40,6 +40,8 @@ type simulation struct {
 	reg   *registrymemory.Registry
 	log   *slog.Logger
 	truth *truth
+	// trace is nil unless the run is a straight one (trace_test.go).
+	trace *trace
 
 	enabled map[fault]bool
 	crash   crashPoint
@@ -267,6 +269,10 @@ func (w *simulation) found() {
 			w.failf("CreateChat: %v", err)
 		}
 		w.truth.created(new)
+		w.trace.asks("alice", frame{
+			"type": "create", "chat": new.ID, "kind": new.Type, "history": new.History,
+			"members": new.Members,
+		})
 		w.chats = append(w.chats, new.ID)
 	}
 	slices.Sort(w.chats)
@@ -274,7 +280,7 @@ func (w *simulation) found() {
 	if w.small {
 		w.most, w.hurry = 2+w.roll(4), 4
 	}
-	if w.roll(4) == 0 {
+	if w.roll(4) == 0 && w.trace == nil {
 		w.past()
 	}
 	for _, user := range w.users {

@@ -61,6 +61,9 @@ func (d *device) comeBack() {
 	if w.chance(oldPositions, 3) && len(d.current.earlier) > 0 {
 		w.count(string(oldPositions))
 		after = pick(w, d.current.earlier)
+		if len(d.current.rests) > 0 {
+			after = pick(w, d.current.rests)
+		}
 		d.current.forgiven = true
 		if w.roll(3) == 0 {
 			after = d.current.last + 1000
@@ -75,7 +78,7 @@ func (d *device) use() {
 	switch {
 	case w.chance(cuts, 10):
 		w.count(string(cuts))
-		if w.roll(2) == 0 {
+		if w.trace == nil && w.roll(2) == 0 {
 			d.read(w.roll(4))
 			return
 		}
@@ -85,6 +88,7 @@ func (d *device) use() {
 	case w.chance(vanishing, 20):
 		w.count(string(vanishing))
 		w.transcribe("%s vanishes", d.name())
+		w.trace.asks(d.name(), frame{"type": "vanish"})
 		d.leave()
 		d.sess, d.until = "", w.now+w.roll(100)
 	case w.chance(closes, w.hurry):
@@ -102,6 +106,7 @@ func (d *device) use() {
 
 func (d *device) close() {
 	conn := d.conn
+	d.w.trace.asks(d.name(), frame{"type": "close"})
 	d.act(d.at, "says goodbye", func(ctx context.Context) func() {
 		err := conn.Close(ctx)
 		return func() {
@@ -137,6 +142,9 @@ func (d *device) ack() {
 			d.current.forgiven = true
 		}
 		w.transcribe("%s acknowledges %s %d/%d", d.name(), chat, a.Acked, a.Read)
+		w.trace.asks(d.name(), frame{
+			"type": "ack", "chat": chat, "acked": a.Acked, "read": a.Read,
+		})
 		d.conn.Ack(a)
 		// Let its effects happen before the next acknowledgement; otherwise a run is not
 		// repeatable.

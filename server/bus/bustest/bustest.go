@@ -163,6 +163,7 @@ func kinds(s *suite) {
 					{ChatID: "c", UserID: "eve", Change: tidemark.Removed},
 				},
 				Version: 10,
+				Members: tidemark.MaxMembers,
 			},
 		},
 		{
@@ -201,6 +202,8 @@ func kinds(s *suite) {
 		},
 		{End: &bus.End{ID: "q3", Session: "s", User: "bob", From: nodeB}},
 		{Done: &bus.Done{ID: "q2"}},
+		{Survey: &bus.Survey{ID: "q4", From: nodeB}},
+		{Report: &bus.Report{ID: "q4", Node: nodeB, Figures: []byte("{\"n\":\n1}")}},
 	}
 	for i, e := range want {
 		s.publish(nodeA, e)

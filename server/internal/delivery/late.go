@@ -15,8 +15,8 @@ const certainAfter = time.Minute
 // Late resolves a draft that came after its SendBy. It stores nothing. If an earlier send stored
 // the message, it hands that message over as Send does.
 //
-// Errors: Expired (the message is not stored, and never will be), Conflict, NotFound, Unavailable
-// (also while an earlier attempt may still store it).
+// Errors: Expired (the message is not stored, and never will be), Conflict, NotFound, NotMember,
+// Denied (a tidemark.Reader), Unavailable (also while an earlier attempt may still store it).
 func (d *Delivery) Late(ctx context.Context, draft tidemark.Draft) Result {
 	ctx, cancel := Detach(ctx)
 	defer cancel()
@@ -37,6 +37,15 @@ func (d *Delivery) late(ctx context.Context, draft *tidemark.Draft) (storage.App
 	//rule:send_idempotent.late-is-first-message
 	case found:
 		return appended, appended.Message.Repeats(draft)
+	}
+	_, member, err := d.Chats.Member(ctx, draft.SenderID, draft.ChatID)
+	switch {
+	//rule:caller_does_only_what_they_may.late-send-by-members
+	case err != nil:
+		return storage.Appended{}, err
+	//rule:caller_does_only_what_they_may.late-send-not-by-readers
+	case member.Role == tidemark.Reader:
+		return storage.Appended{}, storage.NotSender(draft.ChatID, draft.SenderID, true)
 	//rule:send_idempotent.expired-when-certain
 	case d.Now().Before(draft.SendBy.Add(certainAfter)):
 		return storage.Appended{}, tidemark.BadParam(tidemark.Unavailable, "send_by",

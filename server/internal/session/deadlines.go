@@ -34,15 +34,18 @@ func NewDeadlines(after time.Duration) *Deadlines {
 	return &Deadlines{after: after, flag: signal.New()}
 }
 
-func (d *Deadlines) push(e Deadline) {
+// push enters a deadline, and returns the time from which its delay runs.
+func (d *Deadlines) push(e Deadline) (began time.Time) {
 	d.mu.Lock()
-	e.due = time.Now().Add(d.after)
+	began = time.Now()
+	e.due = began.Add(d.after)
 	d.queue = append(d.queue, e)
 	first := len(d.queue) == 1
 	d.mu.Unlock()
 	if first {
 		d.flag.Set()
 	}
+	return began
 }
 
 // take removes and returns the entries that are due. next is when the next one is due, or zero.
@@ -139,6 +142,9 @@ func Overdue(due []Deadline) []tidemark.PendingDelivery {
 			rows = append(rows, p.pending(s.User()))
 		// The first message was acknowledged, a later one was not.
 		default:
+			// All that was there when the last period began is acknowledged.
+			//rule:stats_of_all_nodes.age-goes-on-with-a-later-message
+			p.since = uint32(e.due.Add(-s.host.Grace.after).Unix())
 			//rule:pending_or_delivered.grace-for-later-message
 			s.host.Grace.push(Deadline{session: s, progress: p, sequence: p.head})
 		}

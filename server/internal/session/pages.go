@@ -134,7 +134,8 @@ func (s *Session) found(f find) {
 		//rule:pending_or_delivered.row-reaches-to-the-end
 		p.openEnded = true
 	} else {
-		p.head = max(p.head, f.head)
+		p.raise(f.head)
+		p.waitsSince(s.host.Now())
 	}
 	s.chats.queue(p)
 	s.expectFound(p)
@@ -163,7 +164,8 @@ func (s *Session) readKnown(ctx context.Context, r *Reader, ordered reconcile) e
 	return s.takePage(r, ordered, func() (tidemark.ChatID, time.Time, bool) {
 		for i, id := range ids {
 			if p := s.chats.get(id); p != nil && heads[i] > p.head {
-				p.head = heads[i]
+				p.raise(heads[i])
+				p.waitsSince(s.host.Now())
 				s.chats.queue(p)
 				s.expectFound(p)
 			}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 )
@@ -40,6 +41,10 @@ type progress struct {
 	// firstSeen is when the session learned of the chat, in seconds since 1970. It is 0 if the
 	// client gave its cursor. It overflows in 2106.
 	firstSeen uint32
+	// since is when the first message that is not acknowledged was notified, in seconds since
+	// 1970. It is 0 if a grace period was running already. It needs no further reading of the
+	// clock, because the grace period reads it.
+	since uint32
 
 	grace grace
 	// queued says that the chat is in chats.ready.
@@ -81,6 +86,34 @@ func (p *progress) behind() bool { return p.head > p.acked }
 
 // unacknowledged reports whether a message that is known or may exist is not acknowledged.
 func (p *progress) unacknowledged() bool { return p.openEnded || p.behind() }
+
+// raise records that the chat has messages up to head.
+func (p *progress) raise(head tidemark.Sequence) {
+	//rule:stats_of_all_nodes.age-begins-with-the-first-message
+	if !p.behind() {
+		p.since = 0
+	}
+	p.head = max(p.head, head)
+}
+
+// waitsSince records since when a message waits for its acknowledgement, unless an earlier one
+// does.
+func (p *progress) waitsSince(at time.Time) {
+	if p.since == 0 {
+		p.since = uint32(at.Unix())
+	}
+}
+
+// waiting returns about since when a message waits for its acknowledgement. The chat is behind.
+func (p *progress) waiting(now time.Time) time.Time {
+	switch {
+	case p.since != 0:
+		return time.Unix(int64(p.since), 0)
+	case p.grace != graceOff, p.firstSeen == 0:
+		return now
+	}
+	return time.Unix(int64(p.firstSeen), 0)
+}
 
 // forgettable reports whether the session can forget the chat and lose nothing.
 func (p *progress) forgettable() bool {

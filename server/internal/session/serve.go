@@ -108,20 +108,17 @@ func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 	}
 	uses := s.statuses.recent
 	s.statuses.recent = 0
-	members := 0
+	now := s.host.Now()
 	for _, c := range recent {
 		if uses&forOwn != 0 {
 			s.statuses.refreshOwn(c.Chat.ID)
 		}
-		//rule:bounded_use.bound-members-of-snapshot
-		if uses&forStatuses == 0 || members+c.Chat.MemberCount > snapshotMembers {
-			continue
+		if uses&forStatuses != 0 &&
+			s.statuses.refreshIfAffordable(c.Chat.ID, c.Chat.MemberCount, now) {
+			// This node may not know yet that a member was added.
+			//rule:tick_monotone.outdate-roster-for-snapshot
+			s.host.Chats.Chat(c.Chat.ID).Invalidate(c.Chat.MembersVersion)
 		}
-		members += c.Chat.MemberCount
-		// This node may not know yet that a member was added.
-		//rule:tick_monotone.outdate-roster-for-snapshot
-		s.host.Chats.Chat(c.Chat.ID).Invalidate(c.Chat.MembersVersion)
-		s.statuses.refreshChat(c.Chat.ID)
 	}
 	return nil
 }

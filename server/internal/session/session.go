@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
@@ -84,26 +85,28 @@ func (s *Session) notify(n Notification) {
 		// A row names its first message only, so Sequence may be below the last message.
 		//rule:pending_or_delivered.marked-wake-reaches-to-the-end
 		p.mayBePending, p.openEnded = true, true
+		p.waitsSince(s.host.Now())
 		s.chats.queue(p)
 	case p.grace == graceOff && p.behind():
 		p.grace = graceOn
 		//rule:pending_or_delivered.start-grace
-		s.host.Grace.push(Deadline{session: s, progress: p, sequence: n.Sequence})
+		p.waitsSince(s.host.Grace.push(
+			Deadline{session: s, progress: p, sequence: n.Sequence}))
 	}
 }
 
 // MembersChanged queues the events of members who joined or left. If the user left a chat, it drops
 // the events of that chat that are not sent yet. If the user joined one, it sends the chat's
 // statuses: the user may have been a member before, and changes since then did not reach the
-// session. version is that of the membership after the changes.
-func (s *Session) MembersChanged(changes []tidemark.MembershipChange, version uint64) {
+// session. Beyond snapshotMembers the statuses do not come.
+func (s *Session) MembersChanged(m *bus.Membership) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.residence.final() {
 		return
 	}
-	for _, c := range changes {
-		c.Version = version
+	for _, c := range m.Changes {
+		c.Version = m.Version
 		about, own := c.ChatID, c.UserID == s.User()
 		if own && c.Change == tidemark.Removed {
 			//rule:nothing_outside_membership.drop-removed-chat
@@ -112,7 +115,7 @@ func (s *Session) MembersChanged(changes []tidemark.MembershipChange, version ui
 		} else if own && c.Change == tidemark.Added &&
 			(s.statuses.snapshot || s.chats.get(c.ChatID) != nil) {
 			//rule:delivered_is_eventually_consistent.refresh-after-return
-			s.statuses.refreshChat(c.ChatID)
+			s.statuses.refreshIfAffordable(c.ChatID, m.Members, s.host.Now())
 		}
 		s.control(control{kind: tidemark.EventMembership, payload: c.AppendJSON(nil), chat: about})
 	}
@@ -467,7 +470,7 @@ func (s *Session) chat(id tidemark.ChatID, start tidemark.Sequence) *progress {
 func (s *Session) raiseHead(id tidemark.ChatID, sequence tidemark.Sequence) *progress {
 	p := s.reach(id, sequence)
 	if p != nil {
-		p.head = max(p.head, sequence)
+		p.raise(sequence)
 		s.chats.queue(p)
 	}
 	return p

@@ -280,6 +280,7 @@ func (s *Session) restoreProgress(
 	w snapshotProgress, rows []tidemark.PendingDelivery,
 ) []tidemark.PendingDelivery {
 	p := w.progress()
+	p.waitsSince(s.host.Now())
 	s.chats.byID[w.Chat] = p
 	s.chats.queue(p)
 	switch {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/chat"
@@ -15,9 +16,11 @@ const (
 	// recentChats is how many of the latest active chats a snapshot covers, and how many chats one
 	// step reads.
 	recentChats = 50
-	// snapshotMembers is how many members the chats of a snapshot have together at most. Strangers
-	// can put a user into many large groups, and each open would read the states of all members.
+	// snapshotMembers is how many members the chats have together at most whose statuses are read
+	// within snapshotPeriod for an open or because the user joined. Strangers can put a user into
+	// many large groups, and each open, and each addition, would read the states of all members.
 	snapshotMembers = 5_000
+	snapshotPeriod  = time.Minute
 )
 
 // statusKey names a member of a chat. With an empty user it names the aggregate of all members.
@@ -74,6 +77,9 @@ type statuses struct {
 	recent recentUse
 	// left counts the chats that the user left. Statuses that were read before that are not sent.
 	left uint32
+	// members counts the members of chats that were refreshed with a bound since the time from.
+	members int
+	from    time.Time
 }
 
 // raise queues a boundary that rose. If maxStatuses are queued, it returns false, and the chat's
@@ -161,10 +167,28 @@ func (s *statuses) refreshChat(chat tidemark.ChatID) {
 	}
 }
 
+// refreshIfAffordable is refreshChat for a chat that others may have put the user into. It does
+// nothing if the members of these chats would be more than snapshotMembers in snapshotPeriod.
+// It reports whether the chat is refreshed.
+func (s *statuses) refreshIfAffordable(chat tidemark.ChatID, members int, now time.Time) bool {
+	//rule:bounded_use.refill-members-of-snapshot
+	if now.Sub(s.from).Abs() >= snapshotPeriod {
+		s.from, s.members = now, 0
+	}
+	//rule:bounded_use.bound-members-of-snapshot
+	if s.members+members > snapshotMembers {
+		return false
+	}
+	s.members += members
+	s.refreshChat(chat)
+	return true
+}
+
 // missed makes the session list the recent chats, because events may not have reached it. Clients
 // that did not ask for statuses get none.
 func (s *statuses) missed() {
 	if s.snapshot {
+		s.members = 0
 		//rule:own_state_reaches_devices.after-missed-events
 		s.recent |= forStatuses | forOwn
 	}

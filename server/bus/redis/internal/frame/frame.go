@@ -35,6 +35,8 @@ const (
 	kindEnd          = 12
 	kindOwn          = 13
 	kindUpdate       = 14
+	kindSurvey       = 15
+	kindReport       = 16
 )
 
 // Flags of a notification.
@@ -86,6 +88,12 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 		return appendEvent(b, kindEnd, appendEnd(body, e.End))
 	case e.Done != nil:
 		return appendEvent(b, kindDone, appendText(body, e.Done.ID))
+	case e.Survey != nil:
+		return appendEvent(b, kindSurvey,
+			appendLife(appendText(body, e.Survey.ID), e.Survey.From))
+	case e.Report != nil:
+		body = appendLife(appendText(body, e.Report.ID), e.Report.Node)
+		return appendEvent(b, kindReport, appendText(body, e.Report.Figures))
 	}
 	return b
 }
@@ -177,33 +185,32 @@ func appendMembership(b []byte, to []registry.Lease, m *bus.Membership) []byte {
 		b = appendText(b, c.Change)
 		b = appendText(b, c.Role)
 	}
-	return b
+	return binary.AppendUvarint(b, uint64(m.Members))
+}
+
+func appendLife(b []byte, node registry.Node) []byte {
+	return appendText(appendText(b, node.ID), node.Boot)
 }
 
 func appendRequest(b []byte, r *bus.Request) []byte {
 	b = appendText(b, r.ID)
 	b = appendText(b, r.Session)
 	b = appendText(b, r.User)
-	b = appendText(b, r.To.ID)
-	b = appendText(b, r.To.Boot)
-	return append(b, r.Hops)
+	return append(appendLife(b, r.To), r.Hops)
 }
 
 func appendEnd(b []byte, e *bus.End) []byte {
 	b = appendText(b, e.ID)
 	b = appendText(b, e.Session)
 	b = appendText(b, e.User)
-	b = appendText(b, e.From.ID)
-	return appendText(b, e.From.Boot)
+	return appendLife(b, e.From)
 }
 
 func appendSeek(b []byte, s *bus.Seek) []byte {
 	b = appendText(b, s.ID)
 	b = appendText(b, s.Session)
 	b = appendText(b, s.User)
-	b = appendText(b, s.From.ID)
-	b = appendText(b, s.From.Boot)
-	return appendText(b, s.Positions)
+	return appendText(appendLife(b, s.From), s.Positions)
 }
 
 // atMilli returns a message's time from milliseconds since 1970.

@@ -106,6 +106,7 @@ func examples() map[string]bus.Event {
 					},
 				},
 				Version: 1 << 60,
+				Members: 300,
 			},
 		},
 		"update": {
@@ -129,8 +130,12 @@ func examples() map[string]bus.Event {
 				Positions: []byte("{}"),
 			},
 		},
-		"end":  {End: &bus.End{ID: "q2", Session: "s", User: "bob", From: other}},
-		"done": {Done: &bus.Done{ID: "q1"}},
+		"end":    {End: &bus.End{ID: "q2", Session: "s", User: "bob", From: other}},
+		"done":   {Done: &bus.Done{ID: "q1"}},
+		"survey": {Survey: &bus.Survey{ID: "q3", From: other}},
+		"report": {
+			Report: &bus.Report{ID: "q3", Node: other, Figures: []byte("{\"n\":\n1}")},
+		},
 	}
 }
 
@@ -347,6 +352,14 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 		"an end without an id": func(m map[string]bus.Event) { m["end"].End.ID = "" },
 		"an end that cannot be answered": func(m map[string]bus.Event) {
 			m["end"].End.From.ID = ""
+		},
+		"a survey that cannot be answered": func(m map[string]bus.Event) {
+			m["survey"].Survey.From.ID = ""
+		},
+		"a survey without an id": func(m map[string]bus.Event) { m["survey"].Survey.ID = "" },
+		"a report to no survey":  func(m map[string]bus.Event) { m["report"].Report.ID = "" },
+		"a report of no node": func(m map[string]bus.Event) {
+			m["report"].Report.Node.Boot = ""
 		},
 		"an answer to no seek": func(m map[string]bus.Event) {
 			m["done"].Done.ID = ""

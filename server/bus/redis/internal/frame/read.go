@@ -78,6 +78,12 @@ func (c *Contents) add(kind byte, r reader) {
 		e.End = r.end()
 	case kindDone:
 		e.Done = &bus.Done{ID: id[string](&r)}
+	case kindSurvey:
+		e.Survey = &bus.Survey{ID: id[string](&r), From: r.life()}
+	case kindReport:
+		e.Report = &bus.Report{
+			ID: id[string](&r), Node: r.life(), Figures: []byte(r.text()),
+		}
 	default:
 		//rule:resume_lossless.count-unknown-events
 		c.Unknown++
@@ -317,6 +323,11 @@ func (r *reader) membership() (to []registry.Lease, m *bus.Membership) {
 		}
 		m.Changes = append(m.Changes, c)
 	}
+	members := r.number()
+	if members > tidemark.MaxMembers {
+		r.fail()
+	}
+	m.Members = int(members)
 	return to, m
 }
 
