@@ -26,6 +26,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/limit"
+	"github.com/tidemark-im/tidemark/transports/stats"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
@@ -93,6 +94,7 @@ func good() map[string]exchange {
 		"createTicket": {who: "ann", method: "POST", path: "/tickets", status: 201},
 		"createToken": {who: "backend", method: "POST", path: "/tokens",
 			body: `{"ttl_seconds":60}`, status: 201},
+		"getStats":     {who: "key", method: "GET", path: "/admin/stats", status: 200},
 		"streamEvents": {who: "ann", method: "GET", path: "/events", status: 200},
 		"poll":         {who: "ann", method: "GET", path: "/poll?wait_seconds=0", status: 200},
 		"health":       {method: "GET", path: "//healthz", status: 200},
@@ -249,6 +251,7 @@ func TestContract_everything_listed_is_seen(t *testing.T) {
 	seePanics(t, contract, requests)
 	seeFull(t, contract)
 	seeShutdown(t, contract, requests)
+	seeManyWatchers(t, contract)
 	seeEvents(t, contract)
 	contract.Complete(t)
 }
@@ -275,7 +278,7 @@ func generic(e exchange, status string) (exchange, bool) {
 		e.who = ""
 	case status == "403" && strings.HasPrefix(path, "/chats/"):
 		e.who = "eve"
-	case status == "403" && e.who == "backend":
+	case status == "403" && (e.who == "backend" || e.who == "key"):
 		e.who = "ann"
 	case status == "403":
 		e.header = [2]string{"X-User-ID", "eve"}
@@ -303,11 +306,12 @@ func seeLimits(t *testing.T, contract *apitest.Contract) {
 	})
 	exchange{who: "ann", method: "GET", path: "/chats", status: 200}.try(t, s)
 	exchange{who: "backend", method: "GET", path: "/chats", status: 200}.try(t, s)
+	exchange{who: "key", method: "GET", path: "/admin/stats", status: 200}.try(t, s)
 	exchange{who: "ann", method: "GET", path: "/statuses?chat_id=team", status: 200}.try(t, s)
 	exchange{who: "ann", method: "POST", path: "/chats/team/messages", status: 404,
 		body: `{"client_message_id":"c1","content":"x"}`}.try(t, s)
 	for _, e := range good() {
-		if e.who == "ann" || e.who == "backend" {
+		if e.who != "" {
 			e.status, e.code = 429, "RATE_LIMITED"
 			e.try(t, s)
 		}
@@ -335,7 +339,8 @@ func seeFaults(t *testing.T, contract *apitest.Contract, requests map[string]exc
 			e, ok := requests[call.OperationID]
 			if !ok || call.Responses.Value(status) == nil || call.OperationID == "poll" ||
 				call.OperationID == "streamEvents" || call.OperationID == "createTicket" ||
-				call.OperationID == "health" || strings.Contains(call.Path, "/sessions") {
+				call.OperationID == "health" || call.OperationID == "getStats" ||
+				strings.Contains(call.Path, "/sessions") {
 				continue // a stream waits for storage, and the others do not use it
 			}
 			_, _ = fmt.Sscan(status, &e.status)
@@ -404,6 +409,21 @@ func seeShutdown(t *testing.T, contract *apitest.Contract, requests map[string]e
 		e.status, e.code = 503, "UNAVAILABLE"
 		e.try(t, s)
 	}
+}
+
+// seeManyWatchers opens as many streams of figures as a node serves, and one more.
+func seeManyWatchers(t *testing.T, contract *apitest.Contract) {
+	t.Helper()
+	s := transporttest.New(t, transporttest.Options{Contract: contract})
+	watch := good()["getStats"]
+	watch.header = [2]string{"Accept", "text/event-stream"}
+	for range stats.MaxStreams {
+		watch.try(t, s)
+	}
+	watch.status, watch.code = 503, "UNAVAILABLE"
+	watch.try(t, s)
+	watch.header, watch.status, watch.code = [2]string{}, 200, ""
+	watch.try(t, s) // a snapshot is no stream
 }
 
 // seeEvents makes every event happen over every transport, and every frame over WebSocket.

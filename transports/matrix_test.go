@@ -78,10 +78,10 @@ markUnread          group    200     200     403N    403N     200        403N 40
 markUnread          direct   200     200     403N    403N     200        403N 400
 markUnread          large    200     200     403N    403N     200        403N 400
 markUnread          unknown  404F    404F    404F    404F     404F       404F 400
-getDeliveryStatus   group    200     200     403N    403N     200        403N 400
-getDeliveryStatus   direct   200     200     403N    403N     200        403N 400
-getDeliveryStatus   large    200     200     403N    403N     200        403N 400
-getDeliveryStatus   unknown  404F    404F    404F    404F     404F       404F 400
+getDeliveryStatus   group    200     200     403N    403N     200        403N 200
+getDeliveryStatus   direct   200     200     403N    403N     200        403N 200
+getDeliveryStatus   large    200     200     403N    403N     200        403N 200
+getDeliveryStatus   unknown  404F    404F    404F    404F     404F       404F 404F
 sendTyping          group    204     204     403N    403N     204        403N 400
 sendTyping          direct   204     204     403N    403N     204        403N 400
 sendTyping          large    204     204     403N    403N     204        403N 400

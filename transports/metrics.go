@@ -346,6 +346,7 @@ func newTraffic(log *slog.Logger) *traffic {
 		}, []string{"code"}),
 		streams: map[string]bool{
 			BasePath + "/events": true, BasePath + "/poll": true, BasePath + "/ws": true,
+			BasePath + "/admin/stats": true,
 		},
 	}
 }

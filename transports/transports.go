@@ -25,6 +25,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/origin"
 	"github.com/tidemark-im/tidemark/transports/rest"
+	"github.com/tidemark-im/tidemark/transports/stats"
 )
 
 // BasePath is the path of the API.
@@ -48,7 +49,8 @@ type Config struct {
 	// Degraded returns an error if the other nodes cannot be reached. /readyz reports it and stays
 	// green. nil: there are no other nodes.
 	Degraded func() error
-	// Page is served at /: index.html at the root, every other file at its own path. nil: no page.
+	// Page is served at /: index.html at the root, every other file at its own path. The names
+	// below assets contain a hash of the content. nil: no page.
 	Page fs.FS
 	// Version is the version in build_info. Counters holds those of the stream adapters. Collectors
 	// holds further metrics, such as those of the store.
@@ -72,6 +74,7 @@ type Handler struct {
 	logger  *slog.Logger
 	traffic *traffic
 	metrics http.Handler
+	stats   *stats.Adapter
 	alive   func() error
 	// needs holds the dependencies that /readyz checks.
 	needs []dependency
@@ -83,7 +86,8 @@ type Handler struct {
 	drain    context.CancelFunc
 }
 
-// New returns a Handler. It returns an error if Page cannot be read. It starts no goroutine.
+// New returns a Handler. It returns an error if Page cannot be read. It starts no goroutine: the
+// caller runs Run, or other nodes get no figures of this one.
 func New(cfg Config) (*Handler, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -118,6 +122,8 @@ func New(cfg Config) (*Handler, error) {
 			e.GET(BasePath+path, h.stream(stream))
 		}
 	}
+	h.stats = newStats(cfg)
+	h.mountStats()
 	h.mountOperation(cfg)
 	return h, mountPage(e, cfg.Page)
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 	"gopkg.in/yaml.v3"
@@ -76,7 +78,7 @@ func serveKeys(app *kong.Application) []string {
 // readConfig returns the values of a file.
 // A key that is not in keys is an error, because the flag of a misspelt key would keep its default.
 func readConfig(path string, keys []string) (configFile, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := readRegular(path)
 	if err != nil {
 		return nil, fmt.Errorf("the configuration file cannot be read: %w", err)
 	}
@@ -99,4 +101,22 @@ func readConfig(path string, keys []string) (configFile, error) {
 		}
 	}
 	return file, errors.Join(problems...)
+}
+
+// readRegular returns the content of a regular file. A pipe gives its content once and would let a
+// reader wait for ever, so readRegular opens it without waiting and returns an error.
+func readRegular(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file; the server has to reread it", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(f)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"time"
@@ -70,7 +69,7 @@ func (r *reload) run(limiter *limit.Limiter) func(context.Context) {
 
 // read returns the text of the file, or why it could not be read.
 func (r *reload) read() string {
-	raw, err := os.ReadFile(r.path)
+	raw, err := readRegular(r.path)
 	if err != nil {
 		return err.Error()
 	}

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,4 +97,63 @@ func TestReload_of_a_file_that_changes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReload_goes_on_after_a_file_that_is_none: a pipe, or a directory, in the place of the file is
+// named in the log, and a file that comes back is read.
+func TestReload_goes_on_after_a_file_that_is_none(t *testing.T) {
+	cleanEnvironment(t)
+	for name, replace := range map[string]func(path string) error{
+		"a pipe":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"a device":    func(path string) error { return os.Symlink("/dev/null", path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := write(t, "c.yaml", "log-level: info\n")
+			args := arguments{"serve", "--config", file}
+			var out logBuffer
+			log, level, err := newLog(&out, "text", "info")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := newReload(args, file, level, log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			limiter := limit.New(limit.Config{})
+			if err := errors.Join(os.Remove(file), replace(file)); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // It says so once.
+				r.again(limiter)
+			}
+			if said := out.String(); strings.Count(said, "\n") != 1 ||
+				!strings.Contains(said, "is not a regular file") {
+				t.Errorf("it says %q, want one line about no regular file", said)
+			}
+			err = os.Remove(file)
+			if err == nil {
+				err = os.WriteFile(file, []byte("log-level: debug\n"), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.again(limiter); level.Level() != slog.LevelDebug {
+				t.Errorf("the level is %v after the file came back, want debug", level.Level())
+			}
+		})
+	}
+}
+
+// TestConfig_that_is_no_file is refused when the program starts.
+func TestConfig_that_is_no_file(t *testing.T) {
+	cleanEnvironment(t)
+	pipe := filepath.Join(t.TempDir(), "c.yaml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := parseAgain(arguments{"serve", "--config", pipe})
+	if err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("got %v, want that it is not a regular file", err)
+	}
 }

@@ -339,7 +339,7 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	}
 	//rule:bounded_use.share-rates-among-nodes
 	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run,
-		o.file.run(layer.limiter))()
+		layer.handler.Run, o.file.run(layer.limiter))()
 	stopDebug, err := serveDebug(ctx, o.debugListen, layer.handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -162,7 +163,8 @@ func (a *APIKeys) reload() error {
 }
 
 func readKeysFile(path string) ([]byte, fs.FileMode, error) {
-	f, err := os.Open(path)
+	// Without O_NONBLOCK, opening a pipe would wait for its writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -202,7 +204,7 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 		bad := func(what string) error {
 			return tidemark.Errorf(tidemark.Invalid,
 				"line %d: %s; a line is NAME %sHASH, as `tidemark api-key` prints it, "+
-					"and may end in %sact,send,chats,tokens",
+					"and may end in %sact,send,chats,tokens,stats",
 				number, what, hashPrefix, scopesPrefix)
 		}
 		if strings.Contains(line, apiKeyPrefix) {

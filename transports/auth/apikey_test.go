@@ -7,9 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/transports/auth"
@@ -140,6 +143,26 @@ func TestAPIKey_calls_without_a_user_where_that_is_allowed(t *testing.T) {
 	}
 }
 
+// TestUserHeader_and_sub_say_what_a_user_id_is: a refusal has the whole rule of ids.
+func TestUserHeader_and_sub_say_what_a_user_id_is(t *testing.T) {
+	key, line := newKey(t, "billing")
+	a, _ := withKeys(t, keysFile(t, line))
+	for _, user := range []string{"erased:1", "auth0|42", ".."} {
+		_, backend := a.Header(calls(key, user))
+		_, token := a.Header(bearer(token(t, jwt.SigningMethodHS256, secret,
+			jwt.MapClaims{"sub": user, "exp": time.Now().Add(time.Hour).Unix()})))
+		for code, err := range map[tidemark.Code]error{
+			tidemark.Invalid: backend, tidemark.Unauthenticated: token,
+		} {
+			if tidemark.CodeOf(err) != code ||
+				!strings.Contains(err.Error(), "not begin with erased:") ||
+				!strings.Contains(err.Error(), "A-Z a-z 0-9 _ . : -") {
+				t.Errorf("%s: got %v, want %s and the rule of ids", user, err, code)
+			}
+		}
+	}
+}
+
 func TestUserHeader_beside_the_credentials_of_a_user(t *testing.T) {
 	a, _ := withKeys(t, keysFile(t, ""))
 	for _, tt := range []struct {
@@ -228,6 +251,14 @@ func TestAPIKeys_file_is_read_again(t *testing.T) {
 		}
 		reread()
 		good("the first without a file", first, true)
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		reread()
+		good("the first with a pipe for a file", first, true)
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 
 		rewrite(t, path, line2+"\n")
 		reread()
@@ -307,7 +338,7 @@ func TestAPIKey_has_the_scopes_of_its_line(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := tidemark.Code("")
-		if scope == auth.ScopeChats || scope == auth.ScopeTokens {
+		if scope != auth.ScopeSend && scope != auth.ScopeAct {
 			want = tidemark.Denied
 		}
 		if got := tidemark.CodeOf(id.Permits(scope)); got != want {

@@ -240,11 +240,11 @@ func userHeader(r *http.Request) (tidemark.UserID, error) {
 	if len(values) == 0 {
 		return "", nil
 	}
-	if len(values) > 1 || !tidemark.ValidID(values[0]) {
+	if len(values) > 1 {
 		return "", tidemark.BadParam(tidemark.Invalid, UserHeader,
-			"must be one user id: 1 to %d characters of A-Z a-z 0-9 _ . : -", tidemark.MaxIDLength)
+			"must be one user id, and there are %d", len(values))
 	}
-	return tidemark.UserID(values[0]), nil
+	return tidemark.UserID(values[0]), tidemark.CheckID(UserHeader, values[0])
 }
 
 // Stream returns the caller who opens a stream, by the header or by ?ticket=. A ticket opens one
@@ -348,10 +348,8 @@ func (a *Authenticator) devUser(user string) (Identity, error) {
 		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
 			"credentials that begin with dev: are accepted by serve --dev only")
 	}
-	if !tidemark.ValidID(user) {
-		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated,
-			"the user id after dev: must be 1 to %d characters of A-Z a-z 0-9 _ . : -",
-			tidemark.MaxIDLength)
+	if err := tidemark.CheckID("the user id after dev:", user); err != nil {
+		return Identity{}, tidemark.Errorf(tidemark.Unauthenticated, "%s", tidemark.DetailOf(err))
 	}
 	return Identity{Caller: server.Caller{User: tidemark.UserID(user)}}, nil
 }

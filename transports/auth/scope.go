@@ -22,10 +22,13 @@ const (
 	ScopeChats Scope = "chats"
 	// ScopeTokens makes tokens of users, which allow everything.
 	ScopeTokens Scope = "tokens"
+	// ScopeStats reads the figures of the server, and where users and chats stand: sessions, marks
+	// and pending rows, but no message.
+	ScopeStats Scope = "stats"
 )
 
 // Scopes are all scopes. A key whose line names none has them all.
-var Scopes = []Scope{ScopeAct, ScopeSend, ScopeChats, ScopeTokens}
+var Scopes = []Scope{ScopeAct, ScopeSend, ScopeChats, ScopeTokens, ScopeStats}
 
 // scopesPrefix begins the last word of a key's line, if the key has not all scopes.
 const scopesPrefix = "scopes="
@@ -38,19 +41,32 @@ func ParseScopes(list string) ([]Scope, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		if !slices.Contains(Scopes, Scope(name)) {
 			return nil, tidemark.BadParam(tidemark.Invalid, "scopes",
-				"must be a list with commas of act, send, chats and tokens")
+				"must be a list with commas of act, send, chats, tokens and stats")
 		}
 		scopes = append(scopes, Scope(name))
 	}
 	return scopes, nil
 }
 
-// Permits returns nil if the credentials allow a scope, else Denied.
-func (id Identity) Permits(scope Scope) error {
+// Permits returns nil if the credentials allow one of the scopes, else Denied. The error names the
+// first one.
+func (id Identity) Permits(scopes ...Scope) error {
+	allowed := func(scope Scope) bool { return slices.Contains(id.key.scopes, scope) }
 	//rule:caller_does_only_what_they_may.scopes-of-keys
-	if id.Backend && id.key != nil && !slices.Contains(id.key.scopes, scope) {
+	if id.Backend && id.key != nil && !slices.ContainsFunc(scopes, allowed) {
 		return tidemark.Errorf(tidemark.Denied,
-			"the API key lacks the scope %s; the operator gives scopes in the file of keys", scope)
+			"the API key lacks the scope %s; the operator gives scopes in the file of keys",
+			scopes[0])
+	}
+	return nil
+}
+
+// Operates returns nil if the caller is an API key, else Denied. The own credentials of users are
+// for their chats, and not for the server.
+func (id Identity) Operates() error {
+	if !id.Backend {
+		return tidemark.Errorf(tidemark.Denied,
+			"this is for operators; send an API key with the scope %s", ScopeStats)
 	}
 	return nil
 }

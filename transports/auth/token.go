@@ -127,10 +127,8 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 	}
 	subject, _ := claims["sub"].(string)
 	//rule:caller_does_only_what_they_may.exact-claim-names
-	if !tidemark.ValidID(subject) {
-		return verified{}, tidemark.Errorf(tidemark.Unauthenticated,
-			"the token's sub is not a user id: 1 to %d characters of A-Z a-z 0-9 _ . : -",
-			tidemark.MaxIDLength)
+	if err := tidemark.CheckID("the token's sub", subject); err != nil {
+		return verified{}, tidemark.Errorf(tidemark.Unauthenticated, "%s", tidemark.DetailOf(err))
 	}
 	id := Identity{Caller: server.Caller{User: tidemark.UserID(subject)}, Expires: expires.Time}
 	if name, ok := claims[keyClaim].(string); ok && parsed.Method == jwt.SigningMethodHS256 {

@@ -680,7 +680,8 @@ type SendMessage struct {
 	// trying sets it once, and repeats it with each try. Then the message is never stored
 	// twice, however late the client tries again. After that time the answer is the stored
 	// message, or 409 `EXPIRED`: the message is not stored, and never will be. For a minute it
-	// can be 503 instead, while an earlier try may still succeed.
+	// can be 503 instead, while an earlier try may still succeed. If the author may not send
+	// (any more), and no try has stored the message, the answer is 403.
 	SendBy *time.Time `json:"send_by,omitempty"`
 }
 
@@ -693,11 +694,14 @@ type Sequence = int64
 // SessionInfo defines model for SessionInfo.
 type SessionInfo struct {
 	// DeviceId Null if the client named none.
-	DeviceId  *Id    `json:"device_id"`
+	DeviceId *Id `json:"device_id"`
+
+	// NodeId The node that has the session. Only API keys see it; for users it is null.
+	NodeId    *Id    `json:"node_id"`
 	SessionId string `json:"session_id"`
 }
 
-// SessionList Example: {"pagination":{"has_more":false,"next_cursor":null},"sessions":[{"device_id":"phone","session_id":"EMVYNQ2GHS5JXD"}]}
+// SessionList Example: {"pagination":{"has_more":false,"next_cursor":null},"sessions":[{"device_id":"phone","node_id":null,"session_id":"EMVYNQ2GHS5JXD"}]}
 type SessionList struct {
 	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination    `json:"pagination"`

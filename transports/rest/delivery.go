@@ -96,7 +96,7 @@ func (h *Handler) ListDeliveryStates(c echo.Context, params ListDeliveryStatesPa
 func (h *Handler) GetDeliveryStatus(
 	c echo.Context, id ChatId, params GetDeliveryStatusParams,
 ) error {
-	if err := counted(c)(h.limit.Status(caller(c), 1)); err != nil {
+	if err := counted(c)(h.limit.Status(identity(c).Payer(), 1)); err != nil {
 		return err
 	}
 	chat, err := chatID(id)
@@ -115,7 +115,7 @@ func (h *Handler) GetDeliveryStatus(
 		}
 		req.ForSequence = &n
 	}
-	status, err := h.server.DeliveryStatus(c.Request().Context(), caller(c).User, req)
+	status, err := h.server.DeliveryStatus(c.Request().Context(), caller(c), req)
 	if err != nil {
 		return err
 	}

@@ -52,14 +52,14 @@ func Register(e *echo.Echo, base string, cfg Config) {
 // would not do: the router would answer 404 instead of 405.
 func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 	guards := make(map[string][]echo.MiddlewareFunc)
-	add := func(scope auth.Scope, costs map[string]int) {
+	add := func(scopes []auth.Scope, costs map[string]int) {
 		for operation, cost := range costs {
 			//rule:caller_does_only_what_they_may.header-credentials-for-calls
 			check := h.auth.Header
 			if operation == "acknowledge" {
 				check = h.auth.Beacon
 			}
-			g := guard{check: check, scope: scope, cost: cost}
+			g := guard{check: check, scopes: scopes, cost: cost}
 			//rule:caller_does_only_what_they_may.only-these-need-no-user
 			if without, ok := withoutUser[operation]; ok {
 				g.check, g.without = h.auth.HeaderOrKey, without
@@ -67,46 +67,52 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 			guards[operation] = []echo.MiddlewareFunc{h.guarded(g)}
 		}
 	}
-	add(auth.ScopeAct, map[string]int{
+	add([]auth.Scope{auth.ScopeAct}, map[string]int{
 		"listChats": limit.LargeCall, "getChat": limit.Call, "listMembers": limit.LargeCall,
 		"listMessages": limit.LargeCall, "sync": limit.LargeCall,
 		"getDeliveryState": limit.Call, "updateDeliveryState": limit.Call,
-		"listDeliveryStates": limit.LargeCall, "listPending": limit.LargeCall,
 		"markUnread": limit.Call, "getUnread": limit.LargeCall,
 		"getDeliveryStatus": 0, "listStatuses": 0, // which count as statuses
 		"acknowledge": limit.Call, "createTicket": limit.Call,
-		"listSessions": limit.Call, "endSession": limit.LargeCall, "endSessions": limit.LargeCall,
+		"endSession": limit.LargeCall, "endSessions": limit.LargeCall,
 	})
-	add(auth.ScopeSend, map[string]int{
+	//rule:caller_does_only_what_they_may.operators-see-no-message
+	add([]auth.Scope{auth.ScopeAct, auth.ScopeStats}, map[string]int{
+		"listDeliveryStates": limit.LargeCall, "listPending": limit.LargeCall,
+		"listSessions": limit.Call,
+	})
+	add([]auth.Scope{auth.ScopeSend}, map[string]int{
 		"sendMessage": 0, // which counts as a send
 		"sendTyping":  limit.Call,
 	})
-	add(auth.ScopeChats, map[string]int{
+	add([]auth.Scope{auth.ScopeChats}, map[string]int{
 		"createChat": limit.LargeCall, "updateChat": limit.Call,
 		"addMembers": limit.LargeCall, "removeMember": limit.Call,
 		"updateMember": limit.Call,
 	})
-	add(auth.ScopeTokens, map[string]int{"createToken": limit.Call})
+	add([]auth.Scope{auth.ScopeTokens}, map[string]int{"createToken": limit.Call})
 	return guards
 }
 
-// withoutUser holds the operations that an API key may call without a user, with the scope that it
-// then needs. They manage chats and tokens. All other operations read or write data of a user.
-var withoutUser = map[string]auth.Scope{
+// withoutUser holds the operations that an API key may call without a user, with the scopes of
+// which it then needs one. They manage chats and tokens, or show operators where a chat stands. All
+// other operations read or write data of a user.
+var withoutUser = map[string][]auth.Scope{
 	//rule:caller_does_only_what_they_may.managing-needs-no-user
-	"createChat": auth.ScopeChats, "getChat": auth.ScopeChats, "updateChat": auth.ScopeChats,
-	"listMembers": auth.ScopeChats, "addMembers": auth.ScopeChats,
-	"updateMember": auth.ScopeChats, "removeMember": auth.ScopeChats,
-	"createToken": auth.ScopeTokens,
+	"createChat": {auth.ScopeChats}, "getChat": {auth.ScopeChats, auth.ScopeStats},
+	"updateChat": {auth.ScopeChats}, "listMembers": {auth.ScopeChats},
+	"addMembers": {auth.ScopeChats}, "updateMember": {auth.ScopeChats},
+	"removeMember": {auth.ScopeChats}, "createToken": {auth.ScopeTokens},
+	"getDeliveryStatus": {auth.ScopeStats},
 }
 
 // guard says what an operation requires of its caller.
 type guard struct {
 	check func(*http.Request) (auth.Identity, error)
-	// scope is the scope that an API key needs to call for a user. without is the scope that it
-	// needs to call without a user.
-	scope, without auth.Scope
-	cost           int
+	// scopes are those of which an API key needs one to call for a user, and without those of which
+	// it needs one to call without a user.
+	scopes, without []auth.Scope
+	cost            int
 }
 
 // callTimeout is how long the core may take for a call. After that the answer is 503.
@@ -124,13 +130,13 @@ func (h *Handler) guarded(g guard) echo.MiddlewareFunc {
 			if err != nil {
 				return err
 			}
-			scope := g.scope
+			scopes := g.scopes
 			//rule:caller_does_only_what_they_may.own-scope-without-user
 			if id.User == "" {
-				scope = g.without
+				scopes = g.without
 			}
 			//rule:caller_does_only_what_they_may.calls-need-the-scope
-			if err := id.Permits(scope); err != nil {
+			if err := id.Permits(scopes...); err != nil {
 				return err
 			}
 			c.Set(identityKey, id)

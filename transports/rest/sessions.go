@@ -18,7 +18,7 @@ func (h *Handler) ListSessions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusOK, wire.AppendSessions(nil, list))
+	return answer(c, http.StatusOK, wire.AppendSessions(nil, list, caller(c).Backend))
 }
 
 // EndSession ends one of the caller's sessions.

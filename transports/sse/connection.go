@@ -83,7 +83,7 @@ func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request, req w
 	// The request's context ends if the server stops or the client goes. In the latter case the
 	// next write fails.
 	defer context.AfterFunc(r.Context(), func() { c.cancel(errStopping) })()
-	c.start(&response{w: w, control: http.NewResponseController(w)})
+	c.start(stream.NewResponse(w))
 	if c.open(r, req, stream.Left(r)) && c.catchUp() {
 		c.follow()
 	}
@@ -301,29 +301,3 @@ func (c *connection) Abort() {
 	c.cancel(errClientGone)
 	c.out.Close()
 }
-
-// response writes through net/http, where one connection may carry several streams.
-type response struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-}
-
-// Write implements stream.Conn. It flushes, so that each batch leaves at once.
-func (r *response) Write(p []byte) (int, error) {
-	n, err := r.w.Write(p)
-	if err != nil {
-		return n, err
-	}
-	return n, r.control.Flush()
-}
-
-// SetWriteDeadline implements stream.Conn.
-func (r *response) SetWriteDeadline(t time.Time) error {
-	if err := r.control.SetWriteDeadline(t); !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
-	return nil
-}
-
-// Close implements stream.Conn. It does nothing: the stream ends when the handler returns.
-func (r *response) Close() error { return nil }

@@ -93,7 +93,7 @@ func (c *Contract) caching(t testing.TB, what, id, path string, res *http.Respon
 	case res.StatusCode == http.StatusSwitchingProtocols, !strings.HasPrefix(path, c.apiBase()) &&
 		res.StatusCode < http.StatusBadRequest:
 		return
-	case id == "streamEvents" && res.StatusCode == http.StatusOK:
+	case res.Header.Get("Content-Type") == "text/event-stream":
 		want = "no-cache, no-transform"
 	}
 	if got := res.Header.Get("Cache-Control"); got != want {

@@ -18,7 +18,9 @@ type blocks struct {
 	io.ReadCloser
 	contract *Contract
 	t        testing.TB
-	rest     []byte
+	// figures says that the stream carries figures and not events.
+	figures bool
+	rest    []byte
 }
 
 // Read implements io.Reader.
@@ -55,6 +57,10 @@ func (b *blocks) block(text string) {
 	}
 	if _, ok := fields["data"]; !ok {
 		b.t.Errorf("the block %q has no data", text)
+		return
+	}
+	if b.figures && fields["event"] == "stats" {
+		b.contract.Schema(b.t, "Stats", []byte(fields["data"]))
 		return
 	}
 	id := ""

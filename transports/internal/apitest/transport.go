@@ -56,7 +56,11 @@ func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		tr.contract.Answer(tr.t, r.Method, r.URL.EscapedPath(), res, nil)
 		return res, nil
 	case media == "text/event-stream":
-		res.Body = &blocks{ReadCloser: res.Body, contract: tr.contract, t: tr.t}
+		stream := &blocks{ReadCloser: res.Body, contract: tr.contract, t: tr.t}
+		if route := tr.contract.route(r.Method, r.URL.EscapedPath()); route != nil {
+			stream.figures = route.operation.OperationID == "getStats"
+		}
+		res.Body = stream
 		tr.contract.Answer(tr.t, r.Method, r.URL.EscapedPath(), res, nil)
 	default:
 		body, err := io.ReadAll(res.Body)

@@ -249,15 +249,21 @@ func AppendPending(b []byte, p server.PendingPage) []byte {
 	return appendPage(b, p.NextCursor)
 }
 
-// AppendSessions appends the answer to GET /sessions.
-func AppendSessions(b []byte, list []server.SessionInfo) []byte {
+// AppendSessions appends the answer to GET /sessions. Only backends see the nodes.
+func AppendSessions(b []byte, list []server.SessionInfo, backend bool) []byte {
 	b = append(b, `{"sessions":[`...)
 	for i, s := range list {
 		b = comma(b, i)
 		b = append(b, `{"session_id":`...)
 		b = tidemark.AppendString(b, string(s.Session))
 		b = append(b, `,"device_id":`...)
-		b = append(appendOrNull(b, string(s.Device)), '}')
+		b = append(appendOrNull(b, string(s.Device)), `,"node_id":`...)
+		node := ""
+		//rule:caller_does_only_what_they_may.nodes-for-backends
+		if backend {
+			node = string(s.Node)
+		}
+		b = append(appendOrNull(b, node), '}')
 	}
 	return appendPage(b, "")
 }

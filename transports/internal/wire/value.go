@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +38,11 @@ func (v value) text(field string, to *string) error {
 	return nil
 }
 
+// moment is the form of a time of RFC 3339. time.Parse alone also accepts a comma before the
+// fraction, an hour of one digit, and offsets of a day and more.
+var moment = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?` +
+	`(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
 // time decodes a time of RFC 3339.
 func (v value) time(field string, to *time.Time) error {
 	var s string
@@ -44,9 +50,10 @@ func (v value) time(field string, to *time.Time) error {
 		return err
 	}
 	t, err := time.Parse(time.RFC3339, s)
-	if err != nil {
+	if err != nil || !moment.MatchString(s) {
 		return tidemark.BadParam(tidemark.Invalid, field,
-			"must be a time of RFC 3339, such as 2026-01-31T18:00:00Z")
+			"must be a time of RFC 3339, such as 2026-01-31T18:00:00Z or "+
+				"2026-01-31T20:00:00.5+02:00")
 	}
 	*to = t.UTC()
 	return nil
