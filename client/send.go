@@ -1,0 +1,155 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+)
+
+// Draft is a message to send.
+type Draft struct {
+	// ID identifies the send (`client_message_id`): a repeated one returns the first message. Empty
+	// stands for a random id. An answer to a message should derive its ID from that message, so
+	// that there is one answer, even if the message is handled twice.
+	ID     string
+	ChatID tidemark.ChatID
+	// Content is UTF-8 of 1 to tidemark.MaxContent bytes. It may be empty if there are attachments.
+	Content string
+	// ContentType is a media type. Empty stands for text/plain.
+	ContentType string
+	// Attachments is a JSON array of objects, Metadata a JSON object. Both may be nil.
+	Attachments, Metadata json.RawMessage
+	// Kind is tidemark.KindMessage, which empty stands for. Backends may send KindSystem.
+	Kind     tidemark.Kind
+	Mentions tidemark.Mentions
+	// Seen says how far the user has seen the chat, and everything up to there counts as read. It
+	// may be absent. Then a send marks as read what was delivered to the user, and a backend's
+	// send marks nothing.
+	Seen tidemark.Seen
+	// SendBy is the latest time to store the message, at most 6 days ahead. Zero means no limit.
+	// The server knows an ID for 7 days: a Send that may be repeated for longer needs a SendBy.
+	SendBy time.Time
+}
+
+// body returns the request of the draft.
+func (d *Draft) body() map[string]any {
+	b := map[string]any{"client_message_id": d.ID}
+	set := func(name string, given bool, value any) {
+		if given {
+			b[name] = value
+		}
+	}
+	set("content", d.Content != "", d.Content)
+	set("content_type", d.ContentType != "", d.ContentType)
+	set("attachments", d.Attachments != nil, d.Attachments)
+	set("metadata", d.Metadata != nil, d.Metadata)
+	set("kind", d.Kind != "", d.Kind)
+	set("mentions", !d.Mentions.None(), map[string]any{
+		"all": d.Mentions.All, "user_ids": d.Mentions.Users,
+	})
+	set("seen_sequence", d.Seen.Stated, d.Seen.Through)
+	set("send_by", !d.SendBy.IsZero(), d.SendBy.UTC().Format(tidemark.TimeLayout))
+	return b
+}
+
+// Send sends a message and returns it as it is stored. It repeats the send, with the same ID, until
+// the server answers or ctx ends: give ctx a deadline. Send needs no Run, and may be called from
+// handlers.
+//
+// The error is a *tidemark.Error. ErrUnknown is in its chain if an attempt had no answer, and then
+// ctx ended or the token was refused: the message may be stored. Any other error means that it is
+// not, such as NotMember, Denied, TooLarge, Conflict (the ID was used for something else) or
+// Expired.
+func (c *Client) Send(ctx context.Context, d Draft) (tidemark.Message, error) {
+	if d.ID == "" {
+		d.ID = rand.Text()
+	}
+	path := "/chats/" + url.PathEscape(string(d.ChatID)) + "/messages"
+	body := d.body()
+	unknown := false
+	for n := 0; ; n++ {
+		var raw json.RawMessage
+		err := c.call(ctx, http.MethodPost, path, body, &raw)
+		if err == nil {
+			m, err := parseMessage(raw)
+			if err == nil {
+				return m, nil
+			}
+			unknown = true
+		}
+		f := asFailure(err)
+		switch f.ending {
+		case unauthenticated, replaced, gone:
+			return tidemark.Message{}, outcome(f.err, unknown)
+		case refused:
+			return tidemark.Message{}, f.err
+		}
+		//rule:client_sends_once.unanswered-is-unknown
+		unknown = unknown || f.err.Code != tidemark.Exhausted
+		if ctx.Err() == nil {
+			_ = signal.Pause(ctx, pause(n, f.after)) // the end of ctx is seen below
+		}
+		if ctx.Err() != nil {
+			return tidemark.Message{}, outcome(stopped(ctx), unknown)
+		}
+	}
+}
+
+// outcome returns the error of a send. unknown says that an attempt had no answer.
+func outcome(e *tidemark.Error, unknown bool) *tidemark.Error {
+	if !unknown {
+		return e
+	}
+	return &tidemark.Error{
+		Code: e.Code, Detail: "the send had no answer, so it may be stored: " + e.Detail,
+		Err: errors.Join(ErrUnknown, e),
+	}
+}
+
+// Read says that the user has read a chat up to n, which others see. Within a Run it returns at
+// once, and the server learns it when everything up to n is handled: what is read counts as
+// received. Otherwise Read is one call.
+func (c *Client) Read(ctx context.Context, chat tidemark.ChatID, n tidemark.Sequence) error {
+	if r := c.running(); r != nil && r.inbox.read(chat, n) {
+		return nil
+	}
+	var answer struct {
+		Results []struct {
+			Problem *problem `json:"problem"`
+		} `json:"results"`
+	}
+	err := c.repeat(ctx, http.MethodPost, "/acks", map[string]any{
+		"chats": []acked{{ChatID: chat, Read: n}},
+	}, &answer)
+	if err == nil && len(answer.Results) > 0 && answer.Results[0].Problem != nil {
+		return answer.Results[0].Problem.cause()
+	}
+	return err
+}
+
+// repeat makes a call until the server answers or ctx ends. The error is a *tidemark.Error.
+func (c *Client) repeat(ctx context.Context, method, path string, body, into any) error {
+	for n := 0; ; n++ {
+		err := c.call(ctx, method, path, body, into)
+		if err == nil {
+			return nil
+		}
+		f := asFailure(err)
+		switch f.ending {
+		case refused, unauthenticated, replaced, gone:
+			return f.err
+		}
+		if ctx.Err() != nil || !signal.Pause(ctx, pause(n, f.after)) {
+			e := stopped(ctx)
+			e.Err = errors.Join(e.Err, f.err)
+			return e
+		}
+	}
+}
