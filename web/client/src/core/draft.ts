@@ -1,0 +1,34 @@
+// What the server takes, checked before a send is queued.
+
+import { invalid, tooLarge } from '../errors.js';
+import type { Draft } from '../types.js';
+
+const MOST_CONTENT = 65_536;
+const MOST_ATTACHMENTS = 10;
+const MOST_ATTACHMENT_BYTES = 8_192;
+const MOST_METADATA = 4_096;
+
+const bytes = (text: string): number => new TextEncoder().encode(text).length;
+
+/** Throws `Invalid` or `TooLarge`. */
+export function checkDraft(
+  { content = '', attachments = [], metadata, content_type }: Draft,
+): void {
+  if (content === '' && attachments.length === 0) {
+    throw invalid('A message needs content or an attachment.');
+  }
+  if (/\0|[\ud800-\udfff]/u.test(content)) {
+    throw invalid('The content has characters that cannot be stored.');
+  }
+  if (attachments.length > MOST_ATTACHMENTS) throw invalid('There are more than 10 attachments.');
+  if (content_type !== undefined && !/^[ -~]{1,128}$/.test(content_type)) {
+    throw invalid('The content type is not of 1 to 128 printable ASCII characters.');
+  }
+  if (bytes(content) > MOST_CONTENT) throw tooLarge('The content is larger than 64 KiB.');
+  if (bytes(JSON.stringify(attachments)) > MOST_ATTACHMENT_BYTES) {
+    throw tooLarge('The attachments are larger than 8 KiB.');
+  }
+  if (metadata && bytes(JSON.stringify(metadata)) > MOST_METADATA) {
+    throw tooLarge('The metadata are larger than 4 KiB.');
+  }
+}

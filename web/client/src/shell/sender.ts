@@ -1,0 +1,100 @@
+// Sends what is in the outbox.
+
+import { pauseAfter } from '../core/pause.js';
+import { bodyOf, dueSends, newAttempts, refused, type Attempts } from '../core/outbox.js';
+import { entryOf } from '../core/plan.js';
+import type { OutboxItem } from '../types.js';
+import { has } from '../wire/events.js';
+import type { Message } from '../wire.gen.js';
+import { pathOf, type CatchUp } from './catchup.js';
+import type { Reign } from './reign.js';
+
+export interface Sender {
+  /** Sends what is due. */
+  poke(): void;
+  /** The page ends, and the outbox with it: sends the next of each chat once more, in order. */
+  last(): void;
+}
+
+/** How often a send that is stored looks whether there is a session. */
+const LOOK_MS = 500;
+const FAILED_MS = 5_000;
+
+/** `ready` reports whether the stream is open, and the server has all cursors. */
+export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): Sender {
+  const { data, rest, platform } = reign;
+  const busy = new Set<string>();
+  const attempts = new Map<string, Attempts>();
+
+  const attemptsOf = (item: OutboxItem): Attempts => {
+    const found = attempts.get(item.client_message_id) ?? newAttempts();
+    attempts.set(item.client_message_id, found);
+    return found;
+  };
+  const isDue = (item: OutboxItem): boolean => data.outbox.some((one) =>
+    one.client_message_id === item.client_message_id && one.state === 'due');
+  const post = (item: OutboxItem, last: boolean) =>
+    rest.call('POST', pathOf(item.chat_id, '/messages'), bodyOf(item, attemptsOf(item)),
+      last ? { last } : { signal: reign.end });
+
+  /** Sends an item until it is stored, or fails, or leaves the outbox otherwise. */
+  async function send(item: OutboxItem): Promise<void> {
+    const { client_message_id: id, chat_id: chat } = item;
+    while (isDue(item)) {
+      const asked = reign.session?.incarnation;
+      const answer = await post(item, false);
+      if (answer.is === 'ok' && has('message', answer.body)) {
+        const entry = entryOf(answer.body as Message);
+        // Without a session it is not known of which data the answer is.
+        while (isDue(item) && !ready()) await reign.pause(LOOK_MS);
+        // The server's data may be others since then: it is asked again, under the same id.
+        if (asked !== reign.session?.incarnation) continue;
+        if (!data.chats.has(chat)) await catchUp.learn(chat);
+        await reign.commit(() => ({
+          sent: [id],
+          entries: data.chats.get(chat)?.incarnation === reign.session?.incarnation ? [entry] : [],
+        }));
+        return;
+      }
+      const result = answer.is === 'ok' ? { pause: true }
+        : refused(item, answer, attemptsOf(item), platform.now());
+      if ('failed' in result) {
+        await reign.commit(() => ({ failed: [{ client_message_id: id, problem: result.failed }] }));
+        if (answer.status === 403 || answer.status === 404) catchUp.refresh(chat);
+        return;
+      }
+      if (result.pause) {
+        const after = answer.is === 'retry' ? answer.after : undefined;
+        await reign.pause(after ?? pauseAfter(attemptsOf(item).tries, reign.random()));
+      }
+    }
+  }
+
+  async function run(item: OutboxItem): Promise<void> {
+    try {
+      await send(item);
+    } catch (error) {
+      reign.failed(error);
+      // What failed at once would do so again and again.
+      if (!reign.end.aborted) await reign.pause(FAILED_MS);
+    } finally {
+      attempts.delete(item.client_message_id);
+      busy.delete(item.chat_id);
+      if (!reign.end.aborted) poke();
+    }
+  }
+
+  function poke(): void {
+    for (const item of dueSends(data.outbox, busy)) {
+      busy.add(item.chat_id);
+      reign.spawn(run(item));
+    }
+  }
+
+  return {
+    poke,
+    last() {
+      for (const item of dueSends(data.outbox, new Set())) reign.spawn(post(item, true));
+    },
+  };
+}

@@ -1,0 +1,487 @@
+// A tab: its store, and its part among the tabs of one user.
+
+import { newLead, stepLead, TICK_MS, type LeadInput } from '../core/lead.js';
+import { codeOf, storeLost } from '../errors.js';
+import { memoryStore } from '../store/memory.js';
+import { carriedTo } from '../core/chats.js';
+import type {
+  Channel, NewSend, Options, OutboxItem, Platform, Restored, State, Store, StoredChat,
+} from '../types.js';
+import type { Chat, Typing } from '../wire.gen.js';
+import { hexOf } from '../core/hex.js';
+import { isObject } from '../core/ended.js';
+import { dataOf, type Data } from './data.js';
+import { leaderOf, type Leader, type LeaderOwner, type Line } from './leader.js';
+import type { Rest } from './rest.js';
+
+const RETRY_STORE_MS = 300_000;
+const STOP_MS = 5_000;
+
+export interface Tab {
+  readonly data: Data | undefined;
+  readonly leader: Leader | undefined;
+  /** Loads the store, and takes part. */
+  start(): Promise<void>;
+  stop(): Promise<void>;
+  signOut(unsent: 'refuse' | 'discard'): Promise<void>;
+  /** Runs a step of the store, and lets the leader and other tabs know of it. */
+  write<T>(step: (store: Store) => Promise<T>): Promise<T>;
+  wake(): void;
+  show(chat: string): void;
+  know(chat: Chat): Promise<void>;
+  typing(chat: string): void;
+}
+
+export interface TabOwner extends Pick<LeaderOwner,
+  'typing' | 'restored' | 'problem' | 'frame' | 'shown'> {
+  readonly options: Options;
+  readonly platform: Platform;
+  readonly rest: Rest;
+  changed(chats: ReadonlySet<string>, outbox: boolean): void;
+  /** The data are others, or gone. */
+  reset(): void;
+  /** The chats on this page. */
+  open(): Iterable<string>;
+  /** The page is visible again. */
+  visible(): void;
+  state(state: State): void;
+}
+
+type Notice =
+  | { readonly kind: 'changed'; readonly rev: number }
+  | { readonly kind: 'line'; readonly line: Line }
+  | { readonly kind: 'signed-out' }
+  | { readonly kind: 'ping'; readonly chats: readonly string[] }
+  | { readonly kind: 'typing'; readonly typing: Typing }
+  | { readonly kind: 'restored'; readonly restored: Restored }
+  | { readonly kind: 'type'; readonly chat: string }
+  | { readonly kind: 'know'; readonly known: Chat };
+
+/** An item as it was queued. */
+function sendOf(item: OutboxItem): NewSend {
+  const send: NewSend & Partial<OutboxItem> = { ...item };
+  return send;
+}
+
+export function tabOf(owner: TabOwner): Tab {
+  const { options, platform, rest } = owner;
+  const { page } = platform;
+  const visible = (): boolean => page?.visible() !== false;
+  const memory = (): Store => memoryStore({ newId: () => hexOf(platform.random(16)) });
+  const own = options.store ?? memory();
+  /** What the tabs of this user share. */
+  const name = `tidemark ${rest.url} ${options.user}`;
+  let lead = newLead(options.tabs !== undefined, visible());
+  let data: Data | undefined;
+  let leader: Leader | undefined;
+  let reign = new AbortController();
+  let asking = new AbortController();
+  let release: (() => void) | undefined;
+  let channel: Channel | undefined;
+  let line: Line = { phase: 'connecting' };
+  let outdated = false;
+  /** The store that was lost, and is being opened again. */
+  let lost: Store | undefined;
+  let booting: Promise<void> = Promise.resolve();
+  /** A stop that is under way, and whether a start waits for it. */
+  let stopping: Promise<void> | undefined;
+  let starts = false;
+  const isWanted = (): boolean => starts;
+  let loaded = false;
+  /** Which boot is the latest. What an earlier one began has no effect any more. */
+  let generation = 0;
+  let life: 'off' | 'on' | 'suspended' | 'signed-out' = 'off';
+  let told = 0;
+  /** What an earlier store knew, for the one that took its place. */
+  let carried: readonly StoredChat[] = [];
+  const cancels: (() => void)[] = [];
+  let cancelStore: (() => void) | undefined;
+
+  const post = (notice: Notice): void => { channel?.post({ v: 1, ...notice }); };
+  const spawn = (task: Promise<unknown>): void => {
+    task.catch((error: unknown) => {
+      if (codeOf(error) === undefined) owner.problem({ code: 'BUG', detail: String(error) });
+    });
+  };
+
+  function tell(): void {
+    owner.state({
+      ...line, ...outdated && { phase: 'outdated' },
+      leader: leader !== undefined, durable: data?.store.durable ?? false,
+    });
+  }
+
+  // ---- The store ----
+
+  /** Opens a store and takes part with it. If it can't be opened, memory takes its place. */
+  function boot(store: Store): Promise<void> {
+    return booting = load(store);
+  }
+
+  async function load(store: Store): Promise<void> {
+    const mine = ++generation;
+    loaded = false;
+    const unsent = data?.outbox.filter((item) => item.state === 'due') ?? [];
+    carried = [...data?.chats.values() ?? []];
+    quit(false);
+    lead = newLead(options.tabs !== undefined && store === own, visible());
+    line = { phase: 'connecting' };
+    try {
+      const opened = await store.open(options.user, rest.url);
+      if (mine !== generation) return;
+      data = dataOf(store, opened, changed, (code) => {
+        if (mine === generation) spawn(failed(store, code));
+      });
+      store.onlost = () => { if (mine === generation) spawn(failed(store, 'STORE_LOST')); };
+      told = data.rev;
+      for (const item of unsent) {
+        // Most stores have it already.
+        await data.run(() => store.add(sendOf(item)));
+      }
+      await data.reread();
+    } catch (error) {
+      if (mine === generation) await failed(store, codeOf(error) ?? 'STORE_UNAVAILABLE');
+      return;
+    }
+    if (mine as unknown !== generation) return;
+    lost = undefined;
+    loaded = true;
+    cancelStore?.();
+    if (store !== own) {
+      retryOwn();
+    } else outdated = false;
+    owner.reset();
+    tell();
+    joined();
+    input('start');
+  }
+
+  /** Tries later whether the store opens again. Until then memory keeps what it has. */
+  function retryOwn(): void {
+    const mine = generation;
+    const retry = async (): Promise<void> => {
+      const opens = await own.open(options.user, rest.url).then(() => true, () => false);
+      if (life !== 'on' || mine !== generation) return;
+      if (opens) await boot(own);
+      else retryOwn();
+    };
+    cancelStore = platform.timer(RETRY_STORE_MS, () => { spawn(retry()); });
+  }
+
+  async function failed(store: Store, code: string): Promise<void> {
+    if (code === 'FENCED') {
+      input('fenced');
+      if (lead.at !== 'off') return;
+      line = { phase: 'refused', problem: {
+        code, detail: 'Another tab uses the same data. Pass `tabs` to `createClient`.' } };
+      tell();
+    } else if (code === 'SIGNED_OUT') {
+      signedOut();
+    } else {
+      if (code === 'STORE_OUTDATED') outdated = true;
+      owner.problem({ code, detail: 'The data of this browser cannot be used now.' });
+      // What was lost is opened once more: there may be new data.
+      const again = code === 'STORE_LOST' && store !== lost;
+      lost = store;
+      await boot(again ? store : memory());
+    }
+  }
+
+  function changed(chats: ReadonlySet<string>, outbox: boolean): void {
+    leader?.changed(chats);
+    if (outbox) leader?.poke();
+    owner.changed(chats, outbox);
+    if (data && data.rev > told) {
+      told = data.rev;
+      post({ kind: 'changed', rev: told });
+    }
+  }
+
+  // ---- The tabs ----
+
+  function input(event: LeadInput): void {
+    for (const effect of stepLead(lead, event, platform.monotonic())) {
+      switch (effect) {
+        case 'ask': ask(false); break;
+        case 'steal': ask(true); break;
+        case 'lead': spawn(begin()); break;
+        case 'release': end(false); break;
+        case 'ping': ping(); break;
+        case 'pong': post({ kind: 'line', line }); break;
+        case 'reread': if (data) spawn(data.reread());
+      }
+    }
+  }
+
+  function ask(steal: boolean): void {
+    asking.abort();
+    asking = new AbortController();
+    const { signal } = asking;
+    const asked = !lead.tabs || !options.tabs ? Promise.resolve(() => undefined)
+      : options.tabs.lead(name, { signal, steal });
+    asked.then((give) => {
+      if (signal.aborted) give();
+      else {
+        release = give;
+        line = { phase: 'connecting' };
+        input('granted');
+      }
+    }).catch(() => {
+      // It was aborted, or there are no locks: a tick asks again.
+      if (!signal.aborted) cancels.push(platform.timer(TICK_MS, () => {
+        if (lead.at === 'waiting' && signal === asking.signal) ask(steal);
+      }));
+    });
+  }
+
+  /** Begins to lead: all earlier leaders are fenced from now on. */
+  async function begin(): Promise<void> {
+    if (!data) return;
+    const mine = generation;
+    const present = data;
+    reign = new AbortController();
+    const { signal } = reign;
+    const term = await present.run((store) => store.lead());
+    await present.reread();
+    const over = (): boolean => signal.aborted || mine !== generation;
+    if (over()) return;
+    const carry = carriedTo(present.chats, carried);
+    carried = [];
+    if (carry.length > 0) await present.commit(term, () => ({ chats: carry }));
+    if (over()) return;
+    leader = leaderOf({
+      ...owner, data: present, end: signal,
+      line(next) {
+        if (signal.aborted) return;
+        line = next;
+        tell();
+        post({ kind: 'line', line });
+      },
+      typing(typing) {
+        owner.typing(typing);
+        post({ kind: 'typing', typing });
+      },
+      restored(restored) {
+        owner.restored(restored);
+        post({ kind: 'restored', restored });
+      },
+    }, term);
+    for (const chat of owner.open()) leader.show(chat);
+    tell();
+  }
+
+  /** Ends to lead. */
+  function end(over: boolean): void {
+    leader?.stop(over);
+    leader = undefined;
+    reign.abort();
+    asking.abort();
+    release?.();
+    release = undefined;
+    line = { phase: 'connecting' };
+    if (life === 'on') tell();
+  }
+
+  function quit(over: boolean): void {
+    if (lead.at !== 'off') {
+      lead.at = 'off';
+      end(over);
+    }
+    channel?.close();
+    channel = undefined;
+  }
+
+  function joined(): void {
+    channel = lead.tabs ? options.tabs?.channel(name,
+      (notice) => { if (isObject(notice) && notice['v'] === 1) noticed(notice as Notice); })
+      : undefined;
+    ping();
+  }
+
+  /** Asks for a sign of the leader, and tells it which chats are on this page. */
+  function ping(): void {
+    post({ kind: 'ping', chats: [...owner.open()] });
+  }
+
+  function noticed(notice: Notice): void {
+    switch (notice.kind) {
+      case 'changed':
+        told = Math.max(told, notice.rev);
+        if (data && notice.rev !== data.rev) spawn(data.reread());
+        break;
+      case 'line':
+        input('pong');
+        if (leader) break;
+        ({ line } = notice);
+        tell();
+        break;
+      case 'ping':
+        input('ping');
+        for (const chat of notice.chats) leader?.show(chat);
+        break;
+      case 'typing': owner.typing(notice.typing); break;
+      case 'restored': owner.restored(notice.restored); break;
+      case 'type': leader?.typing(notice.chat); break;
+      case 'know': if (leader) spawn(leader.know(notice.known)); break;
+      case 'signed-out': if (life === 'on') spawn(boot(own)); break;
+    }
+  }
+
+  /** Without tabs, a client that was fenced tries again when the user is here. */
+  function contend(): void {
+    if (!lead.tabs && loaded) input('start');
+  }
+
+  // ---- The page ----
+
+  function suspend(): void {
+    if (life !== 'on') return;
+    life = 'suspended';
+    leader?.last();
+    generation++;
+    quit(data?.store.durable === false);
+    data?.store.close();
+    // It may just be opening.
+    spawn(booting.then(() => { if (life === 'suspended') own.close(); }));
+  }
+
+  function listen(): void {
+    const tick = (): void => {
+      input('tick');
+      cancels[0] = platform.timer(TICK_MS, tick);
+    };
+    cancels.push(platform.timer(TICK_MS, tick));
+    if (!page) return;
+    const resume = (): void => {
+      if (life !== 'suspended') return;
+      life = 'on';
+      spawn(boot(own));
+    };
+    cancels.push(
+      page.on('visible', () => {
+        resume();
+        input('visible');
+        contend();
+        owner.visible();
+        leader?.wake();
+      }),
+      page.on('hidden', () => {
+        input('hidden');
+        if (leader) spawn(leader.flush());
+      }),
+      page.on('online', () => { leader?.wake(); }),
+      page.on('freeze', suspend), page.on('pagehide', suspend),
+      page.on('resume', resume), page.on('pageshow', resume),
+    );
+  }
+
+  function off(): void {
+    for (const cancel of cancels.splice(0)) cancel();
+    cancelStore?.();
+    generation++;
+  }
+
+  function signedOut(): void {
+    off();
+    quit(true);
+    life = 'signed-out';
+    data = undefined;
+    owner.reset();
+    owner.state({ phase: 'signed-out', leader: false, durable: false });
+  }
+
+  /** Memory was in use. What the store has from before goes, too. */
+  async function wipeOwn(): Promise<void> {
+    try {
+      await own.open(options.user, rest.url);
+      await own.wipe({ unsent: 'discard' });
+    } catch (error) {
+      owner.problem({ code: codeOf(error) ?? 'STORE_UNAVAILABLE',
+        detail: 'The data that this browser kept may still be there.' });
+    }
+  }
+
+  async function halt(): Promise<void> {
+    if (leader) {
+      let cancel: (() => void) | undefined;
+      const late = new Promise<void>((done) => { cancel = platform.timer(STOP_MS, done); });
+      await Promise.race([leader.flush().catch(() => undefined), late]);
+      cancel?.();
+    }
+    off();
+    quit(false);
+    data?.store.close();
+    data = undefined;
+    // The store may just be opening.
+    await booting.catch(() => undefined);
+    own.close();
+    owner.state({ phase: 'stopped', leader: false, durable: false });
+  }
+
+  return {
+    get data() { return data; },
+    get leader() { return leader; },
+    async start() {
+      if (stopping) {
+        starts = true;
+        await stopping;
+        // It was stopped again meanwhile.
+        if (!isWanted()) return;
+      }
+      if (life === 'on') return;
+      life = 'on';
+      rest.restart();
+      owner.state({ phase: 'loading', leader: false, durable: false });
+      listen();
+      await boot(own);
+    },
+    stop() {
+      starts = false;
+      if (life === 'off' || life === 'signed-out') return stopping ?? Promise.resolve();
+      life = 'off';
+      return stopping = halt().finally(() => { stopping = undefined; });
+    },
+    async signOut(unsent) {
+      const used = data?.store ?? own;
+      generation++;
+      try {
+        if (!data) await own.open(options.user, rest.url);
+        await used.wipe({ unsent });
+      } catch (error) {
+        // Nothing was removed.
+        if (life === 'on') spawn(boot(used));
+        throw error;
+      }
+      if (used !== own) await wipeOwn();
+      // Where there is no channel, as before the store is open, one is opened for this.
+      const to = channel ?? options.tabs?.channel(name, () => undefined);
+      to?.post({ v: 1, kind: 'signed-out' });
+      if (to !== channel) to?.close();
+      signedOut();
+    },
+    async write(step) {
+      if (life === 'on') await booting;
+      const present = data;
+      if (!present) throw storeLost('The client is not started.');
+      const result = await present.run(step);
+      await present.reread();
+      return result;
+    },
+    wake() {
+      contend();
+      leader?.wake();
+    },
+    show(chat) {
+      if (leader) leader.show(chat);
+      else ping();
+    },
+    async know(known) {
+      if (leader) await leader.know(known);
+      else post({ kind: 'know', known });
+    },
+    typing(chat) {
+      if (leader) leader.typing(chat);
+      else post({ kind: 'type', chat });
+    },
+  };
+}

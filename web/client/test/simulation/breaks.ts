@@ -1,0 +1,112 @@
+// Recorded breaks of the client: each one takes a rule away, and the simulation must find it.
+
+export interface Break {
+  readonly name: string;
+  /** Below src. */
+  readonly file: string;
+  /** Occurs once in the file. */
+  readonly from: string;
+  readonly to: string;
+}
+
+const of = (file: string) => (name: string, from: string, to: string): Break => (
+  { name, file, from, to });
+
+const plan = of('core/plan.ts');
+const acks = of('core/acks.ts');
+const outbox = of('core/outbox.ts');
+const ticks = of('core/ticks.ts');
+const link = of('core/link.ts');
+const ended = of('core/ended.ts');
+const chats = of('core/chats.ts');
+const lead = of('core/lead.ts');
+const catchUp = of('shell/catchup.ts');
+const leader = of('shell/leader.ts');
+const sender = of('shell/sender.ts');
+const acker = of('shell/acker.ts');
+const data = of('shell/data.ts');
+const rest = of('shell/rest.ts');
+const steps = of('store/steps.ts');
+
+export const breaks: readonly Break[] = [
+  plan('messages of other data are taken',
+    'if (of(id)?.incarnation !== incarnation) {', 'if (of(id) === undefined) {'),
+  plan('own sends stay in the outbox after their echo', 'sent: sentBy(user, outbox, entries),',
+    'sent: [],'),
+  plan('gaps are dropped', "case 'gap': take(gapOf(event.payload)); break;", "case 'gap': break;"),
+  plan('statuses are dropped', "case 'status_update': status(event.payload); break;",
+    "case 'status_update': break;"),
+  plan('a changed membership is not looked up',
+    ": {});\n        refresh.add(id);\n        break;", ": {});\n        break;"),
+  plan('a renamed chat is not looked up',
+    'if (version > (of(id)?.chat.version ?? 0)) refresh.add(id);', ''),
+  plan('a reset asks for nothing',
+    "reset ||= event.payload.chat_id === null && event.payload.reason !== 'unknown_session';", ''),
+  plan('caught_up is not heard', "case 'caught_up': caughtUp = true; break;",
+    "case 'caught_up': break;"),
+  acks('what is not stored is acknowledged',
+    'const acked = Math.max(Math.min(row.prefix, limit), read);',
+    'const acked = Math.max(row.prefix, row.chat.head_sequence, read);'),
+  acks('nothing is acknowledged',
+    'if (!ack) return;\n  acks.chats.add', 'if (ack) return;\n  acks.chats.add'),
+  acks('what was said stays said', 'acks.said.delete(chat_id);', ''),
+  outbox('two sends of a chat are under way', 'chats.add(item.chat_id);\n    return true;',
+    'return true;'),
+  outbox('a send without an answer fails', 'return { pause: true };\n  }',
+    "return { failed: { code: 'UNAVAILABLE', detail: '' } };\n  }"),
+  outbox('failed sends go again', "if (item.state !== 'due' || ", 'if ('),
+  ticks('the tick is that of the last member', 'acked = Math.min(acked,', 'acked = Math.max('),
+  ticks('the latch falls', 'delivered = Math.max(delivered, acked, seen);', 'delivered = acked;'),
+  ticks('late statuses win',
+    'const acked = update.last_acked_sequence < old.last_acked_sequence ? old : update;',
+    'const acked = update;'),
+  ticks('delivered is shown as read', "sequence <= latch.read ? 'read'",
+    "sequence <= latch.delivered ? 'read'"),
+  link('a cut connection is not opened again',
+    "if (link.trying) link.at = 'connecting';\n        else after(input.ended);",
+    "if (link.trying) link.at = 'connecting';"),
+  link('a blocked transport is tried for ever',
+    'link.transport = (link.transport + 1) % transports;', ''),
+  link('a lost session is asked for again', "case 'gone':\n        effects.push({ do: 'forget' });",
+    "case 'gone':"),
+  link('a replaced device keeps its id', "effects.push({ do: 'rename' });\n          connect();",
+    'connect();'),
+  link('a wait never ends',
+    "if (link.at === 'waiting' || link.at === 'refused' || link.at === 'live') connect();",
+    "if (link.at === 'live') connect();"),
+  ended('a page of a portal is an answer', 'return status === 204 || isObject(body)',
+    'return status === 204 || true'),
+  ended('a refusal of a proxy is final',
+    'if (code !== undefined && status >= 400 && status < 500 && !REPEATABLE.includes(status)) {',
+    'if (status >= 400 && status < 500 && !REPEATABLE.includes(status)) {'),
+  ended('a busy server is refused for good', 'const REPEATABLE = [401, 408, 425, 429];',
+    'const REPEATABLE = [401];'),
+  chats('a new chat begins above what was acknowledged',
+    'const base = baseOf(acknowledged, read);', 'const base = chat.head_sequence;'),
+  chats('who is no member any more stays', 'left: chat.role === null,', 'left: false,'),
+  lead('a frozen leader keeps the lead', "return ['steal'];", 'return [];'),
+  catchUp('foreign data stay after a restore',
+    "reset?.reason === 'restored'", "reset?.reason === ''"),
+  catchUp('the cursor of a chat is its head',
+    'chat_id: row.chat.chat_id, last_acked_sequence: cursorOf(row),',
+    'chat_id: row.chat.chat_id, last_acked_sequence: row.chat.head_sequence,'),
+  catchUp('a new session gets no cursors', 'if (!needsCursors()) return', 'if (older) return'),
+  catchUp('a hole stays', 'const running = repairs.get(id) ?? fill(id);',
+    'const running = repairs.get(id) ?? Promise.resolve();'),
+  catchUp('chats that are not listed stay',
+    'for (const { chat } of before) if (!listed.has(chat.chat_id)) refresh(chat.chat_id);', ''),
+  leader('the position is stored without the cursors',
+    'const isSafe = (): boolean => catchUp.synced && discarded.size === 0;',
+    'const isSafe = (): boolean => true;'),
+  leader('holes are not repaired',
+    'if (from > (data.chats.get(id)?.prefix ?? Infinity)) {', 'if (from < 0) {'),
+  rest('requests do not name their user', ", 'X-User-ID': options.user };", ' };'),
+  sender('a confirmed send stays in the outbox',
+    'sent: [id],', ''),
+  sender('the next send waits for ever', 'busy.delete(item.chat_id);', ''),
+  acker('acknowledgements that got no answer are forgotten', 'unsaid(acks, entries);', ''),
+  data('other tabs\' changes are not read',
+    'for (const row of news.chats) chats.set(row.chat.chat_id, row);', ''),
+  steps('an older leader may still store', 'if (term !== meta.term) throw', 'if (term < 0) throw'),
+  steps('a rebase keeps what is above', 'tables.dropEntries(id, through + 1, Infinity);', ''),
+];

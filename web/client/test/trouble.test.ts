@@ -1,0 +1,158 @@
+// What a client does when something fails under it. The server is the fake one, in virtual time.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { memoryStore } from '../src/index.js';
+import { newSendId } from '../src/core/outbox.js';
+import { storeFull } from '../src/errors.js';
+import { MemoryData } from '../src/store/memory.js';
+import { VirtualTabs } from '../src/testing/index.js';
+import type { Chat } from '../src/wire.gen.js';
+import { Scene } from './clients.js';
+
+void test('a bot that is far behind handles what is above its base', async () => {
+  const scene = new Scene('ann', 'bob');
+  const handled: string[] = [];
+  const { client, place } = await scene.started('bob', {
+    handle: (message) => {
+      handled.push(message.content);
+      return Promise.resolve();
+    },
+  });
+  scene.says('ann', 'first');
+  await scene.until(() => handled.length === 1);
+  place.link.setOffline(true);
+  for (let n = 2; n <= 700; n++) scene.says('ann', String(n));
+  // Another bot of the same user was there meanwhile.
+  scene.call('bob', 'POST', '/acks', { chats: [{ chat_id: 'team', last_acked_sequence: 700 }] });
+  await scene.pass(60_000);
+  place.link.setOffline(false);
+  await scene.until(() => client.chats.get()[0]?.prefix === 700, 120_000);
+  scene.says('ann', 'last');
+  await scene.until(() => handled.at(-1) === 'last');
+});
+
+void test('a token that cannot be renewed is asked for twice a minute', async () => {
+  const scene = new Scene('ann', 'bob');
+  let asked = 0;
+  const { client, place } = await scene.started('bob', {
+    getToken: () => asked++ === 0 ? Promise.resolve(scene.server.token('bob', 3_600))
+      : Promise.reject(new Error('the backend is down')),
+  });
+  let tickets = 0;
+  place.link.onRequest = ({ url }) => {
+    if (url.pathname.endsWith('/tickets')) tickets++;
+    return undefined;
+  };
+  await scene.pass(3_500_000);
+  assert.equal(client.state.get().phase, 'live');
+  // 80 % of its life is over after 48 minutes.
+  assert.ok(asked > 15 && asked < 25, String(asked));
+  assert.ok(tickets < 25, String(tickets));
+});
+
+void test('a client that is stopped and started at once runs', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { client } = await scene.started('bob', { transports: ['sse'] });
+  scene.says('ann', 'owed');
+  await scene.until(() => client.chats.get()[0]?.prefix === 1);
+  const stopped = client.stop();
+  const started = client.start();
+  await scene.within(10_000, Promise.all([stopped, started]));
+  await scene.until(() => client.state.get().phase === 'live');
+  const again = client.stop();
+  const late = client.start();
+  await scene.within(10_000, Promise.all([again, client.stop(), late]));
+  assert.equal(client.state.get().phase, 'stopped');
+});
+
+void test('what a tab wrote before it ended is sent by the one that leads', async () => {
+  const scene = new Scene('ann', 'bob');
+  const data = new MemoryData();
+  const { client, place } = await scene.started('bob',
+    { store: memoryStore({ data, durable: true }) }, new VirtualTabs(scene.server.clock));
+  // The other tab ended before it could say anything.
+  const other = memoryStore({ data, durable: true });
+  await other.open('bob', `${scene.server.url}/api/v1`);
+  await other.add({
+    client_message_id: newSendId(place.platform.now(), new Uint8Array(16)), chat_id: 'team',
+    content: 'hello', at: 0, seen: 0, after: 0,
+  });
+  await scene.until(() => client.chats.get()[0]?.prefix === 1, 20_000);
+});
+
+void test('a sign-out removes what the store kept, although memory is in use', async () => {
+  const scene = new Scene('ann', 'bob');
+  const tabs = new VirtualTabs(scene.server.clock);
+  const data = new MemoryData();
+  const store = memoryStore({ data, durable: true });
+  const commit = store.commit.bind(store);
+  let full = false;
+  store.commit = (term, change) => full ? Promise.reject(storeFull('It is full.'))
+    : commit(term, change);
+  const { client } = await scene.started('bob', { store }, tabs);
+  const other = await scene.started('bob', { store: memoryStore({ data, durable: true }) }, tabs);
+  full = true;
+  scene.says('ann', 'one');
+  await scene.until(() => client.chats.get()[0]?.prefix === 1 && !client.state.get().durable);
+  await scene.within(5_000, client.signOut());
+  await scene.until(() => other.client.chats.get().length === 0
+    && other.client.state.get().phase === 'signed-out', 5_000);
+  const opened = await memoryStore({ data, durable: true }).open('bob',
+    `${scene.server.url}/api/v1`);
+  assert.equal(opened.chats.length, 0);
+});
+
+void test('memory is kept while the store does not open', async () => {
+  const scene = new Scene('ann', 'bob');
+  const store = memoryStore({ durable: true });
+  const open = store.open.bind(store);
+  let broken = true;
+  store.open = (user, server) => broken ? Promise.reject(new Error('broken')) : open(user, server);
+  const { client } = await scene.started('bob', { store });
+  scene.says('ann', 'one');
+  await scene.until(() => client.chats.get()[0]?.prefix === 1);
+  const { items } = client.chat('team').timeline();
+  let least = Infinity;
+  items.subscribe(() => { least = Math.min(least, items.get().length); });
+  await scene.until(() => items.get().length === 1);
+  least = 1;
+  await scene.pass(900_000);
+  assert.equal(least, 1);
+  broken = false;
+  await scene.until(() => client.state.get().durable, 400_000);
+});
+
+void test('a chat that the server does not tell holds up no other', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { client, place } = await scene.started('bob');
+  let hidden = true;
+  place.link.onRequest = ({ url }) => hidden && url.pathname.includes('/chats/')
+    ? 'hang' : undefined;
+  const { chat_id: chat } = scene.call('ann', 'POST', '/chats',
+    { type: 'direct', member_ids: ['bob'] }) as Chat;
+  scene.call('ann', 'POST', `/chats/${chat}/messages`,
+    { client_message_id: 'a', content: 'of a new chat', seen_sequence: 0 });
+  scene.says('ann', 'of a chat that is known');
+  const prefix = (id: string): number | undefined =>
+    client.chats.get().find((one) => one.chat.chat_id === id)?.prefix;
+  await scene.until(() => prefix('team') === 1, 40_000);
+  assert.equal(prefix(chat), undefined);
+  hidden = false;
+  await scene.until(() => prefix(chat) === 1, 120_000);
+});
+
+void test('a send that is waited for ends with the sign-out', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { client, place } = await scene.started('bob');
+  place.link.setOffline(true);
+  const sent = await scene.within(1_000, client.chat('team').send({ content: 'hi' }));
+  const gone = new AbortController();
+  gone.abort();
+  await assert.rejects(sent.confirmed(gone.signal), { name: 'AbortError' });
+  const confirmed = sent.confirmed();
+  confirmed.catch(() => undefined);
+  await scene.within(5_000, client.signOut({ unsent: 'discard' }));
+  await assert.rejects(scene.within(1_000, confirmed), { code: 'SIGNED_OUT' });
+});
