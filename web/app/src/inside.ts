@@ -1,0 +1,34 @@
+// What a signed-in user needs. It is a file of its own: the sign-in does not wait for it.
+
+import { codeOf } from '@tidemark/client';
+import { announce } from './notify';
+import type { Session } from './session';
+import { signedOutOf } from './who';
+import { problemWords } from './words';
+
+export { Workspace } from './parts/Workspace';
+export { begin, type Session } from './session';
+
+/** Runs the client of a session until the result is called. */
+export function follow({ client, user }: Session, leave: (why: string) => void): () => void {
+  const end = new AbortController();
+  announce(client, end.signal);
+  const changed = () => {
+    const { phase, problem } = client.state.get();
+    if (phase === 'signed-out') {
+      signedOutOf(user);
+      leave('');
+    }
+    const code = codeOf(problem);
+    if (phase === 'refused' && (code === 'UNAUTHENTICATED' || code === 'SIGNED_OUT')) {
+      leave('Sign in again: your access token is not valid any more.');
+    }
+  };
+  const unfollow = client.state.subscribe(changed);
+  client.start().catch((error: unknown) => leave(problemWords(error)));
+  return () => {
+    unfollow();
+    end.abort();
+    void client.stop();
+  };
+}

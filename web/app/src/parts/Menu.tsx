@@ -1,0 +1,89 @@
+// Settings, and the way out.
+
+import { codeOf } from '@tidemark/client';
+import { useRef, useState } from 'preact/hooks';
+import { canNotify, notifies, setNotify } from '../notify';
+import type { Session } from '../session';
+import { setTheme, theme, type Theme } from '../theme';
+import { useEvent, useView } from '../view';
+import { problemWords } from '../words';
+import { Dialog } from './Dialog';
+import { Icon } from './Icon';
+
+const THEMES: readonly (readonly [Theme, string])[] = [
+  ['system', 'System'], ['light', 'Light'], ['dark', 'Dark'],
+];
+
+export function Menu({ session: { client } }: { session: Session }) {
+  const [open, setOpen] = useState(false);
+  const [colours, setColours] = useState(theme);
+  const [notify, setWanted] = useState(notifies);
+  const [asking, setAsking] = useState(false);
+  const box = useRef<HTMLDivElement>(null);
+  const button = useRef<HTMLButtonElement>(null);
+
+  useEvent(document, 'pointerdown', ({ target }) => {
+    if (open && !box.current?.contains(target as Node)) setOpen(false);
+  });
+  const keys = (event: KeyboardEvent) => {
+    if (event.key !== 'Escape' || !open) return;
+    event.stopPropagation();
+    setOpen(false);
+    button.current?.focus();
+  };
+  const signOut = () => {
+    setOpen(false);
+    client.signOut({ unsent: 'refuse' }).catch((error: unknown) => {
+      if (codeOf(error) === 'UNSENT') setAsking(true);
+    });
+  };
+
+  return (
+    <div class="menu" ref={box} onKeyDown={keys}>
+      <button class="button square" ref={button} aria-label="Settings" title="Settings"
+        aria-expanded={open} aria-controls="menu" onClick={() => setOpen(!open)}
+        data-testid="menu"><Icon name="more" /></button>
+      {open && <div class="menu-box" id="menu" role="group" aria-label="Settings">
+        <fieldset class="segments">
+          <legend>Colours</legend>
+          {THEMES.map(([value, label]) => (
+            <label key={value}>
+              <input type="radio" name="theme" value={value} checked={colours === value}
+                onChange={() => {
+                  setTheme(value);
+                  setColours(value);
+                }} />
+              <span>{label}</span>
+            </label>
+          ))}
+        </fieldset>
+        {canNotify() && <button class="switch wide" role="switch" aria-checked={notify}
+          data-testid="notify" onClick={() => void setNotify(!notify).then(setWanted)}>
+          Notifications<span class="knob" aria-hidden="true" />
+        </button>}
+        <button class="button wide" onClick={signOut} data-testid="logout">Sign out</button>
+        <p class="hint">Signing out removes your messages from this browser.</p>
+      </div>}
+      {asking && <Unsent client={client} close={() => setAsking(false)} />}
+    </div>
+  );
+}
+
+function Unsent({ client, close }: { client: Session['client']; close: () => void }) {
+  const [problem, setProblem] = useState('');
+  const discard = () => {
+    client.signOut({ unsent: 'discard' })
+      .catch((error: unknown) => setProblem(problemWords(error)));
+  };
+  return (
+    <Dialog title="Not everything is sent" close={close}>
+      <p>Some of your messages were not sent. If you sign out now, they are lost.</p>
+      <p class="problem" role="alert">{problem}</p>
+      <div class="actions">
+        <button class="button" onClick={close} data-testid="stay">Stay</button>
+        <button class="button danger" onClick={discard} data-testid="discard-all">
+          Discard and sign out</button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,62 @@
+// The page of a signed-in user: chats, the open chat, and a panel beside it.
+
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { go, route } from '../route';
+import type { Session } from '../session';
+import { useEvent, useView } from '../view';
+import { Banner, Lost } from './Banner';
+import { Conversation } from './Conversation';
+import { Legend } from './SignIn';
+import { Sidebar } from './Sidebar';
+import { WhoHasIt } from './WhoHasIt';
+
+export function Workspace({ session }: { session: Session }) {
+  const { chat, panel } = useView(route);
+  const filter = useRef<HTMLInputElement>(null);
+
+  useEvent(window, 'keydown', (event) => {
+    const { key, ctrlKey, metaKey } = event as KeyboardEvent;
+    if (key !== 'k' || !(ctrlKey || metaKey)) return;
+    event.preventDefault();
+    go({});
+    filter.current?.focus();
+  });
+  const close = () => go(chat === undefined ? {} : { chat });
+
+  return (
+    <div class="app" data-open={chat !== undefined} data-panel={panel !== undefined}>
+      <div class="banners">
+        <Banner session={session} />
+        <Lost session={session} />
+      </div>
+      <Sidebar session={session} open={chat} filter={filter} />
+      <main class="main">
+        {chat === undefined
+          ? <Nothing />
+          : <Conversation key={chat} session={session} id={chat} />}
+      </main>
+      {panel === 'hood' && <Drawer session={session} chat={chat} close={close} />}
+      {typeof panel === 'number' && chat !== undefined &&
+        <WhoHasIt key={panel} session={session} chat={chat} sequence={panel} close={close} />}
+    </div>
+  );
+}
+
+type Drawn = Parameters<typeof import('../hood/Hood').Hood>[0];
+
+/** The drawer is loaded when it is opened for the first time. */
+function Drawer(props: Drawn) {
+  const [hood, setHood] = useState<typeof import('../hood/Hood')>();
+  useEffect(() => void import('../hood/Hood').then(setHood), []);
+  return hood ? <hood.Hood {...props} /> : null;
+}
+
+function Nothing() {
+  return (
+    <div class="nothing">
+      <img src="/icon.svg" alt="" width="64" height="64" />
+      <h1>Choose a chat, or start one</h1>
+      <Legend />
+    </div>
+  );
+}
