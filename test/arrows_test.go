@@ -88,7 +88,7 @@ func arrows() []arrow {
 		},
 		{
 			place:  "storage/postgres/internal/schema",
-			own:    []string{"", "storage"},
+			own:    []string{"", "storage", "storage/internal/versions"},
 			others: []string{"github.com/jackc/pgx/v5", "github.com/golang-migrate/migrate/v4"},
 		},
 		{
@@ -151,6 +151,9 @@ func arrows() []arrow {
 		{place: "server/internal/leases", own: []string{
 			"", "internal/signal", "server/bus", "server/registry", "server/internal/chat",
 			"server/internal/session",
+		}},
+		{place: "server/internal/survey", own: []string{
+			"", "server/bus", "server/registry", "server/internal/leases",
 		}},
 		{place: "server/internal/delivery", own: []string{
 			"", "storage", "internal/signal", "server/bus", "server/registry",
@@ -240,12 +243,22 @@ func arrows() []arrow {
 			own:    adapter,
 			others: []string{"github.com/labstack/echo/v4", "github.com/oapi-codegen/runtime"},
 		},
+		{place: "transports/stats", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
 		{
 			place: "transports/redis",
 			own:   append(shared, "", "internal/batch", "internal/redis"),
 		},
 		{place: "web"},
 
+		{
+			place: "client",
+			own:   []string{"", "internal/signal"},
+			others: []string{
+				"github.com/coder/websocket", "github.com/r3labs/sse/v2",
+				"gopkg.in/cenkalti/backoff.v1",
+			},
+		},
+		{place: "examples/...", own: []string{"", "client"}},
 		{place: "bench/...", own: []string{"bench/internal/...", "internal/signal"}},
 		{
 			place: "cmd/tidemark",

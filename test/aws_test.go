@@ -344,3 +344,40 @@ func TestAWS_several_tasks_share_a_Valkey(t *testing.T) {
 		t.Errorf("how many tasks do without is said by %v", rule)
 	}
 }
+
+// TestAWS_readme_has_the_settings_of_the_stack: what the README tells those to set who have a load
+// balancer is what the linted stack sets. The stack leaves stickiness and routing alone.
+func TestAWS_readme_has_the_settings_of_the_stack(t *testing.T) {
+	page := string(readFile(t, "../deploy/aws/README.md"))
+	found := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindStringSubmatch(page)
+	if found == nil {
+		t.Fatal("the README has no block of settings")
+	}
+	var block yaml.Node
+	must(t, yaml.Unmarshal([]byte(found[1]), &block))
+	stack := template(t)
+	balancer, targets := properties(t, stack, "LoadBalancer"), properties(t, stack, "Targets")
+	for name, value := range valueOf(t, block.Content[0]).(map[string]any) {
+		list, isList := value.([]any)
+		switch {
+		case !isList && targets[name] != value:
+			t.Errorf("%s is %v in the README, and %v in the stack", name, value, targets[name])
+		case isList:
+			resource := targets
+			if name == "LoadBalancerAttributes" {
+				resource = balancer
+			}
+			set := attributes(t, resource[name], "Key")
+			for key, value := range attributes(t, list, "Key") {
+				if set[key] != value {
+					t.Errorf("%s is %v in the README, and %v in the stack", key, value, set[key])
+				}
+			}
+		}
+	}
+	for key := range attributes(t, targets["TargetGroupAttributes"], "Key") {
+		if strings.HasPrefix(key, "stickiness.") || strings.HasPrefix(key, "load_balancing.") {
+			t.Errorf("the README says that %s stays as it is, and the stack sets it", key)
+		}
+	}
+}

@@ -31,8 +31,8 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// The configurations in deploy/ for nginx and Caddy in front of the real server. Only names, ports,
-// certificates and the places of logs are replaced.
+// The configurations in deploy/ for nginx, Caddy and HAProxy in front of the real server. Only
+// names, ports, certificates, limits of connections and the places of logs are replaced.
 
 func TestProxy_nginx(t *testing.T) {
 	p := newProxy(t)
@@ -73,14 +73,36 @@ func TestProxy_caddy(t *testing.T) {
 	p.serves()
 }
 
+func TestProxy_haproxy(t *testing.T) {
+	p := newProxy(t)
+	p.down = http.StatusServiceUnavailable
+	chain, err := os.ReadFile(p.certificate)
+	must(t, err)
+	key, err := os.ReadFile(p.key)
+	must(t, err)
+	config := p.derive("../deploy/haproxy/haproxy.cfg", map[string]string{
+		"maxconn 20000":                     "maxconn 1000",
+		"log /dev/log local0":               "log stdout format raw local0",
+		"bind :80":                          "bind " + freeAddress(t),
+		"bind :443 ":                        "bind " + p.address + " ",
+		"/etc/haproxy/chat.example.org.pem": p.write("both.pem", string(chain)+string(key)),
+		"server tidemark 127.0.0.1:8080 ":   "server tidemark " + p.site.address + " ",
+	})
+	p.run("haproxy", "-db", "-f", config)
+	p.waitsLongerThanTidemark(config, "timeout client", "timeout server", "timeout tunnel")
+	p.serves()
+}
+
 // proxy is a proxy in front of a site.
 type proxy struct {
 	t       *testing.T
 	site    *site
 	dir     string
+	scheme  string
 	address string
 	log     *output
 	client  *http.Client
+	down    int // the status of an answer while nothing is behind the proxy
 
 	certificate, key string // files
 }
@@ -90,8 +112,10 @@ func newProxy(t *testing.T) *proxy {
 		t:       t,
 		site:    newSite(t, "--public-metrics"),
 		dir:     t.TempDir(),
+		scheme:  "https",
 		address: freeAddress(t),
 		log:     &output{},
+		down:    http.StatusBadGateway,
 	}
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -211,7 +235,7 @@ func unpacked(t *testing.T, program string) string {
 	return ""
 }
 
-func (p *proxy) url() string { return "https://" + p.address }
+func (p *proxy) url() string { return p.scheme + "://" + p.address }
 
 // waitsLongerThanTidemark reads timeouts in seconds from a configuration.
 func (p *proxy) waitsLongerThanTidemark(config string, names ...string) {
@@ -296,8 +320,8 @@ func (p *proxy) serves() {
 
 	p.site.stop()
 	response, _ := p.ask(t, alice, http.MethodGet, "/api/v1/events?ticket="+strayTicket, "", "")
-	if response.StatusCode != http.StatusBadGateway {
-		t.Errorf("without the server: %s, want 502", response.Status)
+	if response.StatusCode != p.down {
+		t.Errorf("without the server: %s, want %d", response.Status, p.down)
 	}
 	p.logsNoSecret(append(tickets, strayTicket, alice.token, bob.token))
 }

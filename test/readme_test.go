@@ -15,13 +15,14 @@ import (
 	"time"
 )
 
-// readmeAddress is where the examples of the README and of the quickstart expect the server.
+// readmeAddress is where the examples of the README and of the guides expect the server.
 const readmeAddress = "127.0.0.1:8080"
 
 // TestReadme_browser_code_works opens the page of the README in two windows of Chromium. With
-// TIDEMARK_UPDATE=1 it replaces the README's picture.
+// TIDEMARK_UPDATE=1 it replaces the README's pictures.
 func TestReadme_browser_code_works(t *testing.T) {
 	t.Parallel() // It waits more than it works.
+	needClient(t)
 	readme, err := os.ReadFile("../README.md")
 	must(t, err)
 	block := regexp.MustCompile("(?ms)^```html\n(.*?)^```$").FindStringSubmatch(string(readme))
@@ -33,22 +34,29 @@ func TestReadme_browser_code_works(t *testing.T) {
 	if strings.Count(page, address) == 0 {
 		t.Fatalf("the page does not call %s:\n%s", readmeAddress, page)
 	}
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html") // as python3 -m http.server does
+	// Where npm would install it, as python3 -m http.server would serve it.
+	const installed = "/node_modules/@tidemark/client/"
+	mux := http.NewServeMux()
+	files := http.FileServer(http.Dir("../.build/package"))
+	mux.Handle(installed, http.StripPrefix(installed, files))
+	mux.HandleFunc("/chat.html", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
 		_, _ = io.WriteString(w, page)
-	}))
+	})
+	site := httptest.NewServer(mux)
 	t.Cleanup(site.Close)
 	env := []string{
 		"TIDEMARK_TEST_URL=http://" + address, "TIDEMARK_TEST_PAGE=" + site.URL + "/chat.html",
 	}
 	if os.Getenv("TIDEMARK_UPDATE") != "" {
-		env = append(env, "TIDEMARK_TEST_PICTURE=../../docs/two-windows.png")
+		env = append(env, "TIDEMARK_TEST_PICTURE=../../docs/two-windows.png",
+			"TIDEMARK_TEST_DRAWER=../../docs/under-the-hood.png")
 	}
 	inChromium(t, "readme.test.mjs", env...)
 }
 
-// TestReadme_commands_lead_to_a_blue_tick runs the commands of the quickstart against a server of
-// its own.
+// TestReadme_commands_lead_to_a_blue_tick runs the commands of docs/curl.md against a server
+// of its own.
 func TestReadme_commands_lead_to_a_blue_tick(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	eachStorage(t, func(t *testing.T, p *process) { readmeLeadsToABlueTick(t, p.serve()) })
@@ -58,7 +66,7 @@ func TestReadme_commands_lead_to_a_blue_tick(t *testing.T) {
 // database.
 func readmeLeadsToABlueTick(t *testing.T, address string) {
 	t.Helper()
-	blocks := shellBlocks(guide(t, "quickstart.md"))
+	blocks := shellBlocks(guide(t, "curl.md"))
 	output := runBlocks(t, blocks, address)
 
 	for _, step := range []struct {
@@ -145,4 +153,75 @@ func outputOf(blocks, output []string, text string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// TestReadme_rest_only runs the commands of the page on REST without a stream.
+func TestReadme_rest_only(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	blocks := shellBlocks(guide(t, "rest-only.md"))
+	output := runBlocks(t, blocks, serveDev(t))
+
+	for _, step := range []struct{ rule, block, want string }{
+		{"a pending row says where messages wait", `"$API/pending"`,
+			`"pending":\[\{"chat_id":"[^"]+","first_undelivered_sequence":1\}\]`},
+		{"the history has the message", "after_sequence=0", `What is the time\?`},
+		{"a PATCH acknowledges", `"last_acked_sequence": 1`,
+			`"last_acked_sequence":1,"last_read_sequence":0`},
+		{"the sender sees that it is read", "for_sequence=1",
+			`"sequence":1,.*"all_delivered":true.*"all_read":true`},
+		{"a poll says which life the data have", "/poll?", `"incarnation":"[^"]+"`},
+	} {
+		got, ok := outputOf(blocks, output, step.block)
+		if !ok {
+			t.Errorf("%s: no sh block of the page holds %q", step.rule, step.block)
+		} else if !regexp.MustCompile(step.want).MatchString(got) {
+			t.Errorf("%s: got\n%s\nwant a match of %s", step.rule, got, step.want)
+		}
+	}
+}
+
+// TestReadme_backend_guide runs each curl command of docs/backend-guide.md with an API key.
+func TestReadme_backend_guide(t *testing.T) {
+	t.Parallel() // It waits for other processes.
+	p := newProcess(t)
+	key, keys := apiKey(t, p.binary)
+	s := siteOf(p, "--api-keys-file", keys)
+
+	const setting = `API=http://127.0.0.1:8080/api/v1
+chat() {
+  curl -fsS "$API/chats" -H 'Authorization: Bearer tmk_E2YT…' \
+    -H 'Content-Type: application/json' -d "$1" | sed 's/.*"chat_id": *"\([^"]*\)".*/\1/'
+}
+CHAT=$(chat '{"type": "direct", "member_ids": ["alice", "bob"]}')
+GROUP=$(chat '{"type": "group", "client_chat_id": "order-17", "member_ids": ["alice", "bob"]}')
+`
+	blocks := []string{setting}
+	block := regexp.MustCompile("(?ms)^ *```\n( *curl .*?)^ *```$")
+	for _, match := range block.FindAllStringSubmatch(guide(t, "backend-guide.md"), -1) {
+		blocks = append(blocks, strings.NewReplacer("curl ", "curl -fsS ",
+			"/chats/C", "/chats/$GROUP").Replace(match[1]))
+	}
+	for i, code := range blocks {
+		blocks[i] = strings.ReplaceAll(code, "tmk_E2YT…", key)
+	}
+	output := runBlocks(t, blocks, s.address)
+	for _, step := range []struct{ rule, block, want string }{
+		{"a send for a user", "/messages", `"sender_id":"bob",.*"content":"Paid"`},
+		{"a group is created once", "order-17\", \"member_ids", `"type":"group"`},
+		{"its metadata change", "color", `"metadata":\{"color": ?"teal"\}`},
+		{"a member's role and metadata change", "reader", `"role":"reader",.*"team": ?"blue"`},
+		{"a token", "/tokens", `"token":"[^"]+"`},
+		{"a ticket", "/tickets", `"ticket":"[^"]+"`},
+		{"the end of all sessions", "-X DELETE", `^$`},
+	} {
+		got, ok := outputOf(blocks[1:], output[1:], step.block)
+		if !ok {
+			t.Errorf("%s: no command of the page has %q", step.rule, step.block)
+		} else if !regexp.MustCompile(step.want).MatchString(strings.TrimSpace(got)) {
+			t.Errorf("%s: got\n%s\nwant a match of %s", step.rule, got, step.want)
+		}
+	}
+	if want := 7; len(blocks)-1 != want {
+		t.Errorf("the page has %d commands with curl, and %d are looked at", len(blocks)-1, want)
+	}
 }

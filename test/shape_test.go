@@ -18,8 +18,8 @@ import (
 var layers = []string{
 	"server/internal/pagetoken", "server/internal/watermark", "server/internal/retry",
 	"server/internal/ackbuffer", "server/internal/chat", "server/internal/session",
-	"server/internal/leases", "server/internal/delivery", "server/internal/receipts",
-	"server/internal/sessions", "server",
+	"server/internal/leases", "server/internal/survey", "server/internal/delivery",
+	"server/internal/receipts", "server/internal/sessions", "server",
 }
 
 // TestShape_layers_of_the_core_call_down_only: a package that is in no layer, or imports a higher
@@ -174,8 +174,8 @@ func isFlag(of ast.Expr) bool {
 var flags = map[string]int{
 	"chats": 1, "progress": 5, "reconcile": 1, "statuses": 1,
 
-	"At": 2, "LeaseAnswer": 2, "Left": 1, "Notification": 1, "Position": 1, "Positions": 1,
-	"Snapshot": 6, "chatStep": 1, "find": 1, "kept": 1, "snapshotProgress": 5,
+	"At": 2, "Lagging": 1, "LeaseAnswer": 2, "Left": 1, "Notification": 1, "Position": 1,
+	"Positions": 1, "Snapshot": 6, "chatStep": 1, "find": 1, "kept": 1, "snapshotProgress": 5,
 }
 
 // TestShape_few_flags_in_the_values_of_a_session: a further Boolean needs a thought about a state
@@ -245,6 +245,7 @@ func TestShape_two_batchers_and_two_messages(t *testing.T) {
 		t.Errorf("batchers (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
+		"client/send.go:Draft", // what a client may say of a message, and nothing else
 		"message.go:Draft", "message.go:Message",
 		"storage/postgres/ranges.go:messageRow", // the columns, scanned
 	}, messages); diff != "" {
@@ -290,6 +291,7 @@ var (
 		".":                        "the vocabulary of the product: ids, limits, errors, events",
 		"server":                   "a request and an answer for each call of the core",
 		"storage":                  "the contract: one role for each kind of data, and its values",
+		"transports/auth":          "each scope, and each kind of credentials and its keys",
 		"transports/limit":         "each limit has its options",
 		"transports/internal/wire": "one decoder or encoder for each body and frame",
 		"server/internal/session":  "the session, its reader, and what they take and give",

@@ -7,9 +7,9 @@ import path from 'node:path';
 
 // `make browser-deps` puts playwright-core below .build, where a bare import does not look.
 const require = createRequire(new URL('../../.build/browser/package.json', import.meta.url));
-const { chromium } = require('playwright-core');
+export const { chromium } = require('playwright-core');
 
-const FLAGS = [
+export const FLAGS = [
   '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
   '--disable-background-networking', '--disable-component-update', '--disable-sync',
 ];
@@ -40,10 +40,10 @@ function required(name) {
 /**
  * A window of its own: a Chromium process with a new, empty profile, so that two windows share
  * nothing but the server. Whatever the page reports as an error (a refused script, an exception) is
- * kept in `errors`.
+ * kept in `errors`. `options` are those of Playwright; `profile` is one that exists.
  */
-export async function openWindow(options = {}) {
-  const profile = await mkdtemp(path.join(tmpdir(), 'tidemark-chromium-'));
+export async function openWindow(options = {}, profile = undefined) {
+  profile ??= await mkdtemp(path.join(tmpdir(), 'tidemark-chromium-'));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath: required('TIDEMARK_TEST_CHROMIUM'),
     args: FLAGS,
@@ -65,18 +65,40 @@ export async function openWindow(options = {}) {
         if (message.type() !== 'error') return;
         // A stream that is cut or a request that is refused is an error to the console, and what
         // these tests do.
-        if (message.text().startsWith('Failed to load resource')) return;
+        const network = /^(Failed to load resource|WebSocket connection to )/;
+        if (network.test(message.text())) return;
         window.errors.push(message.text());
       });
     },
-    async close() {
+    /** Ends the browser. `use` may look at its profile before that is removed. */
+    async close(use = () => undefined) {
       await context.close();
+      await use(profile);
       await rm(profile, { recursive: true, force: true, maxRetries: 5 });
     },
   };
   await window.newTab();
   return window;
 }
+
+let pairs = 0;
+
+/**
+ * Gives two windows to two new users with a direct chat, so that no test sees the chats of another.
+ * Returns their names and the chat.
+ */
+export async function newPair(alice, bob) {
+  const n = ++pairs;
+  const names = [`alice${n}-${process.pid}`, `bob${n}-${process.pid}`];
+  await Promise.all([alice.newTab(), bob.newTab()]);
+  const { chat_id: chat } = await rest(names[0], 'POST', '/chats', {
+    type: 'direct', member_ids: [names[1]],
+  });
+  return [...names, chat];
+}
+
+/** What the log shows of messages that all have one tick. */
+export const rows = (texts, tick) => texts.map((text) => ({ text, tick }));
 
 /** Polls until `check` returns something true; fails with what was last seen. */
 export async function until(what, check, seen = () => '') {
@@ -116,17 +138,43 @@ export async function rest(user, method, route, body) {
     headers: { Authorization: `Bearer ${await tokenOf(user)}`, 'Content-Type': 'application/json' },
     body: body && JSON.stringify(body),
   });
-  const answer = await response.json();
+  const answer = response.status === 204 ? undefined : await response.json();
   if (!response.ok) {
     throw new Error(`${method} ${route}: ${response.status} ${JSON.stringify(answer)}`);
   }
   return answer;
 }
 
+/** Sends messages by REST, in order. */
+let sends = 0;
+export async function say(user, chat, texts) {
+  for (const text of texts) {
+    await rest(user, 'POST', `/chats/${chat}/messages`, {
+      client_message_id: `say-${++sends}`, content: text, seen_sequence: 0,
+    });
+  }
+}
+
+/** Lets a page, once it is loaded, miss what its WebSocket brings, while `deaf` is true there. */
+export function canBeDeaf(page) {
+  return page.addInitScript(() => {
+    Object.defineProperty(WebSocket.prototype, 'onmessage', {
+      set(take) {
+        this.addEventListener('message', (event) => { if (!globalThis.deaf) take(event); });
+      },
+    });
+  });
+}
+
+/** Waits until the page says that its connection is in this state. */
+export function connection(page, state) {
+  return page.locator(`[data-testid="connection"][data-state="${state}"]`).waitFor();
+}
+
 /** Goes offline by the switch. */
 export async function goOffline(page) {
   await page.getByTestId('online-switch').click();
-  await page.locator('#connection[data-state="offline"]').waitFor();
+  await connection(page, 'offline');
 }
 
 /** Opens the app and comes in as `user`. */
@@ -140,7 +188,7 @@ export async function comeIn(page, user, base = BASE) {
 
 /** Waits until the page has a stream and everything that was pending. */
 export function caughtUp(page) {
-  return page.locator('#connection[data-state="live"][data-caught-up="true"]').waitFor();
+  return connection(page, 'live');
 }
 
 export async function openChat(page, name) {
@@ -153,13 +201,46 @@ export async function write(page, text) {
   await page.getByTestId('send').click();
 }
 
-/** What the log shows: the text and tick of each message, unsent ones last. */
+/**
+ * What is in the document of the log: the text and tick of each message, unsent ones last. A long
+ * chat has more than that: see `wholeChat`.
+ */
 export function messages(page) {
   return page.locator('.log .message').evaluateAll((items) =>
     items.map((item) => ({
       text: item.querySelector('.content').textContent,
       tick: item.querySelector('.tick')?.dataset.tick ?? null,
     })));
+}
+
+/** A window so high that all of about a hundred messages are on the screen. */
+export const HIGH = { width: 1200, height: 6_000 };
+
+/** Scrolls from the end of the open chat to its beginning. Returns the texts of all messages. */
+export async function wholeChat(page) {
+  const texts = new Map();
+  const log = page.getByTestId('log');
+  const look = async () => {
+    const rows = await page.locator('.log [data-row]').evaluateAll((items) =>
+      items.map((item) => [
+        item.dataset.sequence, item.querySelector('.content')?.textContent ?? item.textContent,
+      ]));
+    for (const [sequence, text] of rows) texts.set(Number(sequence), text);
+  };
+  await page.locator('[data-testid="log"][data-opened="true"]').waitFor();
+  await log.focus();
+  await page.keyboard.press('End');
+  await until('the end of the chat', () => log.evaluate((element) => {
+    element.scrollTop = element.scrollHeight;
+    return element.scrollHeight - element.scrollTop - element.clientHeight < 2;
+  }));
+  await until('the beginning of the chat', async () => {
+    await look();
+    await log.evaluate((element) => { element.scrollTop -= element.clientHeight / 2; });
+    return page.locator('.log .start').isVisible();
+  }, () => texts.size);
+  await look();
+  return [...texts].sort(([a], [b]) => a - b).map(([, text]) => text);
 }
 
 /** Waits until the log shows exactly these messages, each with the tick given (undefined: any). */
@@ -169,4 +250,60 @@ export function shows(page, expected) {
     const same = (e, m) => e.text === m.text && (e.tick === undefined || e.tick === m.tick);
     return got.length === expected.length && expected.every((e, i) => same(e, got[i]));
   }, () => messages(page));
+}
+
+/**
+ * Changes what the page keeps of a user on disk. `prefix` is how far every chat is stored, and
+ * `forgetUpTo` the sequence up to which its messages are removed.
+ */
+export function editStore(page, user, change) {
+  return page.evaluate(async ([name, { prefix, forgetUpTo }]) => {
+    const found = (await indexedDB.databases()).find((one) => one.name.endsWith(` ${name}`));
+    await new Promise((resolve, reject) => {
+      const request = indexedDB.open(found.name);
+      request.onerror = reject;
+      request.onsuccess = () => {
+        const tx = request.result.transaction(['chats', 'entries'], 'readwrite');
+        const chats = tx.objectStore('chats');
+        const entries = tx.objectStore('entries');
+        chats.getAll().onsuccess = ({ target }) => {
+          for (const chat of target.result) {
+            if (prefix) chat.prefix = prefix;
+            if (forgetUpTo) chat.base = forgetUpTo;
+            chats.put(chat);
+          }
+        };
+        if (forgetUpTo) entries.getAll().onsuccess = ({ target }) => {
+          for (const run of target.result) {
+            entries.delete([run.chat_id, run.from]);
+            const kept = run.entries.filter(({ from }) => from > forgetUpTo);
+            if (kept.length > 0) entries.put({ ...run, from: kept[0].from, entries: kept });
+          }
+        };
+        tx.onerror = reject;
+        tx.oncomplete = () => resolve(request.result.close());
+      };
+    });
+  }, [user, change]);
+}
+
+/** Returns all that the page keeps in the browser, as text. */
+export function onDisk(page) {
+  return page.evaluate(async () => {
+    let text = JSON.stringify([{ ...localStorage }, { ...sessionStorage }]);
+    for (const { name } of await indexedDB.databases()) {
+      const db = await new Promise((resolve) => {
+        indexedDB.open(name).onsuccess = ({ target }) => resolve(target.result);
+      });
+      for (const store of db.objectStoreNames) {
+        const rows = await new Promise((resolve) => {
+          const request = db.transaction(store).objectStore(store).getAll();
+          request.onsuccess = () => resolve(request.result);
+        });
+        text += JSON.stringify(rows);
+      }
+      db.close();
+    }
+    return text;
+  });
 }

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import {
-  BASE, caughtUp, comeIn, control, goOffline, openChat, openWindow, rest, shows, write,
+  BASE, caughtUp, comeIn, control, goOffline, newPair, openChat, openWindow, shows, write,
 } from './browser.mjs';
 
 const NODES = process.env.TIDEMARK_TEST_NODES.split(' ');
@@ -19,15 +19,11 @@ after(async () => {
   await Promise.all([alice?.close(), bob?.close()]);
 });
 
-let pairs = 0;
 async function pair(alicesBase, bobsBase) {
-  const n = ++pairs;
-  const names = [`alice${n}-${process.pid}`, `bob${n}-${process.pid}`];
-  await Promise.all([alice.newTab(), bob.newTab()]);
-  await rest(names[0], 'POST', '/chats', { type: 'direct', member_ids: [names[1]] });
-  await comeIn(alice.page, names[0], alicesBase);
-  await comeIn(bob.page, names[1], bobsBase);
-  return names;
+  const [a, b] = await newPair(alice, bob);
+  await comeIn(alice.page, a, alicesBase);
+  await comeIn(bob.page, b, bobsBase);
+  return [a, b];
 }
 
 test('on different nodes ticks move from sent to delivered to read, live', async () => {

@@ -35,6 +35,16 @@ export async function startCutter(target) {
     cut() {
       for (const [client] of pairs) client.resetAndDestroy();
     },
+    /** Lets the present connections pass nothing any more, and the browser not know. */
+    swallow() {
+      for (const [client, upstream] of pairs) {
+        upstream.removeAllListeners('close');
+        client.unpipe(upstream);
+        client.resume();
+        upstream.unpipe(client);
+        upstream.destroy();
+      }
+    },
     /** Cuts, and lets nobody through until up(). */
     down() {
       down = true;

@@ -1,12 +1,15 @@
-// The browser code of the README, and its picture, which TIDEMARK_UPDATE=1 takes anew.
+// The browser code of the README, and its pictures, which TIDEMARK_UPDATE=1 takes anew.
 
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { test } from 'node:test';
-import { comeIn, goOffline, openChat, openWindow, rest, shows, until, write } from './browser.mjs';
+import {
+  caughtUp, comeIn, goOffline, openChat, openWindow, rest, shows, until, write,
+} from './browser.mjs';
 
 const PAGE = process.env.TIDEMARK_TEST_PAGE;
 const PICTURE = process.env.TIDEMARK_TEST_PICTURE;
+const DRAWER = process.env.TIDEMARK_TEST_DRAWER;
 
 test('the code of the README shows messages and their ticks', async () => {
   const alice = await openWindow();
@@ -14,7 +17,7 @@ test('the code of the README shows messages and their ticks', async () => {
   const lines = ({ page }) => page.locator('li').evaluateAll((items) =>
     items.map((item) => {
       const { content, color } = getComputedStyle(item, '::after');
-      const tick = content === 'none' ? '' : JSON.parse(content);
+      const tick = content.startsWith('"') ? JSON.parse(content) : '';
       return item.textContent + tick + (color === 'rgb(30, 144, 255)' ? ' blue' : '');
     }));
   const has = (window, want) =>
@@ -24,6 +27,7 @@ test('the code of the README shows messages and their ticks', async () => {
       () => lines(window),
     );
   const say = async ({ page }, text) => {
+    await page.waitForFunction(() => document.forms[0].onsubmit);
     await page.locator('#text').fill(text);
     await page.locator('#text').press('Enter');
   };
@@ -94,6 +98,46 @@ test('the page shows what the picture shows', async () => {
   } finally {
     await alice.close();
     await bob.close();
+  }
+});
+
+test('the drawer shows what its picture shows', async () => {
+  const window = await openWindow({ viewport: { width: 1180, height: 820 }, colorScheme: 'light' });
+  const { page } = window;
+  try {
+    const { chat_id: chat } = await rest('Dora', 'POST', '/chats', {
+      type: 'direct', member_ids: ['Emil'],
+    });
+    await rest('Emil', 'POST', '/chats', { type: 'direct', member_ids: ['Fay'] });
+    for (const [user, content] of [
+      ['Emil', 'Is the tide in yet?'], ['Dora', 'High water is at ten past five'],
+      ['Emil', 'Then I leave the harbour at four'],
+    ]) {
+      await rest(user, 'POST', `/chats/${chat}/messages`, {
+        client_message_id: content.replaceAll(' ', '-').replace('?', ''), content,
+      });
+    }
+    await comeIn(page, 'Dora');
+    await openChat(page, 'Emil');
+    await shows(page, [{}, {}, {}].map((_, i) => ({
+      text: ['Is the tide in yet?', 'High water is at ten past five',
+        'Then I leave the harbour at four'][i],
+    })));
+    await page.getByTestId('hood').click();
+    await page.getByTestId('frames').waitFor();
+    await write(page, 'I am in the tunnel until then');
+    await page.getByTestId('frame').first().waitFor();
+    await goOffline(page);
+    await page.getByTestId('many').click();
+    await page.getByTestId('pending-row').waitFor();
+    await page.getByTestId('many').and(page.locator(':enabled')).waitFor();
+    if (DRAWER) await page.screenshot({ path: DRAWER, animations: 'disabled' });
+    await page.getByTestId('online-switch').click();
+    await caughtUp(page);
+    await page.getByTestId('pending-row').waitFor({ state: 'detached' });
+    assert.deepEqual(window.errors, []);
+  } finally {
+    await window.close();
   }
 });
 

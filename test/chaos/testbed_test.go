@@ -299,9 +299,13 @@ func (b *testbed) connect(random *rand.Rand, count int) (end func()) {
 		}
 		d.OnOpen = func() { b.opened(d) }
 		b.logs, b.devices = append(b.logs, d.Log), append(b.devices, d)
-		if i >= count-readers {
+		switch {
+		case i >= count-readers:
 			b.clients.Go(func() { d.Read(ctx) })
-		} else {
+		case i%3 == 1 && !d.Mute:
+			d.Log.Others = true
+			b.clients.Go(func() { d.Follow(ctx) })
+		default:
 			b.clients.Go(func() { d.Run(ctx) })
 		}
 	}

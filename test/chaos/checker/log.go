@@ -17,7 +17,9 @@ const maxSpans = 64
 type Log struct {
 	Name, User string
 	// Only reports that the user has no other device.
-	Only   bool
+	Only bool
+	// Others reports that the device is told only what others wrote (handled.go).
+	Others bool
 	ledger *Ledger
 
 	mu sync.Mutex // guards the fields below

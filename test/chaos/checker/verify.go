@@ -147,6 +147,7 @@ func (d *Log) verify(t Truth) {
 			case sequence > int64(len(chat.Messages)):
 				d.ledger.Complain(Lost, "%s has %d of %s, whose head is %d",
 					d.Name, sequence, name, chat.Head)
+			case digest == 0 && d.Others && chat.Messages[i].Sender == d.User:
 			case digest == 0 && member.sees(sequence):
 				d.ledger.Complain(Gap, "%s received that it may not see %d of %s, and it may",
 					d.Name, sequence, name)
