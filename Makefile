@@ -53,7 +53,7 @@ SIDE_BY_SIDE := -p $(shell expr $$(nproc) + 1)
 # often.
 BACKENDS       := sqlite postgres dynamodb
 BACKEND_RUNS   := $(or $(TIDEMARK_BACKEND_RUNS),1)
-BACKEND_LIMIT  := 15m
+BACKEND_LIMIT  := 30m
 STORE_PACKAGES := ./server ./transports ./transports/transporttest
 # They test how events are framed and streams are kept open, which does not depend on the store.
 # `make race` runs them on memory, and `make soak` on each storage.
@@ -116,7 +116,7 @@ check: ## static, and the tests of the packages without Postgres and DynamoDB: <
 # waits. The longest come first. chaos-short has bounds in seconds, so it runs alone.
 # A red stage does not end the run. After three, no further stage begins (tools/stages).
 TOGETHER := race backends-postgres verify static backends-dynamodb race-dynamodb store-dynamodb \
-	backends-sqlite simulation resume
+	backends-sqlite web simulation resume
 STAGES := deps $(subst $() ,+,$(strip $(TOGETHER))) suites chaos-short
 
 .PHONY: test
@@ -131,7 +131,7 @@ stages: # not within a run, whose stages execute it
 # It comes first. So a machine without network fails at once, and no test waits for a download.
 .PHONY: deps
 deps: postgres-deps dynamodb-deps redis-deps proxy-deps chaos-deps browser-deps aws-deps helm-deps
-deps: contract-deps
+deps: contract-deps web-deps
 deps: ## stage: installs what the tests need: programs by apt, npm and pip
 	@scripts/need gcc gcc libc6-dev
 	@scripts/need spin spin
@@ -143,19 +143,19 @@ race: stages postgres-deps dynamodb-deps redis-deps
 race: ## stage: the packages' own tests under the race detector, on memory
 	@scripts/need gcc gcc libc6-dev
 	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 $(TEST) race $(VET) $(SIDE_BY_SIDE) -count=1 \
-		$(RACE) -timeout 20m $(SLOWEST) $(filter-out $(DYNAMODB) $(SLOWEST),$(PACKAGES))
+		$(RACE) -timeout 40m $(SLOWEST) $(filter-out $(DYNAMODB) $(SLOWEST),$(PACKAGES))
 
 race-dynamodb: stages dynamodb-deps
 race-dynamodb: ## stage: the tests that only storage/dynamodb has, under the race detector
 	@scripts/need gcc gcc libc6-dev
-	@CGO_ENABLED=1 $(TEST) race-dynamodb $(VET) -count=1 $(RACE) -timeout 10m \
+	@CGO_ENABLED=1 $(TEST) race-dynamodb $(VET) -count=1 $(RACE) -timeout 20m \
 		-skip '$(SLOW_UNDER_RACE)' ./storage/dynamodb
 
 .PHONY: store-dynamodb
 store-dynamodb: stages dynamodb-deps
 store-dynamodb: ## stage: the other tests of storage/dynamodb: the contract, limits, cost
 	@TIDEMARK_UNREAD_RUNS=$(or $(TIDEMARK_UNREAD_RUNS),30) $(TEST) store-dynamodb $(VET) -count=1 \
-		-timeout 10m -run '$(SLOW_UNDER_RACE)' ./storage/dynamodb
+		-timeout 20m -run '$(SLOW_UNDER_RACE)' ./storage/dynamodb
 
 .PHONY: verify
 verify: ## stage: the models in Spin, with all rules and without each; kept until a model changes
@@ -188,14 +188,35 @@ simulation: stages ## stage: the core in a simulated world, TIDEMARK_SIMULATION_
 	@TIDEMARK_SIMULATION_RUNS=$(SIMULATION_RUNS) $(TEST) simulation $(VET) -count=1 -timeout 20m \
 		-run invariants ./server/simulationtest
 
+.PHONY: web
+web: web-deps
+web: ## stage: the browser client, its package and the page: types, linter, tests in Node, sizes
+	@npm --prefix web/client run --silent check
+	@npm --prefix web/client run --silent pack-check
+	@npm --prefix web/app run --silent check
+
+.PHONY: client
+client: bin/tidemark-client.tgz ## pack @tidemark/client as bin/tidemark-client.tgz, for npm install
+
+bin/tidemark-client.tgz: web/client/pack.mjs web/client/README.md $(wildcard web/client/*.json)
+bin/tidemark-client.tgz: $(shell find web/client/src -type f)
+	@scripts/npm-deps web/client .build/web
+	@ln -sfn ../../.build/web/node_modules web/client/node_modules
+	@npm --prefix web/client run --silent pack
+
+.PHONY: page
+page: web-deps
+page: ## build the pages at / and /console from web/app into web/dist, committed and embedded
+	@npm --prefix web/app run --silent build
+
 .PHONY: suites
-suites: stages build browser-deps aws-deps proxy-deps contract-deps
+suites: stages build client browser-deps web-deps aws-deps proxy-deps contract-deps
 suites: postgres-deps dynamodb-deps redis-deps helm-deps
 suites: ## stage: the real binary under curl, other clients, proxies, faults and Chromium
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
 	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) $(SIDE_BY_SIDE) -count=1 -parallel 6 \
-		-timeout 20m -skip '$(SHAPE)' ./test ./test/faults \
+		-timeout 30m -skip '$(SHAPE)' ./test ./test/faults \
 		$(filter-out %/test %/test/faults %/test/chaos,$(shell go list ./test/...))
 
 .PHONY: chaos-short
@@ -236,19 +257,20 @@ invariants: ## write into docs/internals/invariants.md where each rule is kept
 	go run ./test/mutate -write
 
 .PHONY: soak
-soak: stages browser-deps aws-deps proxy-deps contract-deps
+soak: stages client browser-deps web-deps aws-deps proxy-deps contract-deps
 soak: postgres-deps dynamodb-deps redis-deps chaos-deps helm-deps
 soak: ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
 	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),20000) \
+		TIDEMARK_CLIENT_RUNS=$(or $(TIDEMARK_CLIENT_RUNS),500) \
 		TIDEMARK_KILL_RUNS=$(or $(TIDEMARK_KILL_RUNS),500) \
 		TIDEMARK_HANG_SECONDS=$(or $(TIDEMARK_HANG_SECONDS),30) \
 		TIDEMARK_FAULT_SECONDS=$(or $(TIDEMARK_FAULT_SECONDS),80) \
 		TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) \
 		TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),3600) \
 		TIDEMARK_SCHEMATHESIS_EXAMPLES=$(or $(TIDEMARK_SCHEMATHESIS_EXAMPLES),1000) \
-		go test -count=1 -timeout 24h ./transports/transporttest ./test/...
+		go test -count=1 -timeout 24h ./client ./transports/transporttest ./test/...
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) \
 		go test -count=1 -v -timeout 24h ./server/simulationtest
 	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),20000) \
@@ -270,6 +292,14 @@ soak: ## the suites, and the random histories of every storage, with long counts
 	TIDEMARK_DRAIN_CLIENTS=$(or $(TIDEMARK_DRAIN_CLIENTS),900) go test -count=1 -v -timeout 10m \
 		-run '^TestDrain_clients_go_on_elsewhere$$' ./cmd/tidemark
 	$(MAKE) --no-print-directory mutate
+	npm --prefix web/client run --silent build
+	TIDEMARK_CLIENT_SEEDS=$(or $(TIDEMARK_CLIENT_SEEDS),100000) \
+		npm --prefix web/client run --silent simulate
+	TIDEMARK_TRACE=$(CURDIR)/.build/traces.jsonl \
+		TIDEMARK_TRACE_RUNS=$(or $(TIDEMARK_TRACE_RUNS),500) \
+		go test -count=1 -run Traces ./server/simulationtest
+	TIDEMARK_TRACE=$(CURDIR)/.build/traces.jsonl npm --prefix web/client run --silent traces
+	npm --prefix web/client run --silent mutate
 	TIDEMARK_FUZZ_TIME=$(or $(TIDEMARK_FUZZ_TIME),5m) scripts/fuzz
 
 .PHONY: bench
@@ -288,10 +318,11 @@ helm-deps: ## the linter and renderer of charts (tools/helm), below .build, for 
 	@scripts/helm-deps
 
 .PHONY: proxy-deps
-proxy-deps: ## nginx and Caddy, below .build, and systemd-analyze (by apt), for deploy/
+proxy-deps: ## nginx, Caddy and HAProxy, below .build, and systemd-analyze (by apt), for deploy/
 	@scripts/need systemd-analyze systemd
 	@scripts/unpack nginx nginx
 	@scripts/unpack caddy caddy
+	@scripts/haproxy-deps
 
 .PHONY: postgres-deps
 postgres-deps: ## Postgres (by apt) and PgBouncer (below .build), neither as a service
@@ -306,9 +337,18 @@ redis-deps: ## Redis (unpacked below .build, not as a service), for the tests of
 	@scripts/redis-deps
 
 .PHONY: browser-deps
-browser-deps: ## Chromium (by apt) and playwright-core (by npm, below .build), for test/browser
+browser-deps: ## Chromium and Firefox (by apt), and what drives them (by npm, below .build)
 	@scripts/need chromium chromium
+	@scripts/firefox-deps
 	@scripts/npm-deps test/browser .build/browser
+
+.PHONY: web-deps
+web-deps: ## what builds and tests web/client and web/app (by npm, below .build)
+	@scripts/npm-deps web/client .build/web
+	@scripts/npm-deps web/client/test/fixtures .build/fixtures
+	@ln -sfn ../../.build/web/node_modules web/client/node_modules
+	@scripts/npm-deps web/app .build/app
+	@ln -sfn ../../.build/app/node_modules web/app/node_modules
 
 .PHONY: clean
 clean: ## remove what was built; data (tidemark.db) stays
