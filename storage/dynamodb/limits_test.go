@@ -481,8 +481,9 @@ func TestLimits_chat_with_many_messages(t *testing.T) {
 		t.Errorf("the head that another process has moved costs %.0f units more, want at most one "+
 			"transaction and the reads (%.0f)", got, want)
 	}
-	const look = 1 // at the counter, since another process has written the chat
-	if got := least("fifth"); got != sendShort+look {
+	// A look at the counter, unless it is long ago that another process wrote the chat.
+	const look = 1
+	if got := least("fifth"); got < sendShort || got > sendShort+look {
 		t.Errorf("a message behind %d others costs %.1f units, behind one %.1f", n, got, sendShort)
 	}
 	if got := first("c"); got != readShort {

@@ -16,7 +16,7 @@ import (
 
 func oneBucket(t *testing.T, url string) {
 	t.Helper()
-	a, b := redis.NewRates(open(t, url)), redis.NewRates(open(t, url))
+	a, b := redis.NewRates(patient(t, url)), redis.NewRates(patient(t, url))
 	slow := limit.Bucket{Name: "sends", Rate: limit.Rate{PerSecond: 0.001, Burst: 100}}
 	for i, tt := range []struct {
 		node *redis.Rates
@@ -47,7 +47,7 @@ func oneBucket(t *testing.T, url string) {
 func TestRates_fill_and_are_forgotten_when_full(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
-	r := redis.NewRates(open(t, server.URL()))
+	r := redis.NewRates(patient(t, server.URL()))
 	quick := limit.Bucket{Name: "sends", Rate: limit.Rate{PerSecond: 100, Burst: 50}}
 	take := func(n int) float64 {
 		t.Helper()

@@ -17,8 +17,17 @@ import (
 
 // open returns a node's client of Redis, which is closed when the test ends.
 func open(t *testing.T, url string) *client.Client {
+	return openWith(t, client.Config{URL: url})
+}
+
+// patient is open for a test that can't repeat a call, which may have had its effect.
+func patient(t *testing.T, url string) *client.Client {
+	return openWith(t, client.Config{URL: url, Timeout: time.Minute})
+}
+
+func openWith(t *testing.T, cfg client.Config) *client.Client {
 	t.Helper()
-	c, err := client.Open(client.Config{URL: url})
+	c, err := client.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

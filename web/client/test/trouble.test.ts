@@ -9,7 +9,7 @@ import { storeFull } from '../src/errors.js';
 import { MemoryData } from '../src/store/memory.js';
 import { VirtualTabs } from '../src/testing/index.js';
 import type { Chat } from '../src/wire.gen.js';
-import { Scene } from './clients.js';
+import { Scene, type Tab } from './clients.js';
 
 void test('a bot that is far behind handles what is above its base', async () => {
   const scene = new Scene('ann', 'bob');
@@ -155,4 +155,76 @@ void test('a send that is waited for ends with the sign-out', async () => {
   confirmed.catch(() => undefined);
   await scene.within(5_000, client.signOut({ unsent: 'discard' }));
   await assert.rejects(scene.within(1_000, confirmed), { code: 'SIGNED_OUT' });
+});
+
+/** A tab of bob's that knows of what it has not got yet, when the server loses all messages. */
+async function behindARestore(scene: Scene, chat: string, lose: () => void): Promise<Tab> {
+  let lost = false;
+  const tab = scene.tab('bob', { transports: ['longpoll'] });
+  tab.place.link.onRequest = ({ url, method }) => {
+    if (lost || !url.pathname.endsWith('/sync') && !url.pathname.endsWith('/messages')) {
+      return undefined;
+    }
+    if (method === 'GET' && url.pathname.endsWith('/messages')) return 'hang';
+    if (!tab.client.chats.get().some((one) => one.chat.chat_id === chat)) return 'drop';
+    lost = true;
+    lose();
+    return 'drop';
+  };
+  await scene.within(5_000, tab.client.start());
+  await scene.until(() => lost);
+  await scene.until(() => tab.client.state.get().phase === 'live', 60_000);
+  return tab;
+}
+
+void test('after a restore no status counts for messages that were never here', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { chat_id: chat } = scene.call('ann', 'POST', '/chats',
+    { type: 'direct', member_ids: ['bob'] }) as Chat;
+  const backup = scene.server.backup();
+  scene.call('bob', 'POST', `/chats/${chat}/messages`,
+    { client_message_id: 'a', content: 'lost', seen_sequence: 0 });
+  scene.call('ann', 'POST', '/acks', { chats: [{ chat_id: chat, last_acked_sequence: 1 }] });
+  const { client } = await behindARestore(scene, chat, () => { scene.server.restore(backup); });
+  const { items } = client.chat(chat).timeline();
+  await scene.within(1_000, client.chat(chat).send({ content: 'new' }));
+  await scene.until(() => items.get().some((item) => item.sequence === 1));
+  await scene.pass(10_000);
+  assert.deepEqual(items.get().filter(({ kind }) => kind === 'message').map((item) =>
+    [item.message?.content, item.tick]), [['new', 'sent']]);
+});
+
+void test('after a restore nothing stays that was stored above a hole', async () => {
+  const scene = new Scene('ann', 'bob');
+  const backup = scene.server.backup();
+  scene.says('ann', 'lost one');
+  scene.call('bob', 'POST', '/acks', { chats: [{ chat_id: 'team', last_acked_sequence: 1 }] });
+  scene.says('ann', 'lost two');
+  const { client } = await behindARestore(scene, 'team', () => { scene.server.restore(backup); });
+  scene.says('ann', 'new one');
+  scene.says('ann', 'new two');
+  const { items } = client.chat('team').timeline();
+  await scene.until(() => client.chats.get()[0]?.prefix === 2);
+  await scene.until(() => items.get().length === 2);
+  assert.deepEqual(items.get().map(({ message }) => message?.content), ['new one', 'new two']);
+});
+
+void test('who comes back to a chat gets what was sent before they were gone', async () => {
+  const scene = new Scene('ann', 'bob');
+  scene.says('ann', 'one');
+  const tab = scene.tab('bob');
+  let listed = false;
+  tab.place.link.onRequest = ({ url }) => {
+    if (!listed && url.pathname.endsWith('/chats')) {
+      listed = true;
+      scene.call('ann', 'DELETE', '/chats/team/members/bob');
+    }
+    return undefined;
+  };
+  await scene.within(5_000, tab.client.start());
+  await scene.until(() => tab.client.state.get().phase === 'live');
+  await scene.pass(10_000);
+  assert.equal(tab.client.chats.get().length, 0);
+  scene.call('ann', 'POST', '/chats/team/members', { user_ids: ['bob'] });
+  await scene.until(() => tab.client.chats.get()[0]?.prefix === 1, 10_000);
 });

@@ -5,7 +5,7 @@ import { useRef, useState } from 'preact/hooks';
 import { canNotify, notifies, setNotify } from '../notify';
 import type { Session } from '../session';
 import { setTheme, theme, type Theme } from '../theme';
-import { useEvent, useView } from '../view';
+import { useEvent } from '../view';
 import { problemWords } from '../words';
 import { Dialog } from './Dialog';
 import { Icon } from './Icon';

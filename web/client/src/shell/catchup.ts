@@ -16,6 +16,7 @@ const COMMIT_CHATS = 100;
 const CURSORS = 500;
 const HISTORY_PAGE = 500;
 const AHEAD_MS = 2_000;
+const SETTLE_MS = 2_000;
 /** Chats with more members have one status for all. */
 const STATUSES = 50;
 const MEMBERS_MS = 1_000;
@@ -60,6 +61,8 @@ export interface CatchUpOwner {
   listed(): void;
   /** The session is gone. */
   gone(): void;
+  /** Whether the stream has brought everything up to now. */
+  caughtUp(): boolean;
 }
 
 export const pathOf = (chat: string, rest = ''): string =>
@@ -129,37 +132,40 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
     let open = [...data.chats.keys()];
     const ahead = new Set<string>();
     do {
-      const rows = open.slice(0, CURSORS).flatMap((id) => data.chats.get(id) ?? []);
-      const chats = rows.map((row) => ({
-        chat_id: row.chat.chat_id, last_acked_sequence: cursorOf(row),
-        // One that is not known yet is the present one.
-        ...row.incarnation && { incarnation: row.incarnation },
-      }));
+      const sent = open.slice(0, CURSORS).flatMap((id) => data.chats.get(id) ?? [])
+        .map((row) => ({ chat_id: row.chat.chat_id, row, cursor: cursorOf(row) }));
       owner.syncing();
-      const answer = await reign.ask('POST', '/sync', '$sync',
-        { session_id: session, chats });
+      const answer = await reign.ask('POST', '/sync', '$sync', {
+        session_id: session,
+        chats: sent.map(({ chat_id, row, cursor }) => ({
+          chat_id, last_acked_sequence: cursor,
+          // One that is not known yet is the present one.
+          ...row.incarnation && { incarnation: row.incarnation },
+        })),
+      });
       if (reign.session?.session_id !== session) return false;
       if (answer.is === 'refused') return false;
       const present = incarnation();
       const refused = new Map((answer.body as SyncResponse).chats.map((one) =>
         [one.chat_id, one]));
       open = open.slice(CURSORS);
-      // Of what is above an accepted cursor nothing is known, if it is of other data.
-      const unsure = rows.filter((row) => !refused.has(row.chat.chat_id)
-        && !isPresent(row) && cursorOf(row) < row.prefix);
-      for (const { chat } of unsure) await rebase(chat.chat_id, chat.head_sequence);
+      const accepted = sent.filter((one) => !refused.has(one.chat_id));
       const restored = restoring([...refused.values()].flatMap(({ chat_id, reset }) =>
         reset?.reason === 'restored' ? { chat_id, through: reset.through ?? 0 } : []));
+      await reign.commit(() => incarnation() === present ? {
+        rebase: [
+          ...restored.rebase,
+          // What other data had above the cursor comes again, if it is still there.
+          ...accepted.filter(({ row }) => !isPresent(row)).map(({ chat_id, cursor }) =>
+            ({ chat_id, through: cursor, incarnation: present })),
+        ],
+        chats: accepted.map(({ chat_id, cursor }) => ({
+          chat_id, incarnation: present,
+          acknowledged: Math.max(cursor, data.chats.get(chat_id)?.acknowledged ?? 0),
+        })),
+      } : undefined);
       // Another session may be of other data.
       if (incarnation() !== present) return false;
-      await reign.commit(() => incarnation() === present ? {
-        rebase: restored.rebase,
-        chats: chats.filter(({ chat_id }) => !refused.has(chat_id))
-          .map(({ chat_id, last_acked_sequence: cursor }) => ({
-            chat_id, incarnation: present,
-            acknowledged: Math.max(cursor, data.chats.get(chat_id)?.acknowledged ?? 0),
-          })),
-      } : undefined);
       restored.done();
       for (const [id, { reset, head_sequence: head }] of refused) {
         if (!reset) {
@@ -238,19 +244,26 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
   function refresh(id: string): void {
     if (refreshing.has(id)) return;
     refreshing.add(id);
-    reign.spawn(learn(id));
+    // The stream does not bring what it has sent while the user was no member.
+    reign.spawn(learn(id).then(() => reign.pause(SETTLE_MS)).then(() => {
+      if (owner.caughtUp()) complete(id);
+    }));
+  }
+
+  /** Repairs a chat that is not whole. */
+  function complete(id: string): void {
+    const row = data.chats.get(id);
+    if (row && !row.left && row.prefix < row.chat.head_sequence) {
+      reign.spawn(repair(id, row.chat.head_sequence));
+    }
   }
 
   async function learn(id: string): Promise<void> {
-    try {
-      const answer = await reign.ask('GET', pathOf(id), '$chat');
-      refreshing.delete(id);
-      if (answer.is === 'ok') await know([answer.body as Chat]);
-      else if (data.chats.has(id)) {
-        await reign.commit(() => ({ chats: [{ chat_id: id, left: true }] }));
-      }
-    } finally {
-      refreshing.delete(id);
+    const answer = await reign.ask('GET', pathOf(id), '$chat');
+    refreshing.delete(id);
+    if (answer.is === 'ok') await know([answer.body as Chat]);
+    else if (data.chats.has(id)) {
+      await reign.commit(() => ({ chats: [{ chat_id: id, left: true }] }));
     }
   }
 
@@ -337,11 +350,7 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
       older = undefined;
       start();
     },
-    whole() {
-      for (const [id, { prefix, left, chat }] of data.chats) {
-        if (!left && prefix < chat.head_sequence) reign.spawn(repair(id, chat.head_sequence));
-      }
-    },
+    whole() { for (const id of data.chats.keys()) complete(id); },
     touched(id) { if (shown.has(id) && needsMembers(data.chats.get(id))) refreshTicks(id); },
     show(id) {
       if (shown.has(id)) return;

@@ -110,6 +110,7 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
       position = undefined;
       stream.fail({ why: 'gone' });
     },
+    caughtUp: () => caughtUp && catchUp.synced,
     listed() { if (caughtUp) catchUp.whole(); },
     syncing() { caughtUp = false; },
     synced() {

@@ -225,6 +225,9 @@ export class Oracle {
       if (sent.type === 'message' && !this.#present(sent.payload)) continue;
       if (row !== undefined && row.incarnation !== this.#server.data.incarnation) continue;
       if (row?.left === true || (row !== undefined && to <= row.base)) continue;
+      // The server told nothing of the chat when the message came.
+      const member = this.#server.data.chats.get(chat)?.members.get(tab.user);
+      if (row === undefined && !isOpen(member?.intervals ?? [])) continue;
       const entries = byChat.get(chat) ?? await this.#entries(tab, chat);
       byChat.set(chat, entries);
       let next = Math.max(from, (row?.base ?? 0) + 1);
