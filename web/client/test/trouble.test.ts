@@ -228,3 +228,25 @@ void test('who comes back to a chat gets what was sent before they were gone', a
   scene.call('ann', 'POST', '/chats/team/members', { user_ids: ['bob'] });
   await scene.until(() => tab.client.chats.get()[0]?.prefix === 1, 10_000);
 });
+
+void test('a chat that changes while it is asked for is asked for again', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { client } = await scene.started('bob');
+  const renamed = new Set<string>();
+  scene.server.refuse = ({ method, url }) => {
+    const path = /\/chats\/new\d+$/.exec(url.pathname)?.[0];
+    if (method === 'GET' && path && !renamed.has(path)) {
+      renamed.add(path);
+      // The answer is on its way then.
+      scene.server.clock.timer(0, () => { scene.call('ann', 'PATCH', path, { name: 'later' }); });
+    }
+    return undefined;
+  };
+  for (let i = 0; i < 20; i++) {
+    scene.call('ann', 'POST', '/chats',
+      { type: 'group', chat_id: `new${i}`, name: 'at first', member_ids: ['bob'] });
+    await scene.pass(100);
+  }
+  await scene.until(() => renamed.size === 20
+    && client.chats.get().filter(({ chat }) => chat.name === 'later').length === 20, 5_000);
+});

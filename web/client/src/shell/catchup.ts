@@ -70,7 +70,9 @@ export const pathOf = (chat: string, rest = ''): string =>
 
 export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
   const { data, options } = reign;
-  const refreshing = new Set<string>();
+  /** Chats that are being asked for, and whether that came too early. */
+  const refreshing = new Map<string, boolean>();
+  let settling: Promise<void> | undefined;
   const repairing = new Map<string, number>();
   const repairs = new Map<string, Promise<void>>();
   const shown = new Set<string>();
@@ -242,25 +244,33 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
   }
 
   function refresh(id: string): void {
-    if (refreshing.has(id)) return;
-    refreshing.add(id);
-    // The stream does not bring what it has sent while the user was no member.
-    reign.spawn(learn(id).then(() => reign.pause(SETTLE_MS)).then(() => {
-      if (owner.caughtUp()) complete(id);
+    const running = refreshing.has(id);
+    refreshing.set(id, running);
+    if (running) return;
+    reign.spawn(learn(id).then(() => {
+      const again = refreshing.get(id);
+      refreshing.delete(id);
+      if (again) refresh(id);
+      reign.spawn(settling ??= settle());
     }));
   }
 
-  /** Repairs a chat that is not whole. */
-  function complete(id: string): void {
-    const row = data.chats.get(id);
-    if (row && !row.left && row.prefix < row.chat.head_sequence) {
-      reign.spawn(repair(id, row.chat.head_sequence));
+  /** Gets what the stream does not bring: it was sent while the user was no member. */
+  async function settle(): Promise<void> {
+    await reign.pause(SETTLE_MS);
+    settling = undefined;
+    if (owner.caughtUp()) whole();
+  }
+
+  /** Repairs every chat that is not whole. */
+  function whole(): void {
+    for (const [id, { prefix, left, chat }] of data.chats) {
+      if (!left && prefix < chat.head_sequence) reign.spawn(repair(id, chat.head_sequence));
     }
   }
 
   async function learn(id: string): Promise<void> {
     const answer = await reign.ask('GET', pathOf(id), '$chat');
-    refreshing.delete(id);
     if (answer.is === 'ok') await know([answer.body as Chat]);
     else if (data.chats.has(id)) {
       await reign.commit(() => ({ chats: [{ chat_id: id, left: true }] }));
@@ -339,7 +349,7 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
   }
 
   return {
-    know, learn, refresh, repair,
+    know, learn, refresh, repair, whole,
     list() { reign.spawn(list().then(() => { if (state === 'synced') owner.listed(); })); },
     get synced() { return state === 'synced'; },
     opened() {
@@ -350,7 +360,6 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
       older = undefined;
       start();
     },
-    whole() { for (const id of data.chats.keys()) complete(id); },
     touched(id) { if (shown.has(id) && needsMembers(data.chats.get(id))) refreshTicks(id); },
     show(id) {
       if (shown.has(id)) return;

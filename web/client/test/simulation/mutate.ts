@@ -83,14 +83,13 @@ async function inSimulation(dir: string, seeds: number): Promise<string[]> {
   throw new Error(`seed ${String(seed)} fails without a break, too: ${failure.detail}`);
 }
 
-/** Runs the tests of the core, the store and the client. */
+/** Runs the tests of the core, the store and the client, all in one process. */
 async function inTests(dir: string): Promise<string[]> {
   const core = readdirSync(join(dir, 'test/core')).filter((file) => file.endsWith('.test.js'));
-  const files = ['memory.test.js', ...core.map((file) => `core/${file}`)]
+  const files = ['memory.test.js', 'trouble.test.js', ...core.map((file) => `core/${file}`)]
     .flatMap((file) => ['--import', pathToFileURL(join(dir, 'test', file)).href]);
   const { status, output } = await run(
-    ['--test-reporter=tap', ...files, ...['client', 'trouble'].map((name) =>
-      join(dir, `test/${name}.test.js`))]);
+    ['--test-reporter=tap', ...files, join(dir, 'test/client.test.js')]);
   if (status === 0) return [];
   const test = /^ *not ok \d+ - (.+)$/m.exec(output)?.[1];
   if (test === undefined) throw new Error(`the tests ended with ${String(status)}: ${output}`);

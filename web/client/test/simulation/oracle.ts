@@ -75,6 +75,8 @@ export class Oracle {
   readonly #sessions = new Map<string, Map<number, Event>>();
   /** Sends that failed once: their order is no longer promised. */
   readonly #unordered = new Set<string>();
+  /** What was acknowledged in lost data, by user, chat and incarnation. */
+  readonly #lost = new Map<string, number>();
   /** What the users have written, by content. */
   readonly #written = new Map<string, { user: string; chat: string }>();
   broken: Broken | undefined;
@@ -343,7 +345,8 @@ export class Oracle {
     const incarnation = ack.incarnation ?? data.incarnation;
     const kept = this.#kept.get(tab.storeId);
     const stored = tab.durable ? kept?.prefixes.get(`${ack.chat} ${incarnation}`) ?? 0 : 0;
-    const most = Math.max(stored, tab.shown.get(ack.chat) ?? 0, state.acked);
+    const lost = this.#lost.get(`${tab.user} ${ack.chat} ${incarnation}`) ?? 0;
+    const most = Math.max(stored, tab.shown.get(ack.chat) ?? 0, state.acked, lost);
     const n = Math.max(ack.acked, ack.read);
     if (n > most && this.#receivable(tab.user, ack.chat, most + 1, n)) {
       this.fail('ack_is_stored', `${tab.name} acknowledges ${ack.chat} ${String(n)}, but ` +
@@ -441,6 +444,17 @@ export class Oracle {
   /** What a new tab must not fall below. */
   ticksOf(storeId: string): Map<string, number> {
     return new Map(this.#kept.get(storeId)?.ticks);
+  }
+
+  /** The server's data are about to be replaced by older ones. */
+  loses(): void {
+    const { data } = this.#server;
+    for (const chat of data.chats.values()) {
+      for (const user of chat.members.keys()) {
+        this.#lost.set(`${user} ${chat.id} ${data.incarnation}`, data.state(user, chat.id).acked);
+      }
+    }
+    this.forgetTicks();
   }
 
   /** The data of a store were made again from the server's, or were removed. */

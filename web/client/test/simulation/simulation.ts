@@ -415,8 +415,8 @@ class Run {
         return 'the server';
       case 'restore':
         if (this.#backup === undefined) return undefined;
+        this.#oracle.loses();
         server.restore(this.#backup);
-        this.#oracle.forgetTicks();
         for (const one of this.#browsers) for (const tab of one.list) tab.forgetTicks();
         return 'the server';
       case 'revoke tokens':
