@@ -155,8 +155,8 @@ type statsTotals struct {
 	Deliveries  int64            `json:"deliveries_total"`
 	Acks        int64            `json:"acks_total"`
 	Moved       int64            `json:"advances_moved_total"`
-	Marks       int64            `json:"marks_written_total"`
-	Clears      int64            `json:"clears_touched_total"`
+	Marks       int64            `json:"pending_rows_written_total"`
+	Clears      int64            `json:"pending_rows_cleared_total"`
 	RetryQueue  int64            `json:"retry_queue"`
 	CatchUps    int64            `json:"catch_ups"`
 	Waiting     int64            `json:"catch_ups_waiting"`

@@ -100,11 +100,11 @@ var metricTable = []metric{
 		"Pending rows asked for, for members who are offline or did not acknowledge in time.", "",
 	},
 	{
-		"marks_written_total",
+		"pending_rows_written_total",
 		"Pending rows created or lowered. The others stood already, and cost no write.", "",
 	},
 	{"clears_total", "Pending rows looked for behind an acknowledgement.", ""},
-	{"clears_touched_total", "Pending rows ended or trimmed.", ""},
+	{"pending_rows_cleared_total", "Pending rows ended or trimmed.", ""},
 	{
 		"grace_expired_total",
 		"Chats marked because a connected client did not acknowledge in time.", "",

@@ -258,7 +258,7 @@ func traffic(t *testing.T, url string) map[string]float64 {
 		"tidemark_advances_moved_total":                                                     1,
 		"tidemark_status_updates_total":                                                     1,
 		"tidemark_typing_total":                                                             1,
-		"tidemark_marks_written_total":                                                      2,
+		"tidemark_pending_rows_written_total":                                               2,
 		"tidemark_clears_total":                                                             1,
 		"tidemark_opens_total":                                                              6,
 		"tidemark_resumes_total":                                                            1,

@@ -30,8 +30,8 @@ type totals struct {
 	Deliveries     int64       `json:"deliveries_total"`
 	Acks           int64       `json:"acks_total"`
 	Moved          int64       `json:"advances_moved_total"`
-	MarksWritten   int64       `json:"marks_written_total"`
-	ClearsTouched  int64       `json:"clears_touched_total"`
+	MarksWritten   int64       `json:"pending_rows_written_total"`
+	ClearsTouched  int64       `json:"pending_rows_cleared_total"`
 	RetryQueue     int64       `json:"retry_queue"`
 	CatchUps       int64       `json:"catch_ups"`
 	CatchUpsQueued int64       `json:"catch_ups_waiting"`
@@ -60,8 +60,8 @@ func totalsOf(counters map[string]int64, commits Histogram) totals {
 		Deliveries:     counters["deliveries_total"],
 		Acks:           counters["acks_total"],
 		Moved:          counters["advances_moved_total"],
-		MarksWritten:   counters["marks_written_total"],
-		ClearsTouched:  counters["clears_touched_total"],
+		MarksWritten:   counters["pending_rows_written_total"],
+		ClearsTouched:  counters["pending_rows_cleared_total"],
 		RetryQueue:     counters["retry_queue"],
 		CatchUps:       counters["catch_ups"],
 		CatchUpsQueued: counters["catch_ups_waiting"],

@@ -1544,8 +1544,8 @@ export interface components {
          *             "deliveries_total": 30,
          *             "acks_total": 20,
          *             "advances_moved_total": 12,
-         *             "marks_written_total": 3,
-         *             "clears_touched_total": 2,
+         *             "pending_rows_written_total": 3,
+         *             "pending_rows_cleared_total": 2,
          *             "retry_queue": 0,
          *             "catch_ups": 0,
          *             "catch_ups_waiting": 0,
@@ -1593,8 +1593,8 @@ export interface components {
          *         "deliveries_total": 30,
          *         "acks_total": 20,
          *         "advances_moved_total": 12,
-         *         "marks_written_total": 3,
-         *         "clears_touched_total": 2,
+         *         "pending_rows_written_total": 3,
+         *         "pending_rows_cleared_total": 2,
          *         "retry_queue": 0,
          *         "catch_ups": 0,
          *         "catch_ups_waiting": 0,
@@ -1711,12 +1711,12 @@ export interface components {
              * Format: int64
              * @description Pending rows that were created or lowered.
              */
-            readonly marks_written_total: number;
+            readonly pending_rows_written_total: number;
             /**
              * Format: int64
              * @description Pending rows that were removed or shortened.
              */
-            readonly clears_touched_total: number;
+            readonly pending_rows_cleared_total: number;
             /**
              * Format: int64
              * @description What is still to do for stored messages. Above 0 for long, storage fails.

@@ -57,9 +57,9 @@ const COLUMNS: readonly Column[] = [
     id: 'pending', title: 'Pending rows', format: figure, unit: '/s', lines: [
       line('written', 'marksWritten'), line('cleared', 'marksCleared'),
     ],
-    note: (totals) => `${count(totals.marks_written_total)} created or lowered when users were ` +
-      `away, ${count(totals.clears_touched_total)} removed or shortened when they acknowledged. ` +
-      'How many there are now is not counted.',
+    note: ({ pending_rows_written_total: written, pending_rows_cleared_total: cleared }) =>
+      `${count(written)} created or lowered when users were away, ${count(cleared)} removed or ` +
+      'shortened when they acknowledged. How many there are now is not counted.',
   },
   {
     id: 'retry', title: 'Retry queue', lines: [line('waiting', 'retryQueue')], format: figure,

@@ -71,12 +71,12 @@ export class Feed {
       const since = link.state === 'lost' ? link.since : Date.now();
       this.link.set({ state: 'lost', why, since });
       await this.#pause(Math.max(why.retryMs, pauseMs(failures++)));
-      if (this.#end.signal.aborted) return;
     }
   }
 
   // Returns why the stream ended.
   async #stream(works: () => void): Promise<Refusal> {
+    this.#end.signal.throwIfAborted();
     const stream = new AbortController();
     const stop = () => stream.abort();
     this.#end.signal.addEventListener('abort', stop);
