@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { byActivity, carriedTo, factsOf, rowOf, unreadOf } from '../../src/core/chats.js';
-import { latchOf, tickOf } from '../../src/core/ticks.js';
+import { latchOf, merged, tickOf } from '../../src/core/ticks.js';
 import { chat, message, row } from './scene.js';
 
 const peer = { user_id: 'bob', last_acked_sequence: 3, last_read_sequence: 2 };
@@ -142,6 +142,18 @@ for (const [when, over, [delivered, read]] of latches) {
     assert.deepEqual(latchOf({ ...team, ...over }), { delivered, read });
   });
 }
+
+void test('a status that comes late lowers nothing, and keeps the time of the mark', () => {
+  const late = { ...member('bob', 4, 4), acked_at: 'early', read_at: 'late' };
+  const [one] = merged([{ ...member('bob', 5, 3), acked_at: 'late', read_at: 'early' }], [late]);
+  assert.deepEqual(one,
+    { ...member('bob', 5, 4), acked_at: 'late', read_at: 'late' });
+  const whole = (acked: number, read: number) => ({
+    chat_id: 'team', scope: 'chat' as const, all_acked_sequence: acked, all_read_sequence: read,
+  });
+  assert.deepEqual(merged([whole(6, 2)], [whole(5, 3)]), [whole(6, 3)]);
+  assert.equal(merged([member('bob', 1, 1)], [member('cid', 2, 2)]).length, 2);
+});
 
 void test('a tick follows from the latch', () => {
   const latch = { delivered: 5, read: 3 };
