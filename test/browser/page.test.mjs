@@ -6,8 +6,8 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
 import {
-  BASE, caughtUp, comeIn, connection, goOffline, messages, onDisk, openChat, openWindow, rest, say,
-  shows, until, wholeChat, write,
+  BASE, caughtUp, comeIn, connection, goOffline, messages, onDisk, openChat, openWindow, rest, rows,
+  say, shows, until, wholeChat, write,
 } from './browser.mjs';
 
 const require = createRequire(new URL('../../.build/browser/package.json', import.meta.url));
@@ -110,6 +110,73 @@ test('300 unread messages open at the divider, and only what is seen is read', a
   await alice.page.getByTestId('jump').click();
   await until('all is read', async () => await readUpTo(a, chat) === 330, () => readUpTo(a, chat));
   await alice.page.getByTestId('unread').waitFor({ state: 'detached' });
+  noErrors();
+});
+
+test('what is sent in the moment of a reload is sent', async () => {
+  const [a, b, chat] = await pair();
+  await comeIn(alice.page, a);
+  await openChat(alice.page, b);
+  const texts = numbered('just before', 4);
+  for (const text of texts) {
+    await alice.page.getByTestId('text').fill(text);
+    await alice.page.evaluate(() => {
+      document.querySelector('[data-testid="text"]').dispatchEvent(
+        new KeyboardEvent('keydown', { key: 'Enter', bubbles: true, cancelable: true }));
+      location.reload();
+    });
+    await alice.page.waitForLoadState();
+    await openChat(alice.page, b);
+  }
+  await shows(alice.page, rows(texts, 'sent'));
+  const { messages: stored } = await rest(b, 'GET', `/chats/${chat}/messages`);
+  assert.deepEqual(stored.map(({ content }) => content), texts);
+  noErrors();
+});
+
+test('the last message is read when all of it is on the screen', async () => {
+  const [a, b, chat] = await pair();
+  await say(b, chat, numbered('long', 120));
+  await comeIn(alice.page, a);
+  await openChat(alice.page, b);
+  const log = alice.page.getByTestId('log');
+  const below = (px) => log.evaluate((element, rest) => {
+    element.scrollTop = element.scrollHeight - element.clientHeight - rest;
+  }, px);
+  await until('its row is cut', async () => {
+    await below(9);
+    return (await messages(alice.page)).at(-1)?.text === 'long 120';
+  });
+  await below(9);
+  await new Promise((resolve) => { setTimeout(resolve, 1000); });
+  await below(0);
+  await until('all is read', async () => await readUpTo(a, chat) === 120, () => readUpTo(a, chat));
+  noErrors();
+});
+
+test('who is at the end stays there, however much comes at once', async () => {
+  const [a, b, chat] = await pair();
+  await comeIn(alice.page, a);
+  await openChat(alice.page, b);
+  const log = alice.page.getByTestId('log');
+  const texts = numbered('many', 180);
+  for (let n = 0; n < texts.length; n += 60) {
+    await say(b, chat, texts.slice(n, n + 60));
+    await until(`the end of ${n + 60}`, async () => await log.evaluate((element) =>
+      element.scrollHeight - element.scrollTop - element.clientHeight < 48
+    ) && (await messages(alice.page)).at(-1)?.text === texts[n + 59],
+    async () => [await log.evaluate((element) => element.scrollTop),
+      (await messages(alice.page)).at(-1)]);
+    assert.equal(await alice.page.getByTestId('jump').count(), 0);
+  }
+  // Who goes up stays there.
+  await log.hover();
+  await alice.page.mouse.wheel(0, -2000);
+  await alice.page.getByTestId('jump').waitFor();
+  const before = await log.evaluate((element) => element.scrollTop);
+  await say(b, chat, ['one more']);
+  await alice.page.getByTestId('jump').getByText('1 new message').waitFor();
+  assert.equal(await log.evaluate((element) => element.scrollTop), before);
   noErrors();
 });
 

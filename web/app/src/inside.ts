@@ -1,6 +1,7 @@
 // What a signed-in user needs. It is a file of its own: the sign-in does not wait for it.
 
 import { codeOf } from '@tidemark/client';
+import { resend } from './drafts';
 import { announce } from './notify';
 import type { Session } from './session';
 import { signedOutOf } from './who';
@@ -25,7 +26,7 @@ export function follow({ client, user }: Session, leave: (why: string) => void):
     }
   };
   const unfollow = client.state.subscribe(changed);
-  client.start().catch((error: unknown) => leave(problemWords(error)));
+  client.start().then(() => resend(client), (error: unknown) => leave(problemWords(error)));
   return () => {
     unfollow();
     end.abort();

@@ -36,6 +36,7 @@ const PROBLEMS: Readonly<Record<string, string>> = {
   UNAUTHENTICATED: 'Your access has ended.',
   UNAVAILABLE: 'The server is busy.',
   UNREACHABLE: 'The server does not answer.',
+  NO_TOKEN: 'Your access could not be renewed.',
 };
 
 /** Says why something did not work. */

@@ -40,6 +40,7 @@ interface Open {
 }
 
 export function createClient(options: Options): Client {
+  if (!/^https?:\/\/[^/]/.test(options.url)) throw invalid('url is not an http or https URL.');
   const platform: Platform = { ...surroundings(), ...options.platform };
   const listeners: { [K in keyof Events]: Set<(event: Events[K]) => void> } =
     { message: new Set(), problem: new Set(), restored: new Set(), frame: new Set() };
@@ -57,7 +58,7 @@ export function createClient(options: Options): Client {
   const problem = (event: Problem): void => { emit('problem', event); };
   const frame = (event: Events['frame']): void => { emit('frame', event); };
 
-  const rest = restOf(options, platform, frame);
+  const rest = restOf(options, platform, frame, problem);
   const rows = new Map<string, Row>();
   const open = new Map<string, Open>();
   const shown = new Map<string, number>();
@@ -129,6 +130,10 @@ export function createClient(options: Options): Client {
     for (const id of ids) {
       const stored = data.chats.get(id);
       if (!stored) continue;
+      // Of what was shown of lost data, only what was read is still there for certain.
+      if (told.get(id)?.incarnation !== stored.incarnation && shown.has(id)) {
+        shown.set(id, Math.min(shown.get(id) ?? 0, stored.read));
+      }
       rows.set(id, rowOf(stored));
       open.get(id)?.row.changed();
       if (unread.has(id) || hides(stored)) read(id);
@@ -263,7 +268,7 @@ export function createClient(options: Options): Client {
 
   async function send(id: string, draft: Draft): Promise<Sent> {
     checkDraft(draft);
-    const client_message_id = newId_();
+    const { client_message_id = newId_() } = draft;
     await tab.write((store) => {
       const stored = tab.data?.chats.get(id);
       return store.add({
@@ -378,6 +383,7 @@ export function createClient(options: Options): Client {
       return openChat(chat.chat_id).handle;
     },
     chat: (id) => openChat(id).handle,
+    newMessageId: newId_,
     on(type, listener, { signal } = {}) {
       listeners[type].add(listener);
       signal?.addEventListener('abort', () => listeners[type].delete(listener));

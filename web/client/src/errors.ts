@@ -19,6 +19,8 @@ const make = (code: string) => (detail: string) => new TidemarkError(code, detai
  * another tab has removed.
  */
 export const signedOut = /* @__PURE__ */ make('SIGNED_OUT');
+/** The client is not started, or was stopped. */
+export const stopped = /* @__PURE__ */ make('STOPPED');
 /** The term of a commit is not the latest: another tab leads. */
 export const fenced = /* @__PURE__ */ make('FENCED');
 /** The stored data are gone or belong to another user. */

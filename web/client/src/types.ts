@@ -23,6 +23,11 @@ export interface View<T> {
 
 /** A message to send. It needs `content` or an attachment. */
 export interface Draft {
+  /**
+   * One of `Client.newMessageId`. Whoever does not know whether a send was kept, because the page ended,
+   * sends again under the same id: the message is stored once. Without it the client makes one.
+   */
+  client_message_id?: string;
   content?: string;
   content_type?: string;
   attachments?: readonly Attachment[];
@@ -89,6 +94,8 @@ export interface Client {
   signOut(options?: { unsent?: 'refuse' | 'discard' }): Promise<void>;
   createChat(request: CreateChat): Promise<ChatHandle>;
   chat(chatId: string): ChatHandle;
+  /** Returns a new id for a send: see `Draft.client_message_id`. */
+  newMessageId(): string;
   on<K extends keyof Events>(
     type: K, listener: (event: Events[K]) => void, options?: { signal?: AbortSignal },
   ): void;

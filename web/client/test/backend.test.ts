@@ -117,6 +117,15 @@ void test('backend: it gives up after its tries, with the last reason', async ()
   assert.ok(error.cause instanceof Error);
 });
 
+void test('backend: what is no user id, and a URL that ends in a slash', async () => {
+  await serving([ok], async (url, seen) => {
+    const error = await failed(at(`${url}//`).listChats('al\nice'));
+    assert.deepEqual([error.code, error.name, seen.length], ['INVALID', 'BackendError', 0]);
+    await at(`${url}//`).listChats('ann');
+    assert.deepEqual(seen, ['GET /api/v1/chats ']);
+  });
+});
+
 void test('backend: a refusal is final', async () => {
   for (const status of [400, 401, 403, 404, 409, 413, 422]) {
     await serving([answer(status, problem('DENIED')), ok], async (url, seen) => {

@@ -299,6 +299,9 @@ void test('a draft that the server would refuse is not queued', async () => {
     [{}, 'INVALID'], [{ content: '\0' }, 'INVALID'], [{ content: 'x'.repeat(65_537) }, 'TOO_LARGE'],
     [{ content: 'ü'.repeat(40_000) }, 'TOO_LARGE'],
     [{ attachments: Array(11).fill({}) }, 'INVALID'],
+    [null as unknown as object, 'INVALID'], [{ content: 1 as unknown as string }, 'INVALID'],
+    [{ content: 'a', metadata: { n: 1n } }, 'INVALID'],
+    [{ content: 'a', client_message_id: 'mine' }, 'INVALID'],
   ] as const) {
     await assert.rejects(chat.send(draft), (error) => codeOf(error) === code);
   }
@@ -384,6 +387,52 @@ void test('a token of another user opens nothing', async () => {
   assert.deepEqual(client.chats.get(), []);
   const { sessions } = scene.call('ann', 'GET', '/sessions') as { sessions: unknown[] };
   assert.deepEqual(sessions, []);
+});
+
+void test('a token that is none, and one that is refused, are named as such', async () => {
+  const scene = new Scene('ann');
+  const tokens = [undefined, '', { token: 'x' }, new Error('the backend is down')];
+  for (const token of tokens) {
+    const { client } = scene.tab('ann', {
+      getToken: () => token instanceof Error ? Promise.reject(token)
+        : Promise.resolve(token as unknown as string),
+    });
+    const problems: string[] = [];
+    client.on('problem', ({ code, detail }) => problems.push(`${code} ${detail}`));
+    void client.start();
+    await scene.pass(1_000);
+    const { phase, problem } = client.state.get();
+    assert.deepEqual([phase, problem?.code], ['connecting', 'NO_TOKEN']);
+    assert.match(problems[0] ?? '', /^NO_TOKEN getToken: Error: (that is no token|the backend is)/);
+    await client.stop();
+  }
+  const { client } = scene.tab('ann', { getToken: () => Promise.resolve('nope') });
+  void client.start();
+  await scene.pass(1_000);
+  const { phase, problem } = client.state.get();
+  assert.deepEqual([phase, problem?.code], ['refused', 'UNAUTHENTICATED']);
+});
+
+void test('an address that is none is refused at once', () => {
+  for (const url of ['', '/', 'ws://a.example', 'a.example', 'https:///']) {
+    assert.throws(() => new Scene('ann').tab('ann', { url }), (e) => codeOf(e) === 'INVALID');
+  }
+});
+
+void test('who sends again under the same id has sent once', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { client } = await scene.started('bob');
+  const one = { content: 'once', client_message_id: client.newMessageId() };
+  const chat = client.chat('team');
+  const { items } = chat.timeline();
+  await scene.within(1_000, Promise.all([chat.send(one), chat.send(one)]));
+  await scene.until(() => items.get()[0]?.sequence === 1);
+  const sent = await scene.within(1_000, chat.send(one));
+  assert.equal((await scene.within(10_000, sent.confirmed())).sequence, 1);
+  await scene.pass(10_000);
+  assert.equal(items.get().length, 1);
+  const { client: stopped } = scene.tab('bob');
+  await assert.rejects(stopped.chat('team').send(one), (e) => codeOf(e) === 'STOPPED');
 });
 
 void test('a user who is signed out is refused, and not asked again', async () => {

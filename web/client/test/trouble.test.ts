@@ -209,6 +209,36 @@ void test('after a restore nothing stays that was stored above a hole', async ()
   assert.deepEqual(items.get().map(({ message }) => message?.content), ['new one', 'new two']);
 });
 
+for (const durable of [true, false]) {
+  void test(`after a restore what was shown before says nothing, ${durable ? 'on a disk'
+    : 'in memory'}`, async () => {
+    const scene = new Scene('ann', 'bob');
+    const { client } = await scene.started('bob', { store: memoryStore({ durable }) });
+    const chat = client.chat('team');
+    const prefix = (): number | undefined => client.chats.get()[0]?.prefix;
+    scene.says('ann', 'kept');
+    await scene.until(() => prefix() === 1);
+    chat.shown(1);
+    await scene.until(() => scene.state('bob').read === 1);
+    const backup = scene.server.backup();
+    for (let n = 2; n <= 9; n++) scene.says('ann', `lost ${n}`);
+    await scene.until(() => prefix() === 9);
+    chat.shown(9);
+    await scene.until(() => scene.state('bob').read === 9);
+    scene.server.restore(backup);
+    await scene.until(() => prefix() === 1, 60_000);
+    for (let n = 2; n <= 5; n++) scene.says('ann', `new ${n}`);
+    await scene.until(() => prefix() === 5);
+    const sent = await scene.within(1_000, chat.send({ content: 'mine' }));
+    await scene.within(10_000, sent.confirmed());
+    await scene.pass(10_000);
+    assert.equal(scene.state('bob').read, 1);
+    if (!durable) assert.ok(scene.state('bob').acked <= 1, String(scene.state('bob').acked));
+    chat.shown(3);
+    await scene.until(() => scene.state('bob').read === 3);
+  });
+}
+
 void test('who comes back to a chat gets what was sent before they were gone', async () => {
   const scene = new Scene('ann', 'bob');
   scene.says('ann', 'one');

@@ -1,9 +1,9 @@
 // What the user writes. It belongs to one chat and is kept until it is sent.
 
-import type { ChatHandle, Row } from '@tidemark/client';
+import type { ChatHandle, Client, Row } from '@tidemark/client';
 import type { RefObject } from 'preact';
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
-import { drafts, setDraft } from '../drafts';
+import { drafts, send as sendText, setDraft } from '../drafts';
 import { useView } from '../view';
 import { problemWords } from '../words';
 import { Icon } from './Icon';
@@ -11,12 +11,13 @@ import { Icon } from './Icon';
 const MAX_HEIGHT = 200;
 
 interface Props {
+  client: Client;
   chat: ChatHandle;
   row: Row;
   text: RefObject<HTMLTextAreaElement | null>;
 }
 
-export function Composer({ chat, row, text }: Props) {
+export function Composer({ client, chat, row, text }: Props) {
   const draft = useView(drafts)[chat.id] ?? '';
   const [problem, setProblem] = useState('');
 
@@ -39,9 +40,10 @@ export function Composer({ chat, row, text }: Props) {
 
   const send = () => {
     if (draft.trim() === '') return;
+    const sent = sendText(client, chat.id, draft);
     setDraft(chat.id, '');
     setProblem('');
-    chat.send({ content: draft }).catch((error: unknown) => {
+    sent.catch((error: unknown) => {
       setProblem(problemWords(error));
       if (text.current?.value === '') setDraft(chat.id, draft);
     });

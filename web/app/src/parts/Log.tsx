@@ -40,7 +40,7 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
   const hits = useMemo(() => search ? found(rows, search) : [], [rows, search]);
   const [hit, setHit] = useState(0);
   const opened = unreadKey !== null;
-  const { atEnd, missed, toEnd, scrolled } = useEnd(box, list, rows, opened);
+  const { atEnd, missed, toEnd, leaveEnd, scrolled, moved } = useEnd(box, list, rows, opened);
 
   // Older messages come above. What is on the screen stays there.
   const before = useRef({ first: undefined as string | undefined, length: 0 });
@@ -62,8 +62,10 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
   useLayoutEffect(() => {
     if (!opened) return;
     const divider = rows.findIndex(({ unread }) => unread);
-    if (divider >= 0) list.current?.scrollToIndex(divider, { align: 'start', offset: -24 });
-    else toEnd();
+    if (divider >= 0) {
+      leaveEnd();
+      list.current?.scrollToIndex(divider, { align: 'start', offset: -24 });
+    } else toEnd();
   }, [opened]);
   useEffect(look, [rows, opened]);
   useEffect(() => {
@@ -92,6 +94,7 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
     }
   };
   const keys = (event: KeyboardEvent) => {
+    moved();
     const row = (event.target as Element).closest<HTMLElement>('[data-row]');
     const at = row ? Number(row.dataset['row']) : undefined;
     const to = {
@@ -116,7 +119,8 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
       {search !== undefined && <Search words={search} setWords={setSearch} hits={hits.length}
         hit={hit} setHit={setHit} complete={older.state === 'complete'} />}
       <div class="log" role="log" aria-live="off" aria-label="Messages" tabIndex={0} ref={box}
-        data-testid="log" data-opened={opened} onScroll={look} onKeyDown={keys}>
+        data-testid="log" data-opened={opened} onScroll={look} onKeyDown={keys} onWheel={moved}
+        onTouchMove={moved} onPointerDown={moved}>
         <div class="log-space" />
         <Virtualizer ref={list} scrollRef={box} data={rows} shift={shift}
           keepMounted={kept as number[]}>
@@ -216,8 +220,10 @@ function useEnd(
   const [atEnd, setAtEnd] = useState(true);
   const stays = useRef(true);
   const seen = useRef<string | undefined>(undefined);
+  // On the way to the end the list measures its rows. Where it stands meanwhile, nobody chose.
+  const settling = useRef(false);
   const toEnd = () => {
-    stays.current = true;
+    stays.current = settling.current = true;
     setAtEnd(true);
     if (rows.length > 0) list.current?.scrollToIndex(rows.length - 1, { align: 'end' });
   };
@@ -241,13 +247,20 @@ function useEnd(
     const element = box.current;
     if (!element || !opened) return;
     const below = element.scrollHeight - element.scrollTop - element.clientHeight;
-    stays.current = below < AT_END_PX;
+    const there = below < AT_END_PX;
+    if (there || !settling.current) stays.current = there;
+    if (there) settling.current = false;
     if (stays.current) seen.current = last?.key;
     setAtEnd(stays.current);
   };
+  const leaveEnd = () => {
+    stays.current = settling.current = false;
+    setAtEnd(false);
+  };
+  const moved = () => { settling.current = false; };
   const known = rows.findLastIndex(({ key }) => key === seen.current);
   const missed = atEnd || known < 0 ? 0 : rows.length - 1 - known;
-  return { atEnd, missed, toEnd, scrolled };
+  return { atEnd, missed, toEnd, leaveEnd, scrolled, moved };
 }
 
 /** Tells a screen reader what arrives. Scrolling is silent. */

@@ -121,6 +121,7 @@ export class BackendError extends TidemarkError implements Found {
 
   constructor(found: Found) {
     super(found.code, found.detail);
+    this.name = 'BackendError';
     Object.assign(this, found);
   }
 }
@@ -134,7 +135,9 @@ const LONGEST_MS = 30_000;
  * pause: openapi.yaml says of each operation why that is safe.
  */
 export function createBackend(options: BackendOptions): Backend {
-  const { url, apiKey, tries = 4, timeoutMs = 15_000, fetch = globalThis.fetch } = options;
+  const { apiKey, tries = 4, timeoutMs = 15_000, fetch = globalThis.fetch } = options;
+
+  const url = options.url.replace(/\/+$/, '');
 
   async function call(
     operation: Call, user: string | null, args: object = {}, { signal }: CallOptions = {},
@@ -147,7 +150,11 @@ export function createBackend(options: BackendOptions): Backend {
       return encodeURIComponent(String(value));
     });
     const headers = new Headers({ Authorization: `Bearer ${apiKey}` });
-    if (user !== null) headers.set('X-User-ID', user);
+    try {
+      if (user !== null) headers.set('X-User-ID', user);
+    } catch {
+      throw new BackendError({ code: 'INVALID', detail: 'This is no user id.', status: 0 });
+    }
     const query = new URLSearchParams();
     let body: string | null = null;
     if (method === 'GET' || method === 'DELETE') {

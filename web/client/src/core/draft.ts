@@ -10,10 +10,24 @@ const MOST_METADATA = 4_096;
 
 const bytes = (text: string): number => new TextEncoder().encode(text).length;
 
+function json(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    throw invalid('The message cannot be written as JSON.');
+  }
+}
+
 /** Throws `Invalid` or `TooLarge`. */
-export function checkDraft(
-  { content = '', attachments = [], metadata, content_type }: Draft,
-): void {
+export function checkDraft(draft: Draft): void {
+  if (typeof draft !== 'object' || draft as unknown === null) {
+    throw invalid('A message is an object.');
+  }
+  const { client_message_id: id, content = '', attachments = [], metadata, content_type } = draft;
+  if (id !== undefined && !/^[\da-f]{8}(-[\da-f]{4}){2}(-[\da-f]{4}){2}[\da-f]{8}$/.test(id)) {
+    throw invalid('client_message_id is not one of newMessageId.');
+  }
+  if (typeof content !== 'string') throw invalid('The content is not a text.');
   if (content === '' && attachments.length === 0) {
     throw invalid('A message needs content or an attachment.');
   }
@@ -25,10 +39,10 @@ export function checkDraft(
     throw invalid('The content type is not of 1 to 128 printable ASCII characters.');
   }
   if (bytes(content) > MOST_CONTENT) throw tooLarge('The content is larger than 64 KiB.');
-  if (bytes(JSON.stringify(attachments)) > MOST_ATTACHMENT_BYTES) {
+  if (bytes(json(attachments)) > MOST_ATTACHMENT_BYTES) {
     throw tooLarge('The attachments are larger than 8 KiB.');
   }
-  if (metadata && bytes(JSON.stringify(metadata)) > MOST_METADATA) {
+  if (metadata && bytes(json(metadata)) > MOST_METADATA) {
     throw tooLarge('The metadata are larger than 4 KiB.');
   }
 }

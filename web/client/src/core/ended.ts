@@ -13,6 +13,7 @@ import { hinted } from './pause.js';
  * - `full`: events came faster than they are stored.
  * - `wait`: the server named the time of the next try.
  * - `token`: the server refused the token or ticket.
+ * - `no-token`: `getToken` gave none.
  * - `replaced`: a newer connection or session took over.
  * - `gone`: the session is unknown.
  * - `refused`: the server refuses this client.
@@ -20,7 +21,7 @@ import { hinted } from './pause.js';
  */
 export type Ended =
   | { readonly why: 'cut' | 'blocked' | 'silent' | 'broken' | 'full' | 'token' | 'replaced'
-    | 'gone' | 'signed-out' }
+    | 'no-token' | 'gone' | 'signed-out' }
   | { readonly why: 'wait'; readonly ms: number }
   | { readonly why: 'refused'; readonly problem: Problem };
 
@@ -75,6 +76,7 @@ export function endedBy(answer: Answer): Ended {
   }
   if (answer.is === 'ok') return { why: 'cut' };
   if (answer.code === 'SIGNED_OUT') return { why: 'signed-out' };
+  if (answer.code === 'NO_TOKEN') return { why: 'no-token' };
   return answer.status === 401 ? { why: 'token' } : waitOr(answer.after);
 }
 

@@ -8,8 +8,9 @@
 // |              |                             | last one `waiting`                              |
 // |              | ended: cut, silent, broken  | `waiting`, a random time that grows             |
 // |              | ended: wait                 | `waiting`, exactly the time that was named      |
-// |              | ended: token                | `connecting` with a new token, then after 5 s,  |
-// |              |                             | 30 s; then `refused`, each 5 minutes            |
+// |              | ended: token                | `connecting` with a new token, then `refused`,  |
+// |              |                             | tried after 5 s, 30 s, then each 5 minutes      |
+// |              | ended: no-token             | `waiting`, a random time that grows             |
 // |              | ended: gone                 | `connecting` without a position                 |
 // |              | ended: replaced             | `connecting` as a new device, once in 10        |
 // |              |                             | minutes; else `refused`, each 5 minutes         |
@@ -128,12 +129,15 @@ export function stepLink(
         wait(15 * MINUTE, ended.problem);
         return;
       case 'token': {
-        const pause = [0, 5_000, 30_000][link.tokens++];
+        const pause = [0, 5_000, 30_000][link.tokens++] ?? 5 * MINUTE;
         if (pause === 0) connect();
-        else if (pause) wait(pause);
-        else wait(5 * MINUTE, { code: 'UNAUTHENTICATED', detail: 'The server refuses the token.' });
+        else wait(pause, { code: 'UNAUTHENTICATED', detail: 'The server refuses the token.' });
         return;
       }
+      case 'no-token':
+        retry();
+        link.problem = { code: 'NO_TOKEN', detail: 'getToken gave no token.' };
+        return;
       case 'replaced':
         effects.push({ do: 'forget' });
         if (now - link.renamedAt < 10 * MINUTE) {

@@ -3,7 +3,7 @@
 import { answerOf, isObject, parse, type Answer } from '../core/ended.js';
 import { fraction } from '../core/pause.js';
 import { codeOf } from '../errors.js';
-import type { Frame, Options, Platform } from '../types.js';
+import type { Frame, Options, Platform, Problem } from '../types.js';
 
 const CALL_MS = 15_000;
 const TOKEN_MS = 30_000;
@@ -47,6 +47,7 @@ export function sleep(platform: Platform, ms: number, signal?: AbortSignal): Pro
 
 export function restOf(
   options: Options, platform: Platform, frame: (frame: Frame) => void,
+  problem: (problem: Problem) => void,
 ): Rest {
   const url = `${options.url.replace(/\/+$/, '')}/api/v1`;
   let token: string | undefined;
@@ -73,7 +74,9 @@ export function restOf(
       // It may reject after the time is over.
       asked.catch(() => undefined);
       const fresh = await Promise.race([asked, late]);
-      if (fresh === undefined) return;
+      if (typeof fresh !== 'string' || fresh === '') {
+        throw new Error(abort.signal.aborted ? 'it took too long' : 'that is no token');
+      }
       token = fresh;
       why = 'renew';
       const claims = parse(decode(fresh.split('.')[1]));
@@ -83,6 +86,7 @@ export function restOf(
       renewAt = platform.monotonic() + Math.max(life * 1000 * RENEW_AT, RENEW_AGAIN_MS);
     } catch (error) {
       signedOut = codeOf(error) === 'SIGNED_OUT';
+      if (!signedOut) problem({ code: 'NO_TOKEN', detail: `getToken: ${String(error)}` });
     } finally {
       cancel?.();
       asking = undefined;
@@ -109,7 +113,7 @@ export function restOf(
     renewIn: () => renewAt === Infinity ? undefined : Math.max(0, renewAt - platform.monotonic()),
     async call(method, path, body, { last = false, signal } = {}) {
       const head = await headers();
-      if (head === 'none') return { is: 'retry', status: 0 };
+      if (head === 'none') return { is: 'retry', status: 0, code: 'NO_TOKEN' };
       if (head === 'signed-out') return { is: 'retry', status: 401, code: 'SIGNED_OUT' };
       const used = token;
       const abort = new AbortController();

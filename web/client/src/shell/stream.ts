@@ -113,8 +113,8 @@ export function streamOf(
     } else if (link.at === 'refused') {
       if (link.problem && pause) owner.changed('refused', { ...link.problem, retryAt });
     } else if (link.at === 'waiting' && pause) {
-      owner.changed('connecting',
-        { code: 'UNREACHABLE', detail: 'There is no connection to the server.', retryAt });
+      const none = { code: 'UNREACHABLE', detail: 'There is no connection to the server.' };
+      owner.changed('connecting', { ...link.problem ?? none, retryAt });
     } else if (link.at === 'connecting') owner.changed('connecting');
   }
 

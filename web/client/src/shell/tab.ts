@@ -1,7 +1,7 @@
 // A tab: its store, and its part among the tabs of one user.
 
 import { newLead, stepLead, TICK_MS, type LeadInput } from '../core/lead.js';
-import { codeOf, storeLost } from '../errors.js';
+import { codeOf, stopped } from '../errors.js';
 import { memoryStore } from '../store/memory.js';
 import { carriedTo } from '../core/chats.js';
 import type {
@@ -462,7 +462,7 @@ export function tabOf(owner: TabOwner): Tab {
     async write(step) {
       if (life === 'on') await booting;
       const present = data;
-      if (!present) throw storeLost('The client is not started.');
+      if (!present) throw stopped('The client is not started.');
       const result = await present.run(step);
       await present.reread();
       return result;

@@ -208,7 +208,7 @@ async function get(
   const head = await rest.headers();
   if (base.abort.signal.aborted) return undefined;
   if (typeof head === 'string') {
-    base.end({ why: head === 'none' ? 'cut' : 'signed-out' });
+    base.end({ why: head === 'none' ? 'no-token' : 'signed-out' });
     return undefined;
   }
   base.asked();

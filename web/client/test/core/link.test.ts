@@ -108,10 +108,17 @@ void test('if the old connection ends during a move, the new one goes on', () =>
 void test('a refused token: at once, after 5 s, after 30 s, then each 5 minutes', () => {
   const scene = connecting();
   scene.ends('token').is('connecting', 'open 2 by 0');
-  scene.ends('token').is('waiting', 'wait 5000').do({ on: 'due' });
-  scene.ends('token').is('waiting', 'wait 30000').do({ on: 'due' });
+  scene.ends('token').is('refused', 'wait 5000').do({ on: 'due' });
+  scene.ends('token').is('refused', 'wait 30000').do({ on: 'due' });
   scene.ends('token').is('refused', 'wait 300000').do({ on: 'due' });
   scene.opens().ends('token').is('connecting', `open ${scene.link.trying} by 0`);
+});
+
+void test('without a token it is tried again, and says why it waits', () => {
+  const scene = connecting().ends('no-token').is('waiting', 'wait 500').do({ on: 'due' });
+  assert.equal(scene.link.problem?.code, 'NO_TOKEN');
+  scene.ends('cut');
+  assert.equal(scene.link.problem, undefined);
 });
 
 void test('a session that is gone is given up; the second time in a row after a pause', () => {
