@@ -1,8 +1,8 @@
 // What a signed-in user needs. It is a file of its own: the sign-in does not wait for it.
 
 import { codeOf } from '@tidemark/client';
-import { resend } from './drafts';
 import { announce } from './notify';
+import { resend } from './sending';
 import type { Session } from './session';
 import { signedOutOf } from './who';
 import { problemWords } from './words';

@@ -36,14 +36,12 @@ const PROBLEMS: Readonly<Record<string, string>> = {
   UNAUTHENTICATED: 'Your access has ended.',
   UNAVAILABLE: 'The server is busy.',
   UNREACHABLE: 'The server does not answer.',
-  NO_TOKEN: 'Your access could not be renewed.',
 };
 
 /** Says why something did not work. */
 export function problemWords(error: unknown): string {
-  const code = codeOf(error);
-  if (code !== undefined) return PROBLEMS[code] ?? `It did not work (${code}).`;
-  return 'The server does not answer.';
+  const code = codeOf(error) ?? 'UNREACHABLE';
+  return PROBLEMS[code] ?? `It did not work (${code}).`;
 }
 
 /** Returns the name that the user sees of a chat. */

@@ -24,8 +24,9 @@ export interface View<T> {
 /** A message to send. It needs `content` or an attachment. */
 export interface Draft {
   /**
-   * One of `Client.newMessageId`. Whoever does not know whether a send was kept, because the page ended,
-   * sends again under the same id: the message is stored once. Without it the client makes one.
+   * One of `Client.newMessageId`. If it is not known whether a send was kept, because the page
+   * ended, send again under the same id: the message is stored once. Without it the client makes
+   * one.
    */
   client_message_id?: string;
   content?: string;

@@ -23,7 +23,7 @@ export function watchShown(chat: ChatHandle, list: Element): () => void {
   };
   const tell = (element: Element): void => {
     const sequence = Number(element.getAttribute('data-sequence'));
-    if (sequence > 0 && element.isConnected) chat.shown(sequence);
+    if (sequence > 0) chat.shown(sequence);
   };
   const sight = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting, intersectionRect, boundingClientRect } of entries) {

@@ -3,7 +3,8 @@
 import type { ChatHandle, Client, Row } from '@tidemark/client';
 import type { RefObject } from 'preact';
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
-import { drafts, send as sendText, setDraft } from '../drafts';
+import { drafts, setDraft } from '../drafts';
+import { send as sendText } from '../sending';
 import { useView } from '../view';
 import { problemWords } from '../words';
 import { Icon } from './Icon';

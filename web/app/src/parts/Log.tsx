@@ -120,7 +120,7 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
         hit={hit} setHit={setHit} complete={older.state === 'complete'} />}
       <div class="log" role="log" aria-live="off" aria-label="Messages" tabIndex={0} ref={box}
         data-testid="log" data-opened={opened} onScroll={look} onKeyDown={keys} onWheel={moved}
-        onTouchMove={moved} onPointerDown={moved}>
+        onTouchMove={moved}>
         <div class="log-space" />
         <Virtualizer ref={list} scrollRef={box} data={rows} shift={shift}
           keepMounted={kept as number[]}>

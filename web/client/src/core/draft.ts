@@ -14,20 +14,20 @@ function json(value: unknown): string {
   try {
     return JSON.stringify(value);
   } catch {
-    throw invalid('The message cannot be written as JSON.');
+    throw invalid('It is no JSON.');
   }
 }
 
 /** Throws `Invalid` or `TooLarge`. */
 export function checkDraft(draft: Draft): void {
   if (typeof draft !== 'object' || draft as unknown === null) {
-    throw invalid('A message is an object.');
+    throw invalid('A message needs content.');
   }
   const { client_message_id: id, content = '', attachments = [], metadata, content_type } = draft;
-  if (id !== undefined && !/^[\da-f]{8}(-[\da-f]{4}){2}(-[\da-f]{4}){2}[\da-f]{8}$/.test(id)) {
-    throw invalid('client_message_id is not one of newMessageId.');
+  if (id !== undefined && !/^[\da-f-]{36}$/.test(id)) {
+    throw invalid('client_message_id is none of newMessageId.');
   }
-  if (typeof content !== 'string') throw invalid('The content is not a text.');
+  if (typeof content !== 'string') throw invalid('The content is no text.');
   if (content === '' && attachments.length === 0) {
     throw invalid('A message needs content or an attachment.');
   }
@@ -36,7 +36,7 @@ export function checkDraft(draft: Draft): void {
   }
   if (attachments.length > MOST_ATTACHMENTS) throw invalid('There are more than 10 attachments.');
   if (content_type !== undefined && !/^[ -~]{1,128}$/.test(content_type)) {
-    throw invalid('The content type is not of 1 to 128 printable ASCII characters.');
+    throw invalid('The content type is not 1 to 128 printable characters.');
   }
   if (bytes(content) > MOST_CONTENT) throw tooLarge('The content is larger than 64 KiB.');
   if (bytes(json(attachments)) > MOST_ATTACHMENT_BYTES) {

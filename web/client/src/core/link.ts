@@ -136,7 +136,7 @@ export function stepLink(
       }
       case 'no-token':
         retry();
-        link.problem = { code: 'NO_TOKEN', detail: 'getToken gave no token.' };
+        link.problem = { code: 'NO_TOKEN', detail: 'There is no token.' };
         return;
       case 'replaced':
         effects.push({ do: 'forget' });

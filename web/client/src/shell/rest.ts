@@ -75,7 +75,7 @@ export function restOf(
       asked.catch(() => undefined);
       const fresh = await Promise.race([asked, late]);
       if (typeof fresh !== 'string' || fresh === '') {
-        throw new Error(abort.signal.aborted ? 'it took too long' : 'that is no token');
+        throw new Error('that is no token');
       }
       token = fresh;
       why = 'renew';

@@ -33,11 +33,6 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
   };
   const isDue = (item: OutboxItem): boolean => data.outbox.some((one) =>
     one.client_message_id === item.client_message_id && one.state === 'due');
-  /** Whether what is stored of a chat is of the session's data, or will not be. */
-  const fits = (chat: string): boolean => {
-    const row = data.chats.get(chat);
-    return !row || row.left || row.incarnation === reign.session?.incarnation;
-  };
   const post = (item: OutboxItem, last: boolean) =>
     rest.call('POST', pathOf(item.chat_id, '/messages'), bodyOf(item, attemptsOf(item)),
       last ? { last } : { signal: reign.end });
@@ -51,7 +46,7 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
       if (answer.is === 'ok' && has('message', answer.body)) {
         const entry = entryOf(answer.body as Message);
         // Without a session it is not known of which data the answer is.
-        while (isDue(item) && !(ready() && fits(chat))) await reign.pause(LOOK_MS);
+        while (isDue(item) && !ready()) await reign.pause(LOOK_MS);
         // The server's data may be others since then: it is asked again, under the same id.
         if (asked !== reign.session?.incarnation) continue;
         if (!data.chats.has(chat)) await catchUp.learn(chat);
