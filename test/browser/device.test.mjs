@@ -91,16 +91,24 @@ test('without space: what is not stored is said, and acknowledged when it is sho
   const cdp = await bob.page.context().newCDPSession(bob.page);
   await cdp.send('Storage.overrideQuotaForOrigin', { origin: BASE, quotaSize: 2 ** 20 });
   await comeIn(bob.page, b);
-  const texts = Array.from({ length: 24 }, (_, n) => `large ${n + 1} ${'x'.repeat(60_000)}`);
-  await say(a, chat, texts);
-  await banner(bob.page, 'not kept in this browser').waitFor();
-  await bob.page.locator('[data-testid="unread"]', { hasText: '24' }).waitFor();
+  const texts = [];
+  const full = banner(bob.page, 'not kept in this browser');
+  // The browser notices late that too much was written in one step.
+  while (texts.length < 120 && !await full.isVisible()) {
+    const more = Array.from({ length: 24 }, (_, n) =>
+      `large ${texts.length + n + 1} ${'x'.repeat(60_000)}`);
+    texts.push(...more);
+    await say(a, chat, more);
+    await full.waitFor({ timeout: 5_000 }).catch(() => undefined);
+  }
+  await full.waitFor();
+  await bob.page.locator('[data-testid="unread"]', { hasText: String(texts.length) }).waitFor();
   // Whatever is acknowledged is on the disk: nobody has looked at it.
   await bob.page.goto('about:blank');
   await bob.page.goto(`${BASE}/icon.svg`);
   const disk = await onDisk(bob.page);
   const kept = texts.filter((_, n) => disk.includes(`large ${n + 1} `)).length;
-  assert.ok(kept < 24, `all ${kept} are on the disk`);
+  assert.ok(kept < texts.length, `all ${kept} are on the disk`);
   assert.ok(await acked(b) <= kept, `${await acked(b)} of ${kept} are acknowledged`);
 
   await bob.page.goto(BASE);
@@ -109,7 +117,7 @@ test('without space: what is not stored is said, and acknowledged when it is sho
   await openChat(alice.page, b);
   await until('all is read', async () => {
     await bob.page.getByTestId('log').evaluate((log) => { log.scrollTop = log.scrollHeight; });
-    return await acked(b) === 24;
+    return await acked(b) === texts.length;
   }, () => acked(b));
   await write(bob.page, 'I see');
   await alice.page.getByText('I see', { exact: true }).first().waitFor();

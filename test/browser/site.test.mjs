@@ -256,8 +256,9 @@ test('what the device has is shown without a network, and the rest when there is
   await alice.page.context().setOffline(true);
   await openChat(alice.page, b);
   const failed = alice.page.getByTestId('older').filter({ hasText: 'Try again' });
+  await alice.page.getByTestId('log').hover();
   await until('the end of what the device has', async () => {
-    await alice.page.getByTestId('log').evaluate((log) => { log.scrollTop = 0; });
+    await alice.page.mouse.wheel(0, -9_000);
     return failed.isVisible();
   }, () => messages(alice.page));
   const shown = (await messages(alice.page)).map(({ text }) => text);

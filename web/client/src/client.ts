@@ -40,7 +40,6 @@ interface Open {
 }
 
 export function createClient(options: Options): Client {
-  if (!/^https?:\/\/[^/]/.test(options.url)) throw invalid('The url is no URL of HTTP.');
   const platform: Platform = { ...surroundings(), ...options.platform };
   const listeners: { [K in keyof Events]: Set<(event: Events[K]) => void> } =
     { message: new Set(), problem: new Set(), restored: new Set(), frame: new Set() };

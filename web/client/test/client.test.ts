@@ -413,12 +413,6 @@ void test('a token that is none, and one that is refused, are named as such', as
   assert.deepEqual([phase, problem?.code], ['refused', 'UNAUTHENTICATED']);
 });
 
-void test('an address that is none is refused at once', () => {
-  for (const url of ['', '/', 'ws://a.example', 'a.example', 'https:///']) {
-    assert.throws(() => new Scene('ann').tab('ann', { url }), (e) => codeOf(e) === 'INVALID');
-  }
-});
-
 void test('who sends again under the same id has sent once', async () => {
   const scene = new Scene('ann', 'bob');
   const { client } = await scene.started('bob');

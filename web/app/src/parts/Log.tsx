@@ -28,6 +28,7 @@ interface Props {
 // Older messages are loaded when less than this is above the screen.
 const AHEAD_PX = 1_200;
 const AT_END_PX = 48;
+const SETTLE_MS = 1_000;
 
 export function Log({ session, chat, timeline, row, search, setSearch, write }: Props) {
   const items = useView(timeline.items);
@@ -120,7 +121,7 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
         hit={hit} setHit={setHit} complete={older.state === 'complete'} />}
       <div class="log" role="log" aria-live="off" aria-label="Messages" tabIndex={0} ref={box}
         data-testid="log" data-opened={opened} onScroll={look} onKeyDown={keys} onWheel={moved}
-        onTouchMove={moved}>
+        onTouchMove={moved} onPointerDown={moved}>
         <div class="log-space" />
         <Virtualizer ref={list} scrollRef={box} data={rows} shift={shift}
           keepMounted={kept as number[]}>
@@ -221,9 +222,10 @@ function useEnd(
   const stays = useRef(true);
   const seen = useRef<string | undefined>(undefined);
   // On the way to the end the list measures its rows. Where it stands meanwhile, nobody chose.
-  const settling = useRef(false);
+  const settling = useRef(0);
   const toEnd = () => {
-    stays.current = settling.current = true;
+    stays.current = true;
+    settling.current = performance.now() + SETTLE_MS;
     setAtEnd(true);
     if (rows.length > 0) list.current?.scrollToIndex(rows.length - 1, { align: 'end' });
   };
@@ -248,16 +250,16 @@ function useEnd(
     if (!element || !opened) return;
     const below = element.scrollHeight - element.scrollTop - element.clientHeight;
     const there = below < AT_END_PX;
-    if (there || !settling.current) stays.current = there;
-    if (there) settling.current = false;
+    if (there || performance.now() > settling.current) stays.current = there;
     if (stays.current) seen.current = last?.key;
     setAtEnd(stays.current);
   };
   const leaveEnd = () => {
-    stays.current = settling.current = false;
+    stays.current = false;
+    settling.current = 0;
     setAtEnd(false);
   };
-  const moved = () => { settling.current = false; };
+  const moved = () => { settling.current = 0; };
   const known = rows.findLastIndex(({ key }) => key === seen.current);
   const missed = atEnd || known < 0 ? 0 : rows.length - 1 - known;
   return { atEnd, missed, toEnd, leaveEnd, scrolled, moved };
