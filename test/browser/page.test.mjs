@@ -443,6 +443,8 @@ test('axe-core finds nothing, in any state of the page', async () => {
   await look('sign-in');
   await say(b, chat, numbered('hello', 40));
   await comeIn(page, a);
+  // The list hides its rows until it has measured them.
+  await page.getByTestId('chat').first().waitFor();
   await look('no chat is open');
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme });
@@ -473,6 +475,7 @@ test('axe-core finds nothing, in any state of the page', async () => {
   await page.setViewportSize({ width: 390, height: 760 });
   await look('narrow');
   await page.getByTestId('back').click();
+  await page.getByTestId('chat').first().waitFor();
   await look('narrow list');
   assert.deepEqual(findings, []);
   noErrors();
