@@ -88,6 +88,8 @@ for (const [how, vanish] of [['is deleted', deleteDatabases], ['is cleared', cle
 
 test('without space: what is not stored is said, and acknowledged when it is shown', async () => {
   const [a, b, chat] = await pair();
+  // On a page of the server: an empty tab has a process of its own, which ends.
+  await bob.page.goto(`${BASE}/icon.svg`);
   const cdp = await bob.page.context().newCDPSession(bob.page);
   await cdp.send('Storage.overrideQuotaForOrigin', { origin: BASE, quotaSize: 2 ** 20 });
   await comeIn(bob.page, b);
