@@ -6,8 +6,8 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
 import {
-  BASE, caughtUp, comeIn, connection, goOffline, messages, onDisk, openChat, openWindow, rest, rows,
-  say, shows, until, wholeChat, write,
+  BASE, caughtUp, comeIn, connection, editStore, goOffline, messages, onDisk, openChat, openWindow,
+  rest, rows, say, shows, until, wholeChat, write,
 } from './browser.mjs';
 
 const require = createRequire(new URL('../../.build/browser/package.json', import.meta.url));
@@ -338,6 +338,9 @@ test('the title counts what is unread, and a hidden tab notifies', async () => {
   await alice.page.locator('[data-testid="notify"][aria-checked="true"]').waitFor();
   await say(b, chat, ['while you look']);
   await until('the title counts', async () => await alice.page.title() === '(1) Tidemark');
+  // The page reads a message from the disk after it has counted it, and notifies after that. A
+  // change of the disk waits for what reads there.
+  await editStore(alice.page, a, {});
   await alice.page.evaluate(() => {
     Object.defineProperty(document, 'visibilityState', { configurable: true, get: () => 'hidden' });
     Object.defineProperty(document, 'hidden', { configurable: true, get: () => true });

@@ -20,8 +20,9 @@ for (const { name, run } of storeTests) {
   void test(`IndexedDB in Node: ${name}`, () => run(scene()));
 }
 
-void test('IndexedDB in Node: random steps do what a naive model does', () =>
-  randomTest(scene, seedsOf(4), 300));
+void test('IndexedDB in Node: random steps do what a naive model does', async () => {
+  await randomTest(scene, seedsOf(4), 300);
+});
 
 for (const one of faultTests) {
   void test(`IndexedDB in Node: ${one.name}`, () => runFaultTest(one, `faults ${scenes++}`));
