@@ -169,7 +169,8 @@ func TestReadme_rest_only(t *testing.T) {
 			`"last_acked_sequence":1,"last_read_sequence":0`},
 		{"the sender sees that it is read", "for_sequence=1",
 			`"sequence":1,.*"all_delivered":true.*"all_read":true`},
-		{"a poll says which life the data have", "/poll?", `"incarnation":"[^"]+"`},
+		{"an answer says which life the data have", "grep -i",
+			`(?i)tidemark-incarnation: [a-z0-9]+`},
 	} {
 		got, ok := outputOf(blocks, output, step.block)
 		if !ok {

@@ -118,6 +118,10 @@ type guard struct {
 // callTimeout is how long the core may take for a call. After that the answer is 503.
 const callTimeout = 30 * time.Second
 
+// incarnationHeader names the data that an answer is about. Without it, a client that has a stream
+// of the data before a restore could take an answer about the restored data for one about those.
+const incarnationHeader = "Tidemark-Incarnation"
+
 // identityKey is the key under which guarded stores the caller for the handlers.
 const identityKey = "identity"
 
@@ -126,6 +130,8 @@ const identityKey = "identity"
 func (h *Handler) guarded(g guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
+			// Also an answer that refuses the call is one about these data.
+			c.Response().Header().Set(incarnationHeader, string(h.server.Incarnation()))
 			id, err := g.check(c.Request())
 			if err != nil {
 				return err

@@ -127,7 +127,7 @@ func wantCORS(t *testing.T, what string, res *http.Response, origin string) {
 	t.Helper()
 	exposed := ""
 	if origin != "" {
-		exposed = "X-Request-ID, Retry-After, RateLimit, RateLimit-Policy"
+		exposed = "X-Request-ID, Retry-After, RateLimit, RateLimit-Policy, Tidemark-Incarnation"
 	}
 	h := res.Header
 	if h.Get("Access-Control-Allow-Origin") != origin ||

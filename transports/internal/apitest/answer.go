@@ -37,6 +37,7 @@ func (c *Contract) Answer(t testing.TB, method, path string, res *http.Response,
 	}
 	id := route.operation.OperationID
 	c.caching(t, what, id, path, res)
+	c.incarnation(t, what, id, path, res)
 	response := route.closed.Responses.Status(res.StatusCode)
 	if response == nil {
 		t.Errorf("%s is not an answer of %s in openapi.yaml: list it there, or do not send it: %s",
@@ -98,6 +99,20 @@ func (c *Contract) caching(t testing.TB, what, id, path string, res *http.Respon
 	}
 	if got := res.Header.Get("Cache-Control"); got != want {
 		t.Errorf("%s with Cache-Control %q, want %q", what, got, want)
+	}
+}
+
+// incarnation checks that an answer names the data that it is about. Streams do so in their first
+// event. What is refused may be refused before there are data.
+func (c *Contract) incarnation(t testing.TB, what, id, path string, res *http.Response) {
+	t.Helper()
+	others := []string{"getStats", "streamEvents", "poll", "connectWebSocket"}
+	if res.StatusCode >= http.StatusBadRequest || !strings.HasPrefix(path, c.apiBase()) ||
+		slices.Contains(others, id) {
+		return
+	}
+	if res.Header.Get("Tidemark-Incarnation") == "" {
+		t.Errorf("%s has no Tidemark-Incarnation", what)
 	}
 }
 

@@ -36,6 +36,7 @@ func TestTransport_sees_what_is_wrong(t *testing.T) {
 	contract := apitest.Load(t)
 	json := http.Header{
 		"X-Request-Id": {"r"}, "Content-Type": {"application/json"}, "Cache-Control": {"no-store"},
+		"Tidemark-Incarnation": {"i"},
 	}
 	with := func(name, value string) http.Header {
 		h := json.Clone()
@@ -63,6 +64,7 @@ func TestTransport_sees_what_is_wrong(t *testing.T) {
 		{"a status that is not listed", "GET", path, "", 409,
 			with("Content-Type", "application/problem+json"), problem, true},
 		{"no request id", "GET", path, "", 200, with("X-Request-ID", ""), state, true},
+		{"no incarnation", "GET", path, "", 200, with("Tidemark-Incarnation", ""), state, true},
 		{"may be kept", "GET", path, "", 200, with("Cache-Control", "max-age=1"), state, true},
 		{"another type", "GET", path, "", 200, with("Content-Type", "text/plain"), state, true},
 		{"a path that does not exist", "GET", "/api/v1/nothing", "", 200, json, state, true},

@@ -280,3 +280,27 @@ void test('a chat that changes while it is asked for is asked for again', async 
   await scene.until(() => renamed.size === 20
     && client.chats.get().filter(({ chat }) => chat.name === 'later').length === 20, 5_000);
 });
+
+void test('an answer about restored data waits until the stream is one of them, too', async () => {
+  const scene = new Scene('ann', 'bob');
+  const backup = scene.server.backup();
+  scene.says('ann', 'lost');
+  const { client, place } = await scene.started('bob');
+  await scene.until(() => client.chats.get()[0]?.prefix === 1);
+  const chat = client.chat('team');
+  const { items } = chat.timeline();
+  const shown = (): unknown[] => items.get().map((item) => [item.content, item.tick]);
+  // The server's machine dies without a word, and another one answers in its place.
+  place.link.vanish();
+  place.link.cut = () => undefined;
+  scene.server.restore(backup);
+  const sent = await scene.within(1_000, chat.send({ content: 'new' }));
+  const confirmed = sent.confirmed();
+  confirmed.catch(() => undefined);
+  await scene.until(() => scene.server.data.chat('team').messages.length === 1);
+  await scene.pass(2_000);
+  assert.deepEqual(shown(), [['lost', undefined], ['new', 'sending']]);
+  assert.equal((await scene.within(120_000, confirmed)).content, 'new');
+  await scene.until(() => client.state.get().phase === 'live');
+  assert.deepEqual(shown(), [['new', 'sent']]);
+});

@@ -26,13 +26,14 @@ export type Ended =
   | { readonly why: 'refused'; readonly problem: Problem };
 
 /**
- * The answer to a call. Only JSON of the server counts. A `refused` call stays refused. Everything
- * else is to be repeated, after `after` milliseconds if the server says so.
+ * The answer to a call, and the incarnation `of` the data that it is about. Only JSON of the server
+ * counts. A `refused` call stays refused. Everything else is to be repeated, after `after`
+ * milliseconds if the server says so.
  */
 export type Answer =
-  | { readonly is: 'ok'; readonly status: number; readonly body: unknown }
+  | { readonly is: 'ok'; readonly status: number; readonly body: unknown; readonly of?: string }
   | { readonly is: 'refused'; readonly status: number; readonly problem: Problem;
-    readonly param?: string }
+    readonly param?: string; readonly of?: string }
   | { readonly is: 'retry'; readonly status: number; readonly after?: number;
     readonly code?: string };
 

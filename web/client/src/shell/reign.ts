@@ -24,7 +24,7 @@ export interface Reign {
   wake(): void;
   /**
    * Repeats a call until it is answered, or refused for good. Throws after the end. An answer
-   * without the shape is none, and so is one to a session with other data.
+   * without the shape is none, and so is one about other data than the session's.
    */
   ask(method: string, path: string, shape: string, body?: object):
     Promise<Exclude<Answer, { is: 'retry' }>>;
@@ -74,11 +74,15 @@ export function reignOf(
     async ask(method, path, shape, body) {
       for (let tries = 0; ; tries++) {
         check();
-        const of = this.session?.incarnation;
+        const asked = this.session?.incarnation;
         const answer = await rest.call(method, path, body, { signal: end });
         check();
-        if (of !== this.session?.incarnation) continue;
-        if (answer.is === 'refused' || answer.is === 'ok' && has(shape, answer.body)) return answer;
+        const present = this.session?.incarnation;
+        if (asked !== present) continue;
+        if (answer.is === 'refused' || answer.is === 'ok' && has(shape, answer.body)) {
+          // After a restore the stream may notice it later.
+          if ((answer.of ?? present) === present) return answer;
+        }
         const after = answer.is === 'retry' ? answer.after : undefined;
         await this.pause(after ?? pauseAfter(tries, random()));
       }

@@ -134,7 +134,8 @@ export function restOf(
         const answer = answerOf(response.status, response.headers.get('Retry-After'), got,
           fraction(platform.random(2)));
         if (answer.status === 401 && used === token) this.refuse();
-        return answer;
+        const of = response.headers.get('Tidemark-Incarnation');
+        return { ...answer, ...of !== null && { of } };
       } catch {
         return { is: 'retry', status: 0 };
       } finally {

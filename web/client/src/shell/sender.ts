@@ -37,6 +37,27 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
     rest.call('POST', pathOf(item.chat_id, '/messages'), bodyOf(item, attemptsOf(item)),
       last ? { last } : { signal: reign.end });
 
+  /** Stores an answer. Returns while the item is due if the server's data are others by now. */
+  async function take(item: OutboxItem, message: Message, of: string | undefined): Promise<void> {
+    const { client_message_id: id, chat_id: chat } = item;
+    // What is stored of the chat may be of other data, until the sync.
+    const fits = (): boolean => of !== undefined && data.chats.get(chat)?.incarnation === of;
+    while (isDue(item)) {
+      if (fits()) {
+        await reign.commit(() => fits() ? { sent: [id], entries: [entryOf(message)] } : undefined);
+      } else if (ready() && reign.session?.incarnation !== of) {
+        await reign.pause(FAILED_MS);
+        return;
+      } else if (!ready() || data.chats.has(chat)) {
+        await reign.pause(LOOK_MS);
+      } else {
+        await catchUp.learn(chat);
+        // Who is no member any more has no place for it.
+        if (!data.chats.has(chat)) await reign.commit(() => ({ sent: [id] }));
+      }
+    }
+  }
+
   /** Sends an item until it is stored, or fails, or leaves the outbox otherwise. */
   async function send(item: OutboxItem): Promise<void> {
     const { client_message_id: id, chat_id: chat } = item;
@@ -44,17 +65,8 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
       const asked = reign.session?.incarnation;
       const answer = await post(item, false);
       if (answer.is === 'ok' && has('message', answer.body)) {
-        const entry = entryOf(answer.body as Message);
-        // Without a session it is not known of which data the answer is.
-        while (isDue(item) && !ready()) await reign.pause(LOOK_MS);
-        // The server's data may be others since then: it is asked again, under the same id.
-        if (asked !== reign.session?.incarnation) continue;
-        if (!data.chats.has(chat)) await catchUp.learn(chat);
-        await reign.commit(() => ({
-          sent: [id],
-          entries: data.chats.get(chat)?.incarnation === reign.session?.incarnation ? [entry] : [],
-        }));
-        return;
+        await take(item, answer.body as Message, answer.of ?? asked);
+        continue;
       }
       const result = answer.is === 'ok' ? { pause: true }
         : refused(item, answer, attemptsOf(item), platform.now());

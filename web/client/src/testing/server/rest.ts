@@ -59,11 +59,17 @@ export class Rest {
   /** Answers a request whose path begins after `/api/v1`. */
   answer(request: Request, path: string): Answer {
     const requestId = `R${String(++this.#requests)}`;
-    try {
-      return this.#answer(request, path, requestId);
-    } catch (error) {
-      return problem(refusalOf(error), requestId);
-    }
+    const answer = ((): Answer => {
+      try {
+        return this.#answer(request, path, requestId);
+      } catch (error) {
+        return problem(refusalOf(error), requestId);
+      }
+    })();
+    return {
+      ...answer,
+      headers: { ...answer.headers, 'tidemark-incarnation': this.#core.incarnation },
+    };
   }
 
   #answer(request: Request, path: string, requestId: string): Answer {
