@@ -176,6 +176,8 @@ type bot struct {
 	t      testing.TB
 	cancel context.CancelFunc
 	ended  chan error
+	// ghosts is how often Run starts again after REPLACED, as a supervisor would.
+	ghosts int
 
 	mu      sync.Mutex // guards the fields below
 	handled []tidemark.Message
@@ -249,7 +251,11 @@ func (b *bot) start() *bot {
 	running := make(chan struct{})
 	go func() {
 		defer close(running)
-		b.ended <- b.Run(ctx, b.handle)
+		err := b.Run(ctx, b.handle)
+		for ; b.ghosts > 0 && tidemark.CodeOf(err) == tidemark.Replaced; b.ghosts-- {
+			err = b.Run(ctx, b.handle)
+		}
+		b.ended <- err
 	}()
 	b.t.Cleanup(func() {
 		cancel()

@@ -68,6 +68,7 @@ type randomRun struct {
 	failing        atomic.Bool
 	kept           *cursors
 	chats          []tidemark.ChatID
+	bots           int
 
 	mu      sync.Mutex // guards the fields below
 	handled map[tidemark.ChatID][]tidemark.Message
@@ -162,6 +163,9 @@ func (r *randomRun) bot(url string) *bot {
 		r.handled[m.ChatID] = append(r.handled[m.ChatID], m)
 		return nil
 	}
+	// The server may serve an attempt of each process before this one, and then this one is replaced.
+	b.ghosts = r.bots
+	r.bots++
 	return b.start()
 }
 

@@ -361,12 +361,37 @@ test('problems are said in words', async () => {
   await alice.page.getByTestId('people').fill('not/a/name');
   await alice.page.getByTestId('create').click();
   const problem = alice.page.locator('dialog [role="alert"]');
-  await problem.filter({ hasText: 'The server does not accept it.' }).waitFor();
+  await problem.filter({ hasText: 'Names have letters, digits and' }).waitFor();
   await alice.page.context().setOffline(true);
   await alice.page.getByTestId('people').fill('dave');
   await alice.page.getByTestId('create').click();
   await problem.filter({ hasText: 'The server does not answer.' }).waitFor();
   await alice.page.context().setOffline(false);
+  noErrors();
+});
+
+test('a lost connection is said until there is one again', async () => {
+  const [a] = await pair();
+  await comeIn(alice.page, a);
+  await alice.page.context().setOffline(true);
+  await alice.page.getByTestId('banner').filter({ hasText: 'The connection is lost' }).waitFor();
+  await alice.page.evaluate(() => {
+    Object.assign(globalThis, { tries: 0, gone: 0 });
+    let words = '';
+    new MutationObserver(() => {
+      const banner = document.querySelector('[data-testid="banner"]');
+      if (!banner) globalThis.gone++;
+      const now = banner?.textContent.replace(/\d+/g, '') ?? '';
+      if (now !== words) globalThis.tries++;
+      words = now;
+    }).observe(document.body, { childList: true, subtree: true, characterData: true });
+  });
+  const seen = () => alice.page.evaluate(() => [globalThis.tries, globalThis.gone]);
+  await until('two tries', async () => (await seen())[0] > 4, seen);
+  assert.equal((await seen())[1], 0);
+  await alice.page.context().setOffline(false);
+  await caughtUp(alice.page);
+  await alice.page.getByTestId('banner').waitFor({ state: 'detached' });
   noErrors();
 });
 

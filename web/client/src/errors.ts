@@ -32,7 +32,8 @@ export const storeFull = /* @__PURE__ */ make('STORE_FULL');
 /** Newer code has written data that this code can't read. Reload the page. */
 export const storeOutdated = /* @__PURE__ */ make('STORE_OUTDATED');
 /** There are sends that the server has not confirmed. */
-export const unsent = /* @__PURE__ */ make('UNSENT');
+export const unsent = (): TidemarkError =>
+  new TidemarkError('UNSENT', 'There are messages that the server has not confirmed.');
 /** A draft is larger than the server takes. */
 export const tooLarge = /* @__PURE__ */ make('TOO_LARGE');
 /** A draft has no content, or something that the server refuses. */

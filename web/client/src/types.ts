@@ -80,7 +80,10 @@ export interface Client {
   readonly unread: View<Unread>;
   /** How many sends wait for the server. */
   readonly unsent: View<number>;
-  /** Resolves when the store is loaded. It never waits for the network. */
+  /**
+   * Resolves when the store is loaded. It never waits for the network. It throws `INVALID` if
+   * `Options.url` is no address of a server.
+   */
   start(): Promise<void>;
   /** Sends due acknowledgements, for at most 5 s, and closes everything. `start` may follow. */
   stop(): Promise<void>;

@@ -413,6 +413,17 @@ void test('a token that is none, and one that is refused, are named as such', as
   assert.deepEqual([phase, problem?.code], ['refused', 'UNAUTHENTICATED']);
 });
 
+void test('an address that is none is said at the start', async () => {
+  const scene = new Scene('ann');
+  for (const url of ['', '/chat', 'localhost:8080', 'ftp://chat.example.com']) {
+    const { client } = scene.tab('ann', { url });
+    await assert.rejects(client.start(), { code: 'INVALID' }, url);
+    const { phase, problem } = client.state.get();
+    assert.deepEqual([phase, problem?.code], ['refused', 'INVALID']);
+    await client.stop();
+  }
+});
+
 void test('who sends again under the same id has sent once', async () => {
   const scene = new Scene('ann', 'bob');
   const { client } = await scene.started('bob');

@@ -16,7 +16,7 @@ export function Banner({ session: { client, network } }: { session: Session }) {
   const power = useView(network.power);
   const unsent = useView(client.unsent);
   const trying = power === 'on' && state.phase === 'connecting';
-  const late = useLate(trying && !state.problem);
+  const late = useLate(trying, state.problem !== undefined);
   const seconds = useSeconds(trying ? state.problem?.retryAt : powerEnd(power));
   const waiting = unsent > 0 ? ` ${plural(unsent, 'message')} not sent yet.` : '';
 
@@ -89,14 +89,14 @@ function useSeconds(until: number | undefined): number | undefined {
   return until === undefined ? undefined : Math.max(0, Math.ceil((until - now) / 1_000));
 }
 
-/** Returns whether a condition has held for a while. */
-function useLate(condition: boolean): boolean {
+/** Returns whether a condition has held for a while, or a reason not to wait came meanwhile. */
+function useLate(condition: boolean, reason: boolean): boolean {
   const [late, setLate] = useState(false);
   useEffect(() => {
-    setLate(false);
-    if (!condition) return undefined;
-    const timer = setTimeout(() => setLate(true), PATIENCE_MS);
+    if (!condition) setLate(false);
+    else if (reason) setLate(true);
+    const timer = setTimeout(() => setLate(condition), PATIENCE_MS);
     return () => clearTimeout(timer);
-  }, [condition]);
+  }, [condition, reason]);
   return condition && late;
 }

@@ -29,6 +29,7 @@ interface Props {
 const AHEAD_PX = 1_200;
 const AT_END_PX = 48;
 const SETTLE_MS = 1_000;
+const HOLD_MS = 1_000;
 
 export function Log({ session, chat, timeline, row, search, setSearch, write }: Props) {
   const items = useView(timeline.items);
@@ -211,6 +212,16 @@ function useUnreadKey(timeline: Timeline, unread: number, older: Older): string 
   return key;
 }
 
+/**
+ * Where the log stands:
+ *
+ * - `end`: the end is on the screen, and what comes moves the log.
+ * - `settling`: it goes to the end, and the list measures its rows. Where it is, nobody chose.
+ * - `held`: the user moves it. Nothing else does.
+ * - `away`: the end is not on the screen.
+ */
+type Place = 'end' | 'settling' | 'held' | 'away';
+
 /** Keeps the end of the log on the screen if it is there, and counts what came since it was not. */
 function useEnd(
   box: { readonly current: HTMLDivElement | null },
@@ -219,47 +230,66 @@ function useEnd(
   opened: boolean,
 ) {
   const [atEnd, setAtEnd] = useState(true);
-  const stays = useRef(true);
+  const place = useRef<Place>('end');
   const seen = useRef<string | undefined>(undefined);
-  // On the way to the end the list measures its rows. Where it stands meanwhile, nobody chose.
-  const settling = useRef(0);
+  const timer = useRef(0);
+  const last = rows.at(-1);
+  /** Takes a place that lasts for a time. */
+  const be = (next: Place, ms: number, then: 'judge' | 'toEnd') => {
+    place.current = next;
+    clearTimeout(timer.current);
+    timer.current = window.setTimeout(() => now.current[then](), ms);
+  };
   const toEnd = () => {
-    stays.current = true;
-    settling.current = performance.now() + SETTLE_MS;
+    be('settling', SETTLE_MS, 'judge');
     setAtEnd(true);
     if (rows.length > 0) list.current?.scrollToIndex(rows.length - 1, { align: 'end' });
   };
-  const last = rows.at(-1);
-  useLayoutEffect(() => {
-    if (!opened) return;
-    const sent = last?.item.kind === 'waiting' && last.key !== seen.current;
-    if (stays.current || sent) toEnd();
-    if (stays.current) seen.current = last?.key;
-  }, [rows, opened]);
-  useEffect(() => {
-    const element = box.current;
-    if (!element) return undefined;
-    const observer = new ResizeObserver(() => {
-      if (stays.current) toEnd();
-    });
-    observer.observe(element);
-    return () => observer.disconnect();
-  });
-  const scrolled = () => {
-    const element = box.current;
-    if (!element || !opened) return;
-    const below = element.scrollHeight - element.scrollTop - element.clientHeight;
-    const there = below < AT_END_PX;
-    if (there || performance.now() > settling.current) stays.current = there;
-    if (stays.current) seen.current = last?.key;
-    setAtEnd(stays.current);
-  };
   const leaveEnd = () => {
-    stays.current = false;
-    settling.current = 0;
+    place.current = 'away';
     setAtEnd(false);
   };
-  const moved = () => { settling.current = 0; };
+  const there = () => {
+    const { scrollHeight, scrollTop, clientHeight } = box.current ?? document.body;
+    return scrollHeight - scrollTop - clientHeight < AT_END_PX;
+  };
+  const judge = () => {
+    clearTimeout(timer.current);
+    if (!there()) leaveEnd();
+    else {
+      place.current = 'end';
+      seen.current = last?.key;
+      setAtEnd(true);
+    }
+  };
+  const follow = () => {
+    if (place.current === 'end' || place.current === 'settling') toEnd();
+  };
+  const now = useRef({ judge, follow, toEnd });
+  now.current = { judge, follow, toEnd };
+  useLayoutEffect(() => {
+    if (!opened) return;
+    if (last?.item.kind === 'waiting' && last.key !== seen.current) toEnd();
+    else follow();
+    if (place.current === 'settling') seen.current = last?.key;
+  }, [rows, opened]);
+  useEffect(() => {
+    const observer = new ResizeObserver(() => now.current.follow());
+    if (box.current) observer.observe(box.current);
+    return () => {
+      observer.disconnect();
+      clearTimeout(timer.current);
+    };
+  }, []);
+  const scrolled = () => {
+    if (!opened || place.current === 'settling') return;
+    if (place.current === 'held' && there()) moved();
+    else judge();
+  };
+  // Who has not left the end by then gets what has come meanwhile.
+  const moved = () => {
+    if (place.current !== 'away') be('held', HOLD_MS, 'toEnd');
+  };
   const known = rows.findLastIndex(({ key }) => key === seen.current);
   const missed = atEnd || known < 0 ? 0 : rows.length - 1 - known;
   return { atEnd, missed, toEnd, leaveEnd, scrolled, moved };

@@ -1,3 +1,4 @@
+import { codeOf } from '@tidemark/client';
 import { useState } from 'preact/hooks';
 import { go } from '../route';
 import type { Session } from '../session';
@@ -5,6 +6,7 @@ import { problemWords } from '../words';
 import { Dialog } from './Dialog';
 
 const PATIENCE_MS = 1_500;
+const NAMES = 'Names have letters, digits and . : _ - only.';
 
 /** Asks for the members of a new chat. One makes a direct chat, more or a name a group. */
 export function NewChat({ session: { client }, close }: { session: Session; close: () => void }) {
@@ -28,7 +30,7 @@ export function NewChat({ session: { client }, close }: { session: Session; clos
       close();
       go({ chat: chat.id });
     } catch (error) {
-      setProblem(problemWords(error));
+      setProblem(codeOf(error) === 'INVALID' ? NAMES : problemWords(error));
       setBusy(false);
     } finally {
       clearTimeout(timer);

@@ -74,13 +74,11 @@ export function reignOf(
     async ask(method, path, shape, body) {
       for (let tries = 0; ; tries++) {
         check();
-        const asked = this.session?.incarnation;
         const answer = await rest.call(method, path, body, { signal: end });
         check();
-        const present = this.session?.incarnation;
-        if (asked !== present) continue;
         if (answer.is === 'refused' || answer.is === 'ok' && has(shape, answer.body)) {
-          // After a restore the stream may notice it later.
+          // After a restore the stream may be one of the lost data for a while.
+          const present = this.session?.incarnation;
           if ((answer.of ?? present) === present) return answer;
         }
         const after = answer.is === 'retry' ? answer.after : undefined;

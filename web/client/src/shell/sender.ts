@@ -62,10 +62,9 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
   async function send(item: OutboxItem): Promise<void> {
     const { client_message_id: id, chat_id: chat } = item;
     while (isDue(item)) {
-      const asked = reign.session?.incarnation;
       const answer = await post(item, false);
       if (answer.is === 'ok' && has('message', answer.body)) {
-        await take(item, answer.body as Message, answer.of ?? asked);
+        await take(item, answer.body as Message, answer.of);
         continue;
       }
       const result = answer.is === 'ok' ? { pause: true }

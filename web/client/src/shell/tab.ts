@@ -1,7 +1,7 @@
 // A tab: its store, and its part among the tabs of one user.
 
 import { newLead, stepLead, TICK_MS, type LeadInput } from '../core/lead.js';
-import { codeOf, stopped } from '../errors.js';
+import { codeOf, invalid, stopped, unsent } from '../errors.js';
 import { memoryStore } from '../store/memory.js';
 import { carriedTo } from '../core/chats.js';
 import type {
@@ -429,6 +429,12 @@ export function tabOf(owner: TabOwner): Tab {
         if (!isWanted()) return;
       }
       if (life === 'on') return;
+      if (!/^https?:\/\/./.test(rest.url)) {
+        const error = invalid('`url` begins with https:// or http://.');
+        const problem = { code: error.code, detail: error.message };
+        owner.state({ phase: 'refused', leader: false, durable: false, problem });
+        throw error;
+      }
       life = 'on';
       rest.restart();
       owner.state({ phase: 'loading', leader: false, durable: false });
@@ -441,12 +447,14 @@ export function tabOf(owner: TabOwner): Tab {
       life = 'off';
       return stopping = halt().finally(() => { stopping = undefined; });
     },
-    async signOut(unsent) {
+    async signOut(how) {
+      // The store would refuse it, too, but then it has to be opened again.
+      if (how === 'refuse' && data && data.outbox.length > 0) throw unsent();
       const used = data?.store ?? own;
       generation++;
       try {
         if (!data) await own.open(options.user, rest.url);
-        await used.wipe({ unsent });
+        await used.wipe({ unsent: how });
       } catch (error) {
         // Nothing was removed.
         if (life === 'on') spawn(boot(used));

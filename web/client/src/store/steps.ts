@@ -366,7 +366,7 @@ export function storeOn(disk: Disk, newId: () => string = randomId): Store {
     async wipe(options) {
       await step(true, async (tables, meta) => {
         if (options.unsent === 'refuse' && (await tables.outbox()).length > 0) {
-          throw unsent('There are messages that the server has not confirmed.');
+          throw unsent();
         }
         tables.clear();
         Object.assign(meta, { id: '', device: '', rev: 0, ordinal: 0, wiped: id });
