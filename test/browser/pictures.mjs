@@ -56,15 +56,17 @@ const inChat = async (page) => {
   return all;
 };
 
-/** Goes offline, on a narrow page by way of the list. */
-async function offline(page) {
+/** Does something in the list of an open chat. A narrow page shows either of them. */
+async function inList(page, what) {
   const back = page.getByTestId('back');
   const narrow = await back.isVisible();
   if (narrow) await back.click();
-  await goOffline(page);
+  await what();
   if (narrow) await page.goForward();
   await page.getByTestId('text').waitFor();
 }
+
+const offline = (page) => inList(page, () => goOffline(page));
 
 /** Each brings the page into a state. */
 const states = {
@@ -110,6 +112,7 @@ const states = {
     await comeIn(page, all.me);
     await openChat(page, 'Crew of the Petrel');
     await write(page, 'Leave it under the mat');
+    await page.locator('.tick[data-tick="sent"]').last().waitFor();
     await rest(all.name('bob'), 'PATCH', `/chats/${all.group}/delivery-state`,
       { last_read_sequence: 4 });
     await rest(all.name('carol'), 'PATCH', `/chats/${all.group}/delivery-state`,
@@ -157,7 +160,7 @@ const states = {
       ? route.fulfill({ status: 403, contentType: 'application/problem+json',
         body: JSON.stringify({ code: 'DENIED', detail: 'readers do not write' }) })
       : route.continue());
-    await page.getByTestId('online-switch').click();
+    await inList(page, () => page.getByTestId('online-switch').click());
     await page.getByTestId('discard').waitFor();
   },
   async 'sign-out-unsent'(page) {

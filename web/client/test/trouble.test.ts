@@ -304,3 +304,39 @@ void test('an answer about restored data waits until the stream is one of them, 
   await scene.until(() => client.state.get().phase === 'live');
   assert.deepEqual(shown(), [['new', 'sent']]);
 });
+
+void test('a page that comes back queues nothing that another tab has sent', async () => {
+  const scene = new Scene('ann', 'bob');
+  const [data, tabs] = [new MemoryData(), new VirtualTabs(scene.server.clock)];
+  const started = () => scene.started('bob', { store: memoryStore({ data, durable: true }) }, tabs);
+  const [one, other] = [await started(), await started()];
+  for (const { place } of [one, other]) place.link.setOffline(true);
+  await scene.within(1_000, one.client.chat('team').send({ content: 'hello' }));
+  one.place.page.emit('pagehide');
+  other.place.link.setOffline(false);
+  await scene.until(() => scene.server.data.chat('team').messages.length === 1, 60_000);
+  await scene.until(() => other.client.unsent.get() === 0);
+  const unsent = new Set<number>();
+  other.client.unsent.subscribe(() => unsent.add(other.client.unsent.get()));
+  one.place.page.emit('pageshow');
+  await scene.until(() => one.client.unsent.get() === 0);
+  await scene.pass(10_000);
+  assert.deepEqual([...unsent], []);
+});
+
+void test('a message that did not come by the stream gets its tick', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { chat_id: chat } = scene.call('ann', 'POST', '/chats',
+    { type: 'direct', member_ids: ['bob'] }) as Chat;
+  const { client, place } = await scene.started('bob', { transports: ['longpoll'] });
+  const { items } = client.chat(chat).timeline();
+  // The stream brings nothing more before the tick.
+  place.link.onRequest = ({ url }) => url.pathname.endsWith('/poll') ? 'hang' : undefined;
+  await scene.pass(1_000);
+  const sent = await scene.within(1_000, client.chat(chat).send({ content: 'hello' }));
+  await scene.within(10_000, sent.confirmed());
+  assert.equal(client.chats.get()[0]?.chat.head_sequence, 1);
+  scene.call('ann', 'POST', '/acks', { chats: [{ chat_id: chat, last_acked_sequence: 1 }] });
+  place.link.onRequest = () => undefined;
+  await scene.until(() => items.get()[0]?.tick === 'delivered', 120_000);
+});

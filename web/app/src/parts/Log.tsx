@@ -42,7 +42,7 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
   const hits = useMemo(() => search ? found(rows, search) : [], [rows, search]);
   const [hit, setHit] = useState(0);
   const opened = unreadKey !== null;
-  const { atEnd, missed, toEnd, leaveEnd, scrolled, moved } = useEnd(box, list, rows, opened);
+  const { atEnd, missed, toEnd, leave, scrolled, moved } = useEnd(box, list, rows, opened);
 
   // Older messages come above. What is on the screen stays there.
   const before = useRef({ first: undefined as string | undefined, length: 0 });
@@ -65,7 +65,7 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
     if (!opened) return;
     const divider = rows.findIndex(({ unread }) => unread);
     if (divider >= 0) {
-      leaveEnd();
+      leave();
       list.current?.scrollToIndex(divider, { align: 'start', offset: -24 });
     } else toEnd();
   }, [opened]);
@@ -245,22 +245,18 @@ function useEnd(
     setAtEnd(true);
     if (rows.length > 0) list.current?.scrollToIndex(rows.length - 1, { align: 'end' });
   };
-  const leaveEnd = () => {
-    place.current = 'away';
-    setAtEnd(false);
-  };
+  // All of a short chat is on the screen, wherever it goes: then the timer brings it back.
+  const leave = () => { place.current = 'away'; };
   const there = () => {
     const { scrollHeight, scrollTop, clientHeight } = box.current ?? document.body;
     return scrollHeight - scrollTop - clientHeight < AT_END_PX;
   };
   const judge = () => {
     clearTimeout(timer.current);
-    if (!there()) leaveEnd();
-    else {
-      place.current = 'end';
-      seen.current = last?.key;
-      setAtEnd(true);
-    }
+    const ends = there();
+    place.current = ends ? 'end' : 'away';
+    if (ends) seen.current = last?.key;
+    setAtEnd(ends);
   };
   const follow = () => {
     if (place.current === 'end' || place.current === 'settling') toEnd();
@@ -292,7 +288,7 @@ function useEnd(
   };
   const known = rows.findLastIndex(({ key }) => key === seen.current);
   const missed = atEnd || known < 0 ? 0 : rows.length - 1 - known;
-  return { atEnd, missed, toEnd, leaveEnd, scrolled, moved };
+  return { atEnd, missed, toEnd, leave, scrolled, moved };
 }
 
 /** Tells a screen reader what arrives. Scrolling is silent. */

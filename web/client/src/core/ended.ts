@@ -31,11 +31,10 @@ export type Ended =
  * milliseconds if the server says so.
  */
 export type Answer =
-  | { readonly is: 'ok'; readonly status: number; readonly body: unknown; readonly of?: string }
-  | { readonly is: 'refused'; readonly status: number; readonly problem: Problem;
-    readonly param?: string; readonly of?: string }
-  | { readonly is: 'retry'; readonly status: number; readonly after?: number;
-    readonly code?: string };
+  { readonly status: number; readonly of?: string | undefined } & (
+    | { readonly is: 'ok'; readonly body: unknown }
+    | { readonly is: 'refused'; readonly problem: Problem; readonly param?: string }
+    | { readonly is: 'retry'; readonly after?: number; readonly code?: string });
 
 /** Statuses that say nothing about the request. */
 const REPEATABLE = [401, 408, 425, 429];

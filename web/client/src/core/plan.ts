@@ -63,10 +63,13 @@ export function sentBy(
 }
 
 /**
- * Returns what the events change. Messages and gaps of a chat that is not known are left out, and
- * those of a chat whose stored data are of another incarnation: a sync brings them again.
+ * Returns what events change, after the entries of an answer. Messages and gaps of a chat that is
+ * not known are left out, and those of a chat whose stored data are of another incarnation: a sync
+ * brings them again.
  */
-export function planOf(known: Known, events: readonly StreamEvent[]): Plan {
+export function planOf(
+  known: Known, events: readonly StreamEvent[], answer: readonly Entry[] = [],
+): Plan {
   const { user, incarnation, chats, outbox } = known;
   const entries: Entry[] = [];
   const facts = new Map<string, ChatFacts>();
@@ -132,6 +135,7 @@ export function planOf(known: Known, events: readonly StreamEvent[]): Plan {
     }));
   };
 
+  answer.forEach(take);
   for (const event of events) {
     switch (event.type) {
       case 'message': take(entryOf(event.payload)); break;

@@ -293,8 +293,7 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
           return;
         }
         owner.byRest(id);
-        await reign.commit(() => data.chats.get(id)?.incarnation === incarnation()
-          ? { entries: entriesOf(answer.body as MessageList) } : undefined);
+        await reign.take(incarnation(), entriesOf(answer.body as MessageList));
       }
     } finally {
       repairing.delete(id);

@@ -3,7 +3,8 @@
 import type { Answer } from '../core/ended.js';
 import { fraction, pauseAfter } from '../core/pause.js';
 import { codeOf, fenced } from '../errors.js';
-import type { Change, Committed, Options, Platform, Problem } from '../types.js';
+import { planOf } from '../core/plan.js';
+import type { Change, Committed, Entry, Options, Platform, Problem } from '../types.js';
 import { has } from '../wire/events.js';
 import type { SessionStart } from '../wire.gen.js';
 import type { Data } from './data.js';
@@ -19,6 +20,8 @@ export interface Reign {
   /** The session of the stream. It is undefined before the first one. */
   session: SessionStart | undefined;
   commit(build: () => Change | undefined): Promise<Committed | undefined>;
+  /** Commits what an answer about these data brings, if the chat is of them. */
+  take(incarnation: string, entries: readonly Entry[]): Promise<unknown>;
   /** Pauses until it is time, or `wake`. Throws after the end. */
   pause(ms: number): Promise<void>;
   wake(): void;
@@ -64,6 +67,13 @@ export function reignOf(
         });
         return change && read.length > 0
           ? { ...change, read: [...change.read ?? [], ...read] } : change;
+      });
+    },
+    take(incarnation, entries) {
+      return this.commit(() => {
+        const { user } = o.options;
+        const { change } = planOf({ ...data, user, incarnation, said: () => 0 }, [], entries);
+        return change.entries.length > 0 ? change : undefined;
       });
     },
     async pause(ms) {

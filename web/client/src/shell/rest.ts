@@ -134,8 +134,7 @@ export function restOf(
         const answer = answerOf(response.status, response.headers.get('Retry-After'), got,
           fraction(platform.random(2)));
         if (answer.status === 401 && used === token) this.refuse();
-        const of = response.headers.get('Tidemark-Incarnation');
-        return { ...answer, ...of !== null && { of } };
+        return { ...answer, of: response.headers.get('Tidemark-Incarnation') ?? undefined };
       } catch {
         return { is: 'retry', status: 0 };
       } finally {

@@ -38,13 +38,12 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
       last ? { last } : { signal: reign.end });
 
   /** Stores an answer. Returns while the item is due if the server's data are others by now. */
-  async function take(item: OutboxItem, message: Message, of: string | undefined): Promise<void> {
+  async function take(item: OutboxItem, message: Message, of: string): Promise<void> {
     const { client_message_id: id, chat_id: chat } = item;
     // What is stored of the chat may be of other data, until the sync.
-    const fits = (): boolean => of !== undefined && data.chats.get(chat)?.incarnation === of;
     while (isDue(item)) {
-      if (fits()) {
-        await reign.commit(() => fits() ? { sent: [id], entries: [entryOf(message)] } : undefined);
+      if (data.chats.get(chat)?.incarnation === of) {
+        await reign.take(of, [entryOf(message)]);
       } else if (ready() && reign.session?.incarnation !== of) {
         await reign.pause(FAILED_MS);
         return;
@@ -64,7 +63,7 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
     while (isDue(item)) {
       const answer = await post(item, false);
       if (answer.is === 'ok' && has('message', answer.body)) {
-        await take(item, answer.body as Message, answer.of);
+        await take(item, answer.body as Message, answer.of ?? '');
         continue;
       }
       const result = answer.is === 'ok' ? { pause: true }

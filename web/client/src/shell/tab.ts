@@ -5,7 +5,7 @@ import { codeOf, invalid, stopped, unsent } from '../errors.js';
 import { memoryStore } from '../store/memory.js';
 import { carriedTo } from '../core/chats.js';
 import type {
-  Channel, NewSend, Options, OutboxItem, Platform, Restored, State, Store, StoredChat,
+  Channel, Options, Platform, Restored, State, Store, StoredChat,
 } from '../types.js';
 import type { Chat, Typing } from '../wire.gen.js';
 import { hexOf } from '../core/hex.js';
@@ -56,12 +56,6 @@ type Notice =
   | { readonly kind: 'restored'; readonly restored: Restored }
   | { readonly kind: 'type'; readonly chat: string }
   | { readonly kind: 'know'; readonly known: Chat };
-
-/** An item as it was queued. */
-function sendOf(item: OutboxItem): NewSend {
-  const send: NewSend & Partial<OutboxItem> = { ...item };
-  return send;
-}
 
 export function tabOf(owner: TabOwner): Tab {
   const { options, platform, rest } = owner;
@@ -121,8 +115,8 @@ export function tabOf(owner: TabOwner): Tab {
   async function load(store: Store): Promise<void> {
     const mine = ++generation;
     loaded = false;
-    const unsent = data?.outbox.filter((item) => item.state === 'due') ?? [];
-    carried = [...data?.chats.values() ?? []];
+    const before = data;
+    carried = [...before?.chats.values() ?? []];
     quit(false);
     lead = newLead(options.tabs !== undefined && store === own, visible());
     line = { phase: 'connecting' };
@@ -134,9 +128,11 @@ export function tabOf(owner: TabOwner): Tab {
       });
       store.onlost = () => { if (mine === generation) spawn(failed(store, 'STORE_LOST')); };
       told = data.rev;
-      for (const item of unsent) {
-        // Most stores have it already.
-        await data.run(() => store.add(sendOf(item)));
+      for (const item of before?.outbox ?? []) {
+        // The same data know better what is still to be sent.
+        if (before?.id !== data.id && item.state === 'due') {
+          await data.run(() => store.add(item));
+        }
       }
       await data.reread();
     } catch (error) {
@@ -430,10 +426,10 @@ export function tabOf(owner: TabOwner): Tab {
       }
       if (life === 'on') return;
       if (!/^https?:\/\/./.test(rest.url)) {
-        const error = invalid('`url` begins with https:// or http://.');
-        const problem = { code: error.code, detail: error.message };
-        owner.state({ phase: 'refused', leader: false, durable: false, problem });
-        throw error;
+        const detail = '`url` begins with https:// or http://.';
+        line = { phase: 'refused', problem: { code: 'INVALID', detail } };
+        tell();
+        throw invalid(detail);
       }
       life = 'on';
       rest.restart();

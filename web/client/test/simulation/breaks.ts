@@ -23,6 +23,7 @@ const lead = of('core/lead.ts');
 const catchUp = of('shell/catchup.ts');
 const leader = of('shell/leader.ts');
 const sender = of('shell/sender.ts');
+const tab = of('shell/tab.ts');
 const acker = of('shell/acker.ts');
 const data = of('shell/data.ts');
 const rest = of('shell/rest.ts');
@@ -105,8 +106,7 @@ export const breaks: readonly Break[] = [
   leader('holes are not repaired',
     'if (from > (data.chats.get(id)?.prefix ?? Infinity)) {', 'if (from < 0) {'),
   rest('requests do not name their user', ", 'X-User-ID': options.user };", ' };'),
-  sender('a confirmed send stays in the outbox',
-    'sent: [id],', ''),
+  tab('what another tab has sent is queued again', 'before?.id !== data.id && ', ''),
   sender('the next send waits for ever', 'busy.delete(item.chat_id);', ''),
   acker('acknowledgements that got no answer are forgotten', 'unsaid(acks, entries);', ''),
   data('other tabs\' changes are not read',

@@ -72,6 +72,8 @@ export class Oracle {
   readonly #messages = new Map<string, Message>();
   readonly #reaches = new Map<string, Reach>();
   /** What each session has sent: messages and gaps, by the id of the event. */
+  /** Events, by session, that came while their chat was of other data on the disk. */
+  readonly #foreign = new Set<string>();
   readonly #sessions = new Map<string, Map<number, Event>>();
   /** Sends that failed once: their order is no longer promised. */
   readonly #unordered = new Set<string>();
@@ -210,7 +212,7 @@ export class Oracle {
 
   /** All messages of a session up to an event must be on the disk, or below the base. */
   async #checkPosition(
-    tab: Watched, session: string, event: number, does: string,
+    tab: Watched, session: string, event: number, does: string, polls = false,
   ): Promise<void> {
     const events = [...this.#sessions.get(session) ?? []];
     // Data that have vanished were there when the position was stored.
@@ -225,7 +227,12 @@ export class Oracle {
       const to = sent.type === 'message' ? sent.payload.sequence : sent.payload.to_sequence;
       // What the server took back, or is of other data than the store's, does not count.
       if (sent.type === 'message' && !this.#present(sent.payload)) continue;
-      if (row !== undefined && row.incarnation !== this.#server.data.incarnation) continue;
+      if (row !== undefined && row.incarnation !== this.#server.data.incarnation) {
+        this.#foreign.add(`${session} ${String(id)}`);
+        continue;
+      }
+      // Each poll goes on after what came. What came before the sync is fetched after it.
+      if (polls && this.#foreign.has(`${session} ${String(id)}`)) continue;
       if (row?.left === true || (row !== undefined && to <= row.base)) continue;
       // The server told nothing of the chat when the message came.
       const member = this.#server.data.chats.get(chat)?.members.get(tab.user);
@@ -288,7 +295,8 @@ export class Oracle {
     }
     if (path === '/poll' || path === '/ws') {
       const session = query.get('session_id');
-      if (session !== null) this.#resumes(tab, session, Number(query.get('after_event_id') ?? 0));
+      const after = Number(query.get('after_event_id') ?? 0);
+      if (session !== null) this.#resumes(tab, session, after, path === '/poll');
     }
     if (path === '/events') {
       const at = request.headers.get('last-event-id') ?? query.get('last_event_id') ?? '';
@@ -307,9 +315,9 @@ export class Oracle {
     else this.#acks(tab, { chats: [payload] });
   }
 
-  #resumes(tab: Watched, session: string, event: number): void {
+  #resumes(tab: Watched, session: string, event: number, polls = false): void {
     if (!tab.durable) return;
-    void this.#checkPosition(tab, session, event, 'resumes from');
+    void this.#checkPosition(tab, session, event, 'resumes from', polls);
     // What the server had sent after it, it sends again, under new numbers.
     const events = this.#sessions.get(session);
     for (const id of [...events?.keys() ?? []]) if (id > event) events?.delete(id);
