@@ -176,8 +176,8 @@ type bot struct {
 	t      testing.TB
 	cancel context.CancelFunc
 	ended  chan error
-	// ghosts is how often Run starts again after REPLACED, as a supervisor would.
-	ghosts int
+	// restarts is how often Run starts again after REPLACED, as a supervisor would.
+	restarts int
 
 	mu      sync.Mutex // guards the fields below
 	handled []tidemark.Message
@@ -252,7 +252,7 @@ func (b *bot) start() *bot {
 	go func() {
 		defer close(running)
 		err := b.Run(ctx, b.handle)
-		for ; b.ghosts > 0 && tidemark.CodeOf(err) == tidemark.Replaced; b.ghosts-- {
+		for ; b.restarts > 0 && tidemark.CodeOf(err) == tidemark.Replaced; b.restarts-- {
 			err = b.Run(ctx, b.handle)
 		}
 		b.ended <- err

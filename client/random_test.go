@@ -163,8 +163,8 @@ func (r *randomRun) bot(url string) *bot {
 		r.handled[m.ChatID] = append(r.handled[m.ChatID], m)
 		return nil
 	}
-	// The server may serve an attempt of each process before this one, and then this one is replaced.
-	b.ghosts = r.bots
+	// An attempt of each process before this one may reach the server late, and replace this one.
+	b.restarts = r.bots
 	r.bots++
 	return b.start()
 }

@@ -171,6 +171,8 @@ func TestReadme_rest_only(t *testing.T) {
 			`"sequence":1,.*"all_delivered":true.*"all_read":true`},
 		{"an answer says which life the data have", "grep -i",
 			`(?i)tidemark-incarnation: [a-z0-9]+`},
+		{"positions of other data are refused", `"$API/sync"`,
+			`"reset":\{"reason":"restored",.*"through":0`},
 	} {
 		got, ok := outputOf(blocks, output, step.block)
 		if !ok {

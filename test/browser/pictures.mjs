@@ -1,4 +1,4 @@
-// Takes a picture of every state of the page, wide and narrow, light and dark, for people to look
+// Takes pictures of the states of the page, wide and narrow, light and dark, for people to look
 // at. It is no test. It needs a server of its own with --dev, and its users are new each time:
 //
 //   TIDEMARK_TEST_URL=http://127.0.0.1:8080 TIDEMARK_TEST_CHROMIUM=/usr/bin/chromium \
@@ -18,7 +18,7 @@ const WIDE = { width: 1100, height: 720 };
 const NARROW = { width: 390, height: 720 };
 const run = Date.now().toString(36);
 
-/** Makes users and chats for one picture. Returns the names, which are the same but for a suffix. */
+/** Makes users and chats for one picture. The names of each differ only in a suffix. */
 async function people() {
   const suffix = `-${run}-${Math.random().toString(36).slice(2, 6)}`;
   const name = (one) => `${one}${suffix}`;

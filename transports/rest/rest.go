@@ -118,8 +118,9 @@ type guard struct {
 // callTimeout is how long the core may take for a call. After that the answer is 503.
 const callTimeout = 30 * time.Second
 
-// incarnationHeader names the data that an answer is about. Without it, a client that has a stream
-// of the data before a restore could take an answer about the restored data for one about those.
+// incarnationHeader names the data that an answer is about. A half-open stream may still be one of
+// the data before a restore. Without the name its client would store restored messages among the
+// lost ones.
 const incarnationHeader = "Tidemark-Incarnation"
 
 // identityKey is the key under which guarded stores the caller for the handlers.

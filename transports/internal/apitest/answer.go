@@ -102,8 +102,8 @@ func (c *Contract) caching(t testing.TB, what, id, path string, res *http.Respon
 	}
 }
 
-// incarnation checks that an answer names the data that it is about. Streams do so in their first
-// event. What is refused may be refused before there are data.
+// incarnation checks that an answer names the data that it is about. A new session of a stream does
+// so in its first event. Refusals are not checked: some come before the header is set.
 func (c *Contract) incarnation(t testing.TB, what, id, path string, res *http.Response) {
 	t.Helper()
 	others := []string{"getStats", "streamEvents", "poll", "connectWebSocket"}

@@ -36,7 +36,7 @@ export const unsent = (): TidemarkError =>
   new TidemarkError('UNSENT', 'There are messages that the server has not confirmed.');
 /** A draft is larger than the server takes. */
 export const tooLarge = /* @__PURE__ */ make('TOO_LARGE');
-/** A draft has no content, or something that the server refuses. */
+/** `Options.url` is malformed, or a draft has no content, or something that the server refuses. */
 export const invalid = /* @__PURE__ */ make('INVALID');
 
 /** Returns the code of a `TidemarkError` or `Problem`, else undefined. */

@@ -82,7 +82,7 @@ export interface Client {
   readonly unsent: View<number>;
   /**
    * Resolves when the store is loaded. It never waits for the network. It throws `INVALID` if
-   * `Options.url` is no address of a server.
+   * `Options.url` does not begin with `http://` or `https://`.
    */
   start(): Promise<void>;
   /** Sends due acknowledgements, for at most 5 s, and closes everything. `start` may follow. */

@@ -340,3 +340,19 @@ void test('a message that did not come by the stream gets its tick', async () =>
   place.link.onRequest = () => undefined;
   await scene.until(() => items.get()[0]?.tick === 'delivered', 120_000);
 });
+
+void test('a confirmation of data that are lost before the stream is back is none', async () => {
+  const scene = new Scene('ann', 'bob');
+  const backup = scene.server.backup();
+  const { client, place } = await scene.started('bob');
+  place.link.onRequest = ({ url }) => /\/(ws|events|poll|tickets)$/.test(url.pathname)
+    ? 'drop' : undefined;
+  place.link.cut();
+  const sent = await scene.within(1_000, client.chat('team').send({ content: 'mine' }));
+  await scene.until(() => scene.server.data.chat('team').messages.length === 1);
+  await scene.pass(2_000);
+  scene.server.restore(backup);
+  place.link.onRequest = () => undefined;
+  await scene.within(120_000, sent.confirmed());
+  assert.equal(scene.server.data.chat('team').messages.length, 1);
+});

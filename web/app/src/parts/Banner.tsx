@@ -89,7 +89,7 @@ function useSeconds(until: number | undefined): number | undefined {
   return until === undefined ? undefined : Math.max(0, Math.ceil((until - now) / 1_000));
 }
 
-/** Returns whether a condition has held for a while, or a reason not to wait came meanwhile. */
+/** Returns true from when a condition has held for a while, or a reason has come, until it ends. */
 function useLate(condition: boolean, reason: boolean): boolean {
   const [late, setLate] = useState(false);
   useEffect(() => {

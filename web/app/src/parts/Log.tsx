@@ -42,7 +42,8 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
   const hits = useMemo(() => search ? found(rows, search) : [], [rows, search]);
   const [hit, setHit] = useState(0);
   const opened = unreadKey !== null;
-  const { atEnd, missed, toEnd, leave, scrolled, moved } = useEnd(box, list, rows, opened);
+  const { atEnd, missed, toEnd, leave, scrolled, moved } = useEnd(
+    box, list, rows, opened, older.state);
 
   // Older messages come above. What is on the screen stays there.
   const before = useRef({ first: undefined as string | undefined, length: 0 });
@@ -57,7 +58,6 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
     list.current?.scrollToIndex(index, { align });
   };
   const look = () => {
-    scrolled();
     const element = box.current;
     if (opened && element && element.scrollTop < AHEAD_PX) older.load();
   };
@@ -121,7 +121,10 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
       {search !== undefined && <Search words={search} setWords={setSearch} hits={hits.length}
         hit={hit} setHit={setHit} complete={older.state === 'complete'} />}
       <div class="log" role="log" aria-live="off" aria-label="Messages" tabIndex={0} ref={box}
-        data-testid="log" data-opened={opened} onScroll={look} onKeyDown={keys} onWheel={moved}
+        data-testid="log" data-opened={opened} onScroll={() => {
+          scrolled();
+          look();
+        }} onKeyDown={keys} onWheel={moved}
         onTouchMove={moved} onPointerDown={moved}>
         <div class="log-space" />
         <Virtualizer ref={list} scrollRef={box} data={rows} shift={shift}
@@ -216,9 +219,9 @@ function useUnreadKey(timeline: Timeline, unread: number, older: Older): string 
  * Where the log stands:
  *
  * - `end`: the end is on the screen, and what comes moves the log.
- * - `settling`: it goes to the end, and the list measures its rows. Where it is, nobody chose.
- * - `held`: the user moves it. Nothing else does.
- * - `away`: the end is not on the screen.
+ * - `settling`: it goes to the end, and the list measures its rows. Scroll events say nothing then.
+ * - `held`: the user has just moved it. Only a message of their own moves it then.
+ * - `away`: the user has left the end, or the log was opened at the first unread message.
  */
 type Place = 'end' | 'settling' | 'held' | 'away';
 
@@ -228,13 +231,14 @@ function useEnd(
   list: { readonly current: VirtualizerHandle | null },
   rows: ReturnType<typeof rowsOf>,
   opened: boolean,
+  older: Older['state'],
 ) {
   const [atEnd, setAtEnd] = useState(true);
   const place = useRef<Place>('end');
   const seen = useRef<string | undefined>(undefined);
   const timer = useRef(0);
   const last = rows.at(-1);
-  /** Takes a place that lasts for a time. */
+  /** Takes a place, and runs `then` after a time, unless there is another place by then. */
   const be = (next: Place, ms: number, then: 'judge' | 'toEnd') => {
     place.current = next;
     clearTimeout(timer.current);
@@ -245,7 +249,7 @@ function useEnd(
     setAtEnd(true);
     if (rows.length > 0) list.current?.scrollToIndex(rows.length - 1, { align: 'end' });
   };
-  // All of a short chat is on the screen, wherever it goes: then the timer brings it back.
+  // In a short chat the end stays on the screen. The timer of `toEnd` notices that.
   const leave = () => { place.current = 'away'; };
   const there = () => {
     const { scrollHeight, scrollTop, clientHeight } = box.current ?? document.body;
@@ -268,7 +272,7 @@ function useEnd(
     if (last?.item.kind === 'waiting' && last.key !== seen.current) toEnd();
     else follow();
     if (place.current === 'settling') seen.current = last?.key;
-  }, [rows, opened]);
+  }, [rows, opened, older]); // Where the chat begins, there is a line more.
   useEffect(() => {
     const observer = new ResizeObserver(() => now.current.follow());
     if (box.current) observer.observe(box.current);
@@ -282,7 +286,7 @@ function useEnd(
     if (place.current === 'held' && there()) moved();
     else judge();
   };
-  // Who has not left the end by then gets what has come meanwhile.
+  // If the user is still at the end after that time, the log goes on to what has come.
   const moved = () => {
     if (place.current !== 'away') be('held', HOLD_MS, 'toEnd');
   };

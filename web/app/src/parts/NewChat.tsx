@@ -6,7 +6,7 @@ import { problemWords } from '../words';
 import { Dialog } from './Dialog';
 
 const PATIENCE_MS = 1_500;
-const NAMES = 'Names have letters, digits and . : _ - only.';
+const NAMES = 'User names have only A–Z, a–z, 0–9 and . : _ -';
 
 /** Asks for the members of a new chat. One makes a direct chat, more or a name a group. */
 export function NewChat({ session: { client }, close }: { session: Session; close: () => void }) {

@@ -2,7 +2,7 @@
 
 import { isShown } from '../wire/events.js';
 import type { Chat, Message, StatusUpdate } from '../wire.gen.js';
-import type { ChatFacts, Row, StoredChat, Unread } from '../types.js';
+import type { ChatFacts, Entry, Row, StoredChat, Unread } from '../types.js';
 import { latchOf, merged } from './ticks.js';
 
 /** A device that is further behind than that does not fetch what other devices have received. */
@@ -89,15 +89,19 @@ export function counts(message: Message, user: string): boolean {
   return message.kind === 'message' && message.sender_id !== user;
 }
 
-/** Returns the chat after a message or gap up to `head`. */
-export function grown(chat: Chat, head: number, user: string, message?: Message): Chat {
-  if (head <= chat.head_sequence) return chat;
+/**
+ * Returns the chat after an entry that follows its head. One further above leaves it as it is: what
+ * is missing would not be counted.
+ */
+export function grown(chat: Chat, { from, to, message }: Entry, user: string): Chat {
+  const { head_sequence: head } = chat;
+  if (to <= head || from > head + 1) return chat;
   const unread = message && counts(message, user) ? 1 : 0;
   const mentions = message?.mentions;
   const mentioned = unread && (mentions?.all === true || mentions?.user_ids.includes(user));
   return {
     ...chat,
-    head_sequence: head,
+    head_sequence: to,
     unread_count: (chat.unread_count ?? 0) + unread,
     mention_count: (chat.mention_count ?? 0) + (mentioned ? 1 : 0),
   };

@@ -94,7 +94,7 @@ export function planOf(
     }
     entries.push(entry);
     change(id, (old) => ({
-      chat: grown(old.chat, entry.to, user, message),
+      chat: grown(old.chat, entry, user),
       // The list of members is older than this message, whose tick it can't decide.
       ...(message?.members_version ?? 0) > old.membersVersion && old.chat.type !== 'direct'
         && { members: null, membersVersion: message?.members_version ?? 0 },

@@ -20,14 +20,15 @@ export interface Reign {
   /** The session of the stream. It is undefined before the first one. */
   session: SessionStart | undefined;
   commit(build: () => Change | undefined): Promise<Committed | undefined>;
-  /** Commits what an answer about these data brings, if the chat is of them. */
+  /** Commits the entries of chats whose stored data are of this incarnation. */
   take(incarnation: string, entries: readonly Entry[]): Promise<unknown>;
   /** Pauses until it is time, or `wake`. Throws after the end. */
   pause(ms: number): Promise<void>;
   wake(): void;
   /**
    * Repeats a call until it is answered, or refused for good. Throws after the end. An answer
-   * without the shape is none, and so is one about other data than the session's.
+   * without the shape is none, and so is one of another incarnation than the session's. One that
+   * names no incarnation counts as one of the session's.
    */
   ask(method: string, path: string, shape: string, body?: object):
     Promise<Exclude<Answer, { is: 'retry' }>>;

@@ -16,7 +16,7 @@ export interface Sender {
   last(): void;
 }
 
-/** How often a send that is stored looks whether there is a session. */
+/** How often a stored send looks whether the stream and its chat are of the same data. */
 const LOOK_MS = 500;
 const FAILED_MS = 5_000;
 
@@ -37,21 +37,23 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
     rest.call('POST', pathOf(item.chat_id, '/messages'), bodyOf(item, attemptsOf(item)),
       last ? { last } : { signal: reign.end });
 
-  /** Stores an answer. Returns while the item is due if the server's data are others by now. */
+  /** Stores an answer. If the stream is of other data, it returns, and the send is repeated. */
   async function take(item: OutboxItem, message: Message, of: string): Promise<void> {
     const { client_message_id: id, chat_id: chat } = item;
-    // What is stored of the chat may be of other data, until the sync.
     while (isDue(item)) {
-      if (data.chats.get(chat)?.incarnation === of) {
-        await reign.take(of, [entryOf(message)]);
-      } else if (ready() && reign.session?.incarnation !== of) {
+      if (!ready()) {
+        await reign.pause(LOOK_MS);
+      } else if (reign.session?.incarnation !== of) {
         await reign.pause(FAILED_MS);
         return;
-      } else if (!ready() || data.chats.has(chat)) {
+      } else if (data.chats.get(chat)?.incarnation === of) {
+        await reign.take(of, [entryOf(message)]);
+      } else if (data.chats.has(chat)) {
+        // It is of other data until the sync.
         await reign.pause(LOOK_MS);
       } else {
         await catchUp.learn(chat);
-        // Who is no member any more has no place for it.
+        // The user is no member any more: there is no place for it.
         if (!data.chats.has(chat)) await reign.commit(() => ({ sent: [id] }));
       }
     }
@@ -61,9 +63,10 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
   async function send(item: OutboxItem): Promise<void> {
     const { client_message_id: id, chat_id: chat } = item;
     while (isDue(item)) {
+      const asked = reign.session?.incarnation;
       const answer = await post(item, false);
       if (answer.is === 'ok' && has('message', answer.body)) {
-        await take(item, answer.body as Message, answer.of ?? '');
+        await take(item, answer.body as Message, answer.of ?? asked ?? '');
         continue;
       }
       const result = answer.is === 'ok' ? { pause: true }

@@ -123,23 +123,22 @@ export function tabOf(owner: TabOwner): Tab {
     try {
       const opened = await store.open(options.user, rest.url);
       if (mine !== generation) return;
-      data = dataOf(store, opened, changed, (code) => {
+      const news = dataOf(store, opened, changed, (code) => {
         if (mine === generation) spawn(failed(store, code));
       });
       store.onlost = () => { if (mine === generation) spawn(failed(store, 'STORE_LOST')); };
-      told = data.rev;
       for (const item of before?.outbox ?? []) {
         // The same data know better what is still to be sent.
-        if (before?.id !== data.id && item.state === 'due') {
-          await data.run(() => store.add(item));
-        }
+        if (before?.id !== news.id && item.state === 'due') await news.run(() => store.add(item));
       }
-      await data.reread();
+      await news.reread();
+      if (mine as unknown !== generation) return;
+      data = news;
+      told = data.rev;
     } catch (error) {
       if (mine === generation) await failed(store, codeOf(error) ?? 'STORE_UNAVAILABLE');
       return;
     }
-    if (mine as unknown !== generation) return;
     lost = undefined;
     loaded = true;
     cancelStore?.();
@@ -426,7 +425,7 @@ export function tabOf(owner: TabOwner): Tab {
       }
       if (life === 'on') return;
       if (!/^https?:\/\/./.test(rest.url)) {
-        const detail = '`url` begins with https:// or http://.';
+        const detail = '`url` must begin with https:// or http://.';
         line = { phase: 'refused', problem: { code: 'INVALID', detail } };
         tell();
         throw invalid(detail);
@@ -445,7 +444,10 @@ export function tabOf(owner: TabOwner): Tab {
     },
     async signOut(how) {
       // The store would refuse it, too, but then it has to be opened again.
-      if (how === 'refuse' && data && data.outbox.length > 0) throw unsent();
+      if (how === 'refuse') {
+        await data?.reread();
+        if (data?.outbox.length) throw unsent();
+      }
       const used = data?.store ?? own;
       generation++;
       try {

@@ -137,3 +137,16 @@ void test('chats that are not known are named', () => {
   const events = [says(1), says(1, { chat_id: 'new' })];
   assert.deepEqual([...unknownChats(new Map([['team', 1]]), events)], ['new']);
 });
+
+void test('an own message that overtakes others leaves them to be counted', () => {
+  const own = message(3, { sender_id: 'ann' });
+  const first = planOf(known(), [], [{ chat_id: 'team', from: 3, to: 3, message: own }]);
+  assert.equal(first.change.entries.length, 1);
+  const chats = new Map([['team', { ...row(), ...only(first) }]]);
+  assert.equal(chats.get('team')?.chat.head_sequence, 0);
+  const { change } = planOf(known({ chats }), [
+    says(1), says(2, { mentions: { all: true, user_ids: [] } }), says(3, { sender_id: 'ann' }),
+  ]);
+  const { head_sequence, unread_count, mention_count } = only({ change } as never)?.chat ?? chat();
+  assert.deepEqual([head_sequence, unread_count, mention_count], [3, 2, 1]);
+});

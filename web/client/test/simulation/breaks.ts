@@ -106,7 +106,7 @@ export const breaks: readonly Break[] = [
   leader('holes are not repaired',
     'if (from > (data.chats.get(id)?.prefix ?? Infinity)) {', 'if (from < 0) {'),
   rest('requests do not name their user', ", 'X-User-ID': options.user };", ' };'),
-  tab('what another tab has sent is queued again', 'before?.id !== data.id && ', ''),
+  tab('what another tab has sent is queued again', 'before?.id !== news.id && ', ''),
   sender('the next send waits for ever', 'busy.delete(item.chat_id);', ''),
   acker('acknowledgements that got no answer are forgotten', 'unsaid(acks, entries);', ''),
   data('other tabs\' changes are not read',

@@ -72,9 +72,9 @@ export class Oracle {
   readonly #messages = new Map<string, Message>();
   readonly #reaches = new Map<string, Reach>();
   /** What each session has sent: messages and gaps, by the id of the event. */
+  readonly #sessions = new Map<string, Map<number, Event>>();
   /** Events, by session, that came while their chat was of other data on the disk. */
   readonly #foreign = new Set<string>();
-  readonly #sessions = new Map<string, Map<number, Event>>();
   /** Sends that failed once: their order is no longer promised. */
   readonly #unordered = new Set<string>();
   /** What was acknowledged in lost data, by user, chat and incarnation. */
