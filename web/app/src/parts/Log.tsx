@@ -96,7 +96,7 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
     }
   };
   const keys = (event: KeyboardEvent) => {
-    moved();
+    moved(/Up|Home/.test(event.key));
     const row = (event.target as Element).closest<HTMLElement>('[data-row]');
     const at = row ? Number(row.dataset['row']) : undefined;
     const to = {
@@ -124,8 +124,9 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
         data-testid="log" data-opened={opened} onScroll={() => {
           scrolled();
           look();
-        }} onKeyDown={keys} onWheel={moved}
-        onTouchMove={moved} onPointerDown={moved}>
+        }} onKeyDown={keys} onWheel={({ deltaY }) => moved(deltaY < 0)}
+        onTouchMove={() => moved(true)}
+        onPointerDown={() => moved(false)}>
         <div class="log-space" />
         <Virtualizer ref={list} scrollRef={box} data={rows} shift={shift}
           keepMounted={kept as number[]}>
@@ -220,7 +221,7 @@ function useUnreadKey(timeline: Timeline, unread: number, older: Older): string 
  *
  * - `end`: the end is on the screen, and what comes moves the log.
  * - `settling`: it goes to the end, and the list measures its rows. Scroll events say nothing then.
- * - `held`: the user has just moved it. Only a message of their own moves it then.
+ * - `held`: the user has just moved it up. Only a message of their own moves it then.
  * - `away`: the user has left the end, or the log was opened at the first unread message.
  */
 type Place = 'end' | 'settling' | 'held' | 'away';
@@ -283,12 +284,14 @@ function useEnd(
   }, []);
   const scrolled = () => {
     if (!opened || place.current === 'settling') return;
-    if (place.current === 'held' && there()) moved();
+    if (place.current === 'held' && there()) moved(true);
     else judge();
   };
   // If the user is still at the end after that time, the log goes on to what has come.
-  const moved = () => {
-    if (place.current !== 'away') be('held', HOLD_MS, 'toEnd');
+  const moved = (up: boolean) => {
+    if (place.current === 'away') return;
+    if (up) be('held', HOLD_MS, 'toEnd');
+    else place.current = 'end';
   };
   const known = rows.findLastIndex(({ key }) => key === seen.current);
   const missed = atEnd || known < 0 ? 0 : rows.length - 1 - known;
