@@ -43,9 +43,13 @@ type node struct {
 
 func start(t *testing.T, url string, ttl, resume time.Duration) node {
 	t.Helper()
+	return startOn(t, open(t, url), ttl, resume)
+}
+
+func startOn(t *testing.T, c *client.Client, ttl, resume time.Duration) node {
+	t.Helper()
 	n := node{
-		Tickets: redis.NewTickets(redis.TicketsConfig{Client: open(t, url), TTL: ttl,
-			ResumeWindow: resume}),
+		Tickets: redis.NewTickets(redis.TicketsConfig{Client: c, TTL: ttl, ResumeWindow: resume}),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

@@ -38,9 +38,9 @@ func accepts(t *testing.T, n node, name string, session tidemark.SessionID) bool
 
 func oneSession(t *testing.T, url string) {
 	t.Helper()
-	nodes := []node{
-		start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute),
-		start(t, url, time.Minute, time.Minute),
+	var nodes []node
+	for range 3 {
+		nodes = append(nodes, startOn(t, patient(t, url), time.Minute, time.Minute))
 	}
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	for range 10 {
@@ -82,7 +82,8 @@ func oneSession(t *testing.T, url string) {
 
 func TestTickets_carry_what_they_stand_for(t *testing.T) {
 	url := service.Database(t)
-	a, b := start(t, url, time.Minute, time.Minute), start(t, url, time.Minute, time.Minute)
+	a := startOn(t, patient(t, url), time.Minute, time.Minute)
+	b := startOn(t, patient(t, url), time.Minute, time.Minute)
 	want := auth.Ticket{
 		User:    "ann",
 		Expires: time.Now().Add(20 * time.Second).Truncate(time.Millisecond),

@@ -20,8 +20,8 @@ export interface Reign {
   /** The session of the stream. It is undefined before the first one. */
   session: SessionStart | undefined;
   commit(build: () => Change | undefined): Promise<Committed | undefined>;
-  /** Commits the entries of chats whose stored data are of this incarnation. */
-  take(incarnation: string, entries: readonly Entry[]): Promise<unknown>;
+  /** Commits the entries of chats whose stored data are of this incarnation, and what was sent. */
+  take(incarnation: string, entries: readonly Entry[], sent?: readonly string[]): Promise<unknown>;
   /** Pauses until it is time, or `wake`. Throws after the end. */
   pause(ms: number): Promise<void>;
   wake(): void;
@@ -70,11 +70,12 @@ export function reignOf(
           ? { ...change, read: [...change.read ?? [], ...read] } : change;
       });
     },
-    take(incarnation, entries) {
+    take(incarnation, entries, sent = []) {
       return this.commit(() => {
         const { user } = o.options;
         const { change } = planOf({ ...data, user, incarnation, said: () => 0 }, [], entries);
-        return change.entries.length > 0 ? change : undefined;
+        return change.entries.length > 0
+          ? { ...change, sent: [...change.sent, ...sent] } : undefined;
       });
     },
     async pause(ms) {

@@ -47,7 +47,8 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
         await reign.pause(FAILED_MS);
         return;
       } else if (data.chats.get(chat)?.incarnation === of) {
-        await reign.take(of, [entryOf(message)]);
+        await reign.take(of, [entryOf(message)], [id]);
+        return;
       } else if (data.chats.has(chat)) {
         // It is of other data until the sync.
         await reign.pause(LOOK_MS);
