@@ -1,7 +1,7 @@
 // What goes over the wire, as it goes.
 
 import type { Frame } from '@tidemark/client';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Session } from '../session';
 import { timeOf } from '../time';
 import { transportName } from '../words';
@@ -19,7 +19,8 @@ export function Frames({ session: { client } }: { session: Session }) {
   const waiting = useRef<readonly Seen[]>([]);
   const next = useRef(0);
 
-  useEffect(() => {
+  // Not one frame is missed from the moment that the list is there.
+  useLayoutEffect(() => {
     if (paused) return undefined;
     const end = new AbortController();
     let drawn = 0;
