@@ -356,3 +356,23 @@ void test('a confirmation of data that are lost before the stream is back is non
   await scene.within(120_000, sent.confirmed());
   assert.equal(scene.server.data.chat('team').messages.length, 1);
 });
+
+void test('a status of restored data is none of a lost message', async () => {
+  const scene = new Scene('ann', 'bob');
+  const backup = scene.server.backup();
+  const { client, place } = await scene.started('bob');
+  const chat = client.chat('team');
+  const sent = await scene.within(1_000, chat.send({ content: 'lost' }));
+  await scene.within(10_000, sent.confirmed());
+  // The stream is half-open, and another server answers with the data of the backup.
+  place.link.vanish();
+  place.link.cut = () => undefined;
+  scene.server.restore(backup);
+  scene.says('bob', 'new');
+  scene.call('ann', 'POST', '/acks', { chats: [{ chat_id: 'team', last_acked_sequence: 1 }] });
+  const { items } = chat.timeline();
+  await scene.pass(3_000);
+  assert.deepEqual(items.get().map((item) => [item.content, item.tick]), [['lost', 'sent']]);
+  await scene.until(() => items.get()[0]?.content === 'new', 120_000);
+  await scene.until(() => items.get()[0]?.tick === 'delivered');
+});

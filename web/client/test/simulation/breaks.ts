@@ -22,6 +22,7 @@ const chats = of('core/chats.ts');
 const lead = of('core/lead.ts');
 const catchUp = of('shell/catchup.ts');
 const leader = of('shell/leader.ts');
+const reign = of('shell/reign.ts');
 const sender = of('shell/sender.ts');
 const tab = of('shell/tab.ts');
 const acker = of('shell/acker.ts');
@@ -106,6 +107,8 @@ export const breaks: readonly Break[] = [
   leader('holes are not repaired',
     'if (from > (data.chats.get(id)?.prefix ?? Infinity)) {', 'if (from < 0) {'),
   rest('requests do not name their user', ", 'X-User-ID': options.user };", ' };'),
+  reign('answers about other data are taken',
+    'if ((answer.of ?? present) === present) return answer;', 'return answer;'),
   tab('what another tab has sent is queued again', 'before?.id !== news.id && ', ''),
   sender('the next send waits for ever', 'busy.delete(item.chat_id);', ''),
   acker('acknowledgements that got no answer are forgotten', 'unsaid(acks, entries);', ''),
