@@ -292,16 +292,20 @@ export function createClient(options: Options): Client {
     };
   }
 
-  /** Makes one call. Throws what the server answers. */
+  /** Makes one call. Throws what the server refuses it for. */
   async function call(method: string, path: string, shape: string, body?: object):
-  Promise<unknown> {
+  Promise<{ body: unknown; of?: string | undefined }> {
     const answer = await rest.call(method, path, body);
-    if (answer.is === 'ok' && has(shape, answer.body)) return answer.body;
+    if (answer.is === 'ok' && has(shape, answer.body)) return answer;
     if (answer.is === 'refused') {
       throw new TidemarkError(answer.problem.code, answer.problem.detail);
     }
     throw new TidemarkError('UNREACHABLE', 'The server did not answer.');
   }
+
+  /** Whether a chat and an answer may be of the same data. */
+  const isOf = ({ incarnation }: StoredChat, of = incarnation): boolean =>
+    incarnation === of || incarnation === '';
 
   function openChat(id: string): Open {
     const found = open.get(id);
@@ -321,6 +325,9 @@ export function createClient(options: Options): Client {
             const path = pathOf(id, `/messages?before_sequence=${before}&limit=${limit}`);
             const answer = await rest.call('GET', path);
             if (answer.is !== 'ok' || !has('$messages', answer.body)) return undefined;
+            // Until the sync after a restore, the page would be a mixture of both.
+            const stored = tab.data?.chats.get(id);
+            if (stored && !isOf(stored, answer.of)) return undefined;
             const list = answer.body as MessageList;
             return { entries: entriesOf(list), more: list.pagination.has_more };
           },
@@ -332,8 +339,8 @@ export function createClient(options: Options): Client {
       },
       async status(sequence) {
         const query = sequence === undefined ? '' : `?for_sequence=${sequence}`;
-        return await call('GET', pathOf(id, `/delivery-status${query}`), '$of_chat') as
-          DeliveryStatus;
+        const path = pathOf(id, `/delivery-status${query}`);
+        return (await call('GET', path, '$of_chat')).body as DeliveryStatus;
       },
       send: (draft) => send(id, draft),
       shown(sequence) {
@@ -347,10 +354,12 @@ export function createClient(options: Options): Client {
         tab.leader?.changed(new Set([id]));
       },
       async markUnread(from) {
-        const marked = await call('PUT', pathOf(id, '/delivery-state/unread'), '$of_chat',
+        const { body, of } = await call('PUT', pathOf(id, '/delivery-state/unread'), '$of_chat',
           { from_sequence: from });
         const stored = tab.data?.chats.get(id);
-        if (stored) await tab.know({ ...stored.chat, ...marked as Partial<Chat> });
+        if (stored && isOf(stored, of)) {
+          await tab.know({ ...stored.chat, ...body as Partial<Chat> }, of);
+        }
       },
       type() {
         if (platform.monotonic() - typedAt < TYPING_EVERY_MS) return;
@@ -377,8 +386,9 @@ export function createClient(options: Options): Client {
       const named = 'client_chat_id' in request || 'chat_id' in request;
       const body = request.type === 'group' && !named
         ? { ...request, client_chat_id: newId_() } : request;
-      const chat = await call('POST', '/chats', '$chat', body) as Chat;
-      await tab.know(chat);
+      const answer = await call('POST', '/chats', '$chat', body);
+      const chat = answer.body as Chat;
+      await tab.know(chat, answer.of);
       return openChat(chat.chat_id).handle;
     },
     chat: (id) => openChat(id).handle,

@@ -376,3 +376,91 @@ void test('a status of restored data is none of a lost message', async () => {
   await scene.until(() => items.get()[0]?.content === 'new', 120_000);
   await scene.until(() => items.get()[0]?.tick === 'delivered');
 });
+
+void test('a chat of restored data says nothing of a lost message', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { chat_id: id } = scene.call('bob', 'POST', '/chats',
+    { type: 'direct', member_ids: ['ann'] }) as Chat;
+  const backup = scene.server.backup();
+  const { client, place } = await scene.started('bob');
+  const chat = client.chat(id);
+  const sent = await scene.within(1_000, chat.send({ content: 'lost' }));
+  await scene.within(10_000, sent.confirmed());
+  place.link.vanish();
+  place.link.cut = () => undefined;
+  scene.server.restore(backup);
+  // Who sends has received it.
+  for (const content of ['new', 'newer']) {
+    scene.call('ann', 'POST', `/chats/${id}/messages`, { client_message_id: content, content });
+  }
+  const again = client.createChat({ type: 'direct', member_ids: ['ann'] });
+  assert.equal((await scene.within(3_000, again)).id, id);
+  await scene.within(3_000, chat.markUnread(1));
+  const { items } = chat.timeline();
+  await scene.pass(3_000);
+  assert.deepEqual(items.get().map((item) => [item.content, item.tick]), [['lost', 'sent']]);
+  assert.equal(chat.row.get()?.chat.head_sequence, 1);
+  await scene.until(() => items.get()[0]?.content === 'new', 120_000);
+});
+
+void test('history of restored data waits until the rest is of the same data', async () => {
+  const scene = new Scene('ann', 'bob');
+  const backup = scene.server.backup();
+  for (let n = 1; n <= 80; n++) scene.says('ann', `lost ${n}`);
+  scene.call('bob', 'POST', '/acks',
+    { chats: [{ chat_id: 'team', last_acked_sequence: 80, last_read_sequence: 80 }] });
+  const { client, place } = await scene.started('bob');
+  const timeline = client.chat('team').timeline({ page: 10 });
+  await scene.until(() => timeline.items.get().length === 10);
+  place.link.vanish();
+  place.link.cut = () => undefined;
+  scene.server.restore(backup);
+  for (let n = 1; n <= 80; n++) scene.says('ann', `new ${n}`);
+  assert.equal(await scene.within(3_000, timeline.older()), true);
+  assert.ok(timeline.items.get().every(({ content }) => content?.startsWith('lost')));
+  await scene.until(() => timeline.items.get().some(({ content }) => content === 'new 80'),
+    120_000);
+  assert.ok(timeline.items.get().every(({ content }) => content?.startsWith('new')));
+});
+
+void test('a message that came before those below it raises the head of its chat', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { client, place } = await scene.started('bob');
+  place.link.setOffline(true);
+  scene.says('ann', 'one');
+  scene.call('bob', 'POST', '/acks', { chats: [{ chat_id: 'team', last_acked_sequence: 1 }] });
+  scene.server.endSessions('bob');
+  // These answers are older than the second message, which the stream brings first.
+  const stale = new Map(['/chats', '/chats/team/messages'].map((path) =>
+    [`/api/v1${path}`, JSON.stringify(scene.call('bob', 'GET', path))]));
+  scene.says('ann', 'two');
+  const row = () => client.chats.get()[0];
+  place.link.onRequest = ({ method, url: { pathname } }) => {
+    const body = stale.get(pathname);
+    if (method !== 'GET' || body === undefined) return undefined;
+    return pathname.endsWith('/chats') && row()?.prefix !== 2 ? 'drop' : { status: 200, body };
+  };
+  place.link.setOffline(false);
+  await scene.until(() => row()?.prefix === 2, 60_000);
+  await scene.until(() => row()?.chat.head_sequence === 2);
+  assert.equal(row()?.unread, 2);
+});
+
+void test('a session that begins while chats are listed is synced, not the old one', async () => {
+  const scene = new Scene('ann', 'bob');
+  scene.says('ann', 'one');
+  scene.call('bob', 'POST', '/acks', { chats: [{ chat_id: 'team', last_acked_sequence: 1 }] });
+  const { client, place } = scene.tab('bob', { store: memoryStore() });
+  let sessions = 0;
+  client.on('frame', ({ dir, text }) => {
+    // The stream brings this message, and its chat is asked for and filled beside the list.
+    if (dir === 'in' && text.includes('session_id') && ++sessions === 2) scene.says('ann', 'two');
+  });
+  place.link.onRequest = ({ url }) => url.pathname.endsWith('/chats') && sessions < 2
+    ? 'drop' : undefined;
+  await scene.within(1_000, client.start());
+  await scene.until(() => sessions === 1);
+  scene.server.endSessions('bob');
+  place.link.cut();
+  await scene.until(() => client.state.get().phase === 'live', 60_000);
+});

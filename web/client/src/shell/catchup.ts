@@ -37,12 +37,14 @@ export interface CatchUp {
   refresh(chat: string): void;
   /** Gets a chat that is new. Resolves when it is known, or refused. */
   learn(chat: string): Promise<void>;
-  /** Takes an answer that has a chat. */
-  know(chats: readonly Chat[]): Promise<void>;
+  /** Takes chats of an answer about data of this incarnation. Those of lost data are dropped. */
+  know(chats: readonly Chat[], of?: string): Promise<void>;
   /** Gets what is missing up to a sequence. Resolves when it is there, or refused. */
   repair(chat: string, through: number): Promise<void>;
   /** Repairs every chat that is not whole, although the stream has brought everything. */
   whole(): void;
+  /** Gets the chat if its messages are beyond its head. */
+  recount(chat: string): void;
   /** The chat has changed: perhaps its members must be listed. */
   touched(chat: string): void;
   /** The chat is on screen: its ticks matter. */
@@ -83,12 +85,14 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
 
   const incarnation = (): string => reign.session?.incarnation ?? '';
 
-  const know = async (chats: readonly Chat[]): Promise<void> => {
+  const know = async (chats: readonly Chat[], of = incarnation()): Promise<void> => {
     for (let i = 0; i < chats.length; i += COMMIT_CHATS) {
       await reign.commit(() => {
+        // Before the first session, any data may be the present ones.
+        if (reign.session && of !== incarnation()) return undefined;
         const news = chats.slice(i, i + COMMIT_CHATS).filter((chat) => has('$chat', chat))
           .map((chat) => {
-            const { facts, read } = factsOf(chat, data.chats.get(chat.chat_id), incarnation());
+            const { facts, read } = factsOf(chat, data.chats.get(chat.chat_id), of);
             return { chat_id: chat.chat_id, facts, read };
           });
         return {
@@ -102,17 +106,17 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
   /** Gets all chats. Those that are not listed any more are looked up. False: it is refused. */
   async function list(): Promise<boolean> {
     const before = [...data.chats.values()].filter((row) => !row.left);
-    const all: Chat[] = [];
+    const listed = new Set<string>();
     for (let cursor: string | null = ''; cursor !== null;) {
       const query = new URLSearchParams({ limit: String(LIST_PAGE), ...cursor && { cursor } });
       const answer = await reign.ask('GET', `/chats?${query.toString()}`, '$chats');
       if (answer.is === 'refused') return false;
       const page = answer.body as Partial<ChatList>;
-      all.push(...page.chats ?? []);
+      const chats = page.chats ?? [];
+      for (const chat of chats) listed.add(chat.chat_id);
       cursor = page.pagination?.next_cursor ?? null;
+      await know(chats, answer.of);
     }
-    await know(all);
-    const listed = new Set(all.map((chat) => chat.chat_id));
     for (const { chat } of before) if (!listed.has(chat.chat_id)) refresh(chat.chat_id);
     return true;
   }
@@ -130,10 +134,13 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
 
   /** Sends cursors until each is accepted or void. Returns false if another session began. */
   async function cursors(session: string): Promise<boolean> {
-    if (!needsCursors()) return reign.session?.session_id === session;
+    const isPresentSession = (): boolean => reign.session?.session_id === session;
+    if (!needsCursors()) return isPresentSession();
     let open = [...data.chats.keys()];
     const ahead = new Set<string>();
     do {
+      // A sync of an older session would wait for an event of it.
+      if (!isPresentSession()) return false;
       const sent = open.slice(0, CURSORS).flatMap((id) => data.chats.get(id) ?? [])
         .map((row) => ({ chat_id: row.chat.chat_id, row, cursor: cursorOf(row) }));
       owner.syncing();
@@ -145,8 +152,7 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
           ...row.incarnation && { incarnation: row.incarnation },
         })),
       });
-      if (reign.session?.session_id !== session) return false;
-      if (answer.is === 'refused') return false;
+      if (!isPresentSession() || answer.is === 'refused') return false;
       const present = incarnation();
       const refused = new Map((answer.body as SyncResponse).chats.map((one) =>
         [one.chat_id, one]));
@@ -266,12 +272,19 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
   function whole(): void {
     for (const [id, { prefix, left, chat }] of data.chats) {
       if (!left && prefix < chat.head_sequence) reign.spawn(repair(id, chat.head_sequence));
+      recount(id);
     }
+  }
+
+  /** What came before a message below it has not raised the head, and is not counted. */
+  function recount(id: string): void {
+    const row = data.chats.get(id);
+    if (row && !row.left && row.prefix > row.chat.head_sequence) refresh(id);
   }
 
   async function learn(id: string): Promise<void> {
     const answer = await reign.ask('GET', pathOf(id), '$chat');
-    if (answer.is === 'ok') await know([answer.body as Chat]);
+    if (answer.is === 'ok') await know([answer.body as Chat], answer.of);
     else if (data.chats.has(id)) {
       await reign.commit(() => ({ chats: [{ chat_id: id, left: true }] }));
     }
@@ -284,7 +297,10 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
       for (let before = -1; ;) {
         const prefix = data.chats.get(id)?.prefix;
         if (prefix === undefined || prefix === before
-          || prefix >= (repairing.get(id) ?? 0)) return;
+          || prefix >= (repairing.get(id) ?? 0)) {
+          recount(id);
+          return;
+        }
         before = prefix;
         const answer = await reign.ask('GET', pathOf(id,
           `/messages?after_sequence=${prefix}&limit=${HISTORY_PAGE}`), '$messages');
@@ -348,7 +364,7 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
   }
 
   return {
-    know, learn, refresh, repair, whole,
+    know, learn, recount, refresh, repair, whole,
     list() { reign.spawn(list().then(() => { if (state === 'synced') owner.listed(); })); },
     get synced() { return state === 'synced'; },
     opened() {

@@ -55,7 +55,8 @@ export interface Leader {
   /** Closes the stream. After `over` the session is not resumed. */
   stop(over: boolean): void;
   show(chat: string): void;
-  know(chat: Chat): Promise<void>;
+  /** Takes a chat of an answer about data of this incarnation, if it was named. */
+  know(chat: Chat, of?: string): Promise<void>;
   typing(chat: string): void;
 }
 
@@ -260,7 +261,7 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
     for (const { chat_id: id, from } of plan.change.entries) {
       if (from > (data.chats.get(id)?.prefix ?? Infinity)) {
         reign.spawn(catchUp.repair(id, from));
-      }
+      } else catchUp.recount(id);
     }
     for (const id of plan.refresh) catchUp.refresh(id);
     for (const typing of plan.typing) owner.typing(typing);
@@ -336,7 +337,7 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
     },
     stop(over) { stream.stop(over ? 1000 : 4000); },
     show: (chat) => { catchUp.show(chat); },
-    know: (chat) => catchUp.know([chat]),
+    know: (chat, of) => catchUp.know([chat], of),
     typing(chat) {
       if (stream.send({ type: 'typing', payload: { chat_id: chat } })) return;
       reign.spawn(rest.call('POST', `/chats/${encodeURIComponent(chat)}/typing`));

@@ -28,7 +28,8 @@ export interface Tab {
   write<T>(step: (store: Store) => Promise<T>): Promise<T>;
   wake(): void;
   show(chat: string): void;
-  know(chat: Chat): Promise<void>;
+  /** Takes a chat of an answer about data of this incarnation, if it was named. */
+  know(chat: Chat, of?: string): Promise<void>;
   typing(chat: string): void;
 }
 
@@ -55,7 +56,7 @@ type Notice =
   | { readonly kind: 'typing'; readonly typing: Typing }
   | { readonly kind: 'restored'; readonly restored: Restored }
   | { readonly kind: 'type'; readonly chat: string }
-  | { readonly kind: 'know'; readonly known: Chat };
+  | { readonly kind: 'know'; readonly known: Chat; readonly of?: string | undefined };
 
 export function tabOf(owner: TabOwner): Tab {
   const { options, platform, rest } = owner;
@@ -317,7 +318,7 @@ export function tabOf(owner: TabOwner): Tab {
       case 'typing': owner.typing(notice.typing); break;
       case 'restored': owner.restored(notice.restored); break;
       case 'type': leader?.typing(notice.chat); break;
-      case 'know': if (leader) spawn(leader.know(notice.known)); break;
+      case 'know': if (leader) spawn(leader.know(notice.known, notice.of)); break;
       case 'signed-out': if (life === 'on') spawn(boot(own)); break;
     }
   }
@@ -481,9 +482,9 @@ export function tabOf(owner: TabOwner): Tab {
       if (leader) leader.show(chat);
       else ping();
     },
-    async know(known) {
-      if (leader) await leader.know(known);
-      else post({ kind: 'know', known });
+    async know(known, of) {
+      if (leader) await leader.know(known, of);
+      else post({ kind: 'know', known, of });
     },
     typing(chat) {
       if (leader) leader.typing(chat);

@@ -86,6 +86,8 @@ export class Tab implements Watched, StoreWatch {
   /** The page does not run: the browser froze it, or keeps it for Back. */
   asleep: 'frozen' | 'left' | undefined;
   started = false;
+  /** The application has stopped the client, or is about to. */
+  stopped = false;
   /** What happens to the next step of a kind. */
   readonly faults = new Map<StoreStep, StoreFault>();
   readonly #endTabs: () => void;
@@ -151,8 +153,14 @@ export class Tab implements Watched, StoreWatch {
   }
 
   async start(): Promise<void> {
+    this.stopped = false;
     await this.client.start();
     this.started = true;
+  }
+
+  async stop(): Promise<void> {
+    this.stopped = true;
+    await this.client.stop();
   }
 
   /** Opens the timeline of a chat, as a person does. */

@@ -266,7 +266,7 @@ class Run {
       }
       case 'stop':
         if (tab.frozen) return undefined;
-        void client.stop();
+        void tab.stop();
         return name;
       case 'start':
         if (tab.frozen || client.state.get().phase !== 'stopped') return undefined;
@@ -542,7 +542,7 @@ class Run {
     tab.wake();
     tab.page.show();
     tab.page.focus(true);
-    if (tab.client.state.get().phase === 'stopped') void tab.start();
+    if (tab.stopped) void tab.start();
     tab.page.emit('online');
     tab.client.retryNow();
   }
