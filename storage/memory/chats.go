@@ -24,6 +24,8 @@ type chat struct {
 	members map[tidemark.UserID]tidemark.Member
 	// roster is the roster of the current version, or nil if it is not built yet.
 	roster *tidemark.Roster
+	// owed is storage.Debt.Owed of the debt to Everyone.
+	owed bool
 }
 
 // CreateChat implements storage.Chats.
@@ -61,6 +63,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 	}
 	s.chats[c.ID] = c
 	s.addStandingRows(c)
+	s.news(c, storage.Position{})
 	if new.Type == tidemark.Direct {
 		s.direct[directKey(new)] = c
 	}
@@ -96,7 +99,9 @@ func (s *Store) UpdateChat(
 	if err != nil {
 		return tidemark.Chat{}, err
 	}
+	before := storage.PositionOf(&c.Chat)
 	c.Chat, _ = change.Apply(c.Chat)
+	s.news(c, before)
 	return c.Chat, nil
 }
 

@@ -51,6 +51,7 @@ func (s *Store) Copy() *Store {
 	for user, rows := range s.pending {
 		c.pending[user] = maps.Clone(rows)
 	}
+	c.debts, c.stamps = maps.Clone(s.debts), s.stamps
 	return c
 }
 

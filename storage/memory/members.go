@@ -27,6 +27,7 @@ func (s *Store) AddMembers(
 		return storage.Added{}, tidemark.Errorf(tidemark.Denied,
 			"the chat %s is direct; its members are fixed", id)
 	}
+	defer s.news(c, storage.PositionOf(&c.Chat))
 	// All checks come before the first change.
 	joined := map[tidemark.UserID]tidemark.Member{}
 	for _, user := range users {
@@ -100,6 +101,7 @@ func (s *Store) RemoveMember(
 		return storage.Removed{}, tidemark.Errorf(tidemark.Denied,
 			"the chat %s is direct; its members are fixed", id)
 	}
+	defer s.news(c, storage.PositionOf(&c.Chat))
 	removed := storage.Removed{Head: c.Head}
 	//rule:owner_always.succeed-at-removal
 	if heir, found, _ := c.current().Successor(user); found {
@@ -163,6 +165,7 @@ func (s *Store) UpdateMember(
 			updated.Successor = heir.UserID
 		}
 	}
+	defer s.news(c, storage.PositionOf(&c.Chat))
 	c.members[user] = updated.Member
 	c.MembersVersion++
 	c.roster = nil

@@ -30,6 +30,9 @@ type Store struct {
 	states map[storage.StateKey]tidemark.DeliveryState
 	// pending holds the first undelivered sequence of each pending row.
 	pending map[tidemark.UserID]map[tidemark.ChatID]tidemark.Sequence
+	// debts holds the debts of the outbox, and stamps is the last stamp that one got.
+	debts  map[debtKey]storage.Debt
+	stamps uint64
 	// lives are the lives of the data, of which the last is the present one.
 	lives []lives.Life
 }
@@ -46,6 +49,7 @@ func New() *Store {
 		memberOf: map[tidemark.UserID]map[tidemark.ChatID]*chat{},
 		states:   map[storage.StateKey]tidemark.DeliveryState{},
 		pending:  map[tidemark.UserID]map[tidemark.ChatID]tidemark.Sequence{},
+		debts:    map[debtKey]storage.Debt{},
 	}
 }
 

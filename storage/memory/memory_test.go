@@ -28,3 +28,7 @@ func TestFrozen(t *testing.T) {
 	s, lives := storagetest.WriteFrozen(t, memory.New(), copied)
 	storagetest.RunFrozen(t, copied(t, s), lives)
 }
+
+func TestStore_outbox(t *testing.T) {
+	storagetest.RunOutbox(t, func(*testing.T) storage.Store { return memory.New() })
+}

@@ -58,6 +58,7 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 		return storage.Appended{}, storage.NotSender(draft.ChatID, draft.SenderID, true)
 	}
 	draft.CreatedAt = stored(draft.CreatedAt)
+	defer s.news(c, storage.PositionOf(&c.Chat))
 	c.Head++
 	message := draft.Message(c.Head, c.MembersVersion)
 	c.messages = append(c.messages, message)
