@@ -43,7 +43,10 @@ function smaller(): Plugin {
       for (const file of Object.values(bundle)) {
         if (file.type !== 'chunk') continue;
         const { code } = await minify(file.code, {
-          module: true, compress: { passes: 3, ecma: 2020, pure_getters: true },
+          module: true,
+          compress: {
+            passes: 3, ecma: 2020, pure_getters: true, unsafe_arrows: true, unsafe_methods: true,
+          },
         });
         if (!code) throw new Error(`${file.fileName} is empty`);
         file.code = code;

@@ -56,7 +56,7 @@ async function load(): Promise<Inside> {
   try {
     return await import('./inside');
   } catch {
-    throw new Error('The page did not load completely. Check your network, then reload the page.');
+    throw new Error('The page did not load completely. Check your network and reload it.');
   }
 }
 

@@ -303,9 +303,11 @@ export function createClient(options: Options): Client {
     throw new TidemarkError('UNREACHABLE', 'The server did not answer.');
   }
 
-  /** Whether a chat and an answer may be of the same data. */
-  const isOf = ({ incarnation }: StoredChat, of = incarnation): boolean =>
-    incarnation === of || incarnation === '';
+  /** Whether what is stored of a chat, and an answer, may be of the same data. */
+  const isOf = (id: string, of: string | undefined): boolean => {
+    const present = tab.data?.chats.get(id)?.incarnation;
+    return (of ?? present) === present;
+  };
 
   function openChat(id: string): Open {
     const found = open.get(id);
@@ -326,8 +328,7 @@ export function createClient(options: Options): Client {
             const answer = await rest.call('GET', path);
             if (answer.is !== 'ok' || !has('$messages', answer.body)) return undefined;
             // Until the sync after a restore, the page would be a mixture of both.
-            const stored = tab.data?.chats.get(id);
-            if (stored && !isOf(stored, answer.of)) return undefined;
+            if (!isOf(id, answer.of)) return undefined;
             const list = answer.body as MessageList;
             return { entries: entriesOf(list), more: list.pagination.has_more };
           },
@@ -357,7 +358,7 @@ export function createClient(options: Options): Client {
         const { body, of } = await call('PUT', pathOf(id, '/delivery-state/unread'), '$of_chat',
           { from_sequence: from });
         const stored = tab.data?.chats.get(id);
-        if (stored && isOf(stored, of)) {
+        if (stored && isOf(id, of)) {
           await tab.know({ ...stored.chat, ...body as Partial<Chat> }, of);
         }
       },

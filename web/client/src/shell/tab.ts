@@ -393,7 +393,7 @@ export function tabOf(owner: TabOwner): Tab {
       await own.wipe({ unsent: 'discard' });
     } catch (error) {
       owner.problem({ code: codeOf(error) ?? 'STORE_UNAVAILABLE',
-        detail: 'The data that this browser kept may still be there.' });
+        detail: 'This browser may still have the data.' });
     }
   }
 
