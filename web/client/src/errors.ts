@@ -33,7 +33,7 @@ export const storeFull = /* @__PURE__ */ make('STORE_FULL');
 export const storeOutdated = /* @__PURE__ */ make('STORE_OUTDATED');
 /** There are sends that the server has not confirmed. */
 export const unsent = (): TidemarkError =>
-  new TidemarkError('UNSENT', 'Some messages are not sent yet.');
+  new TidemarkError('UNSENT', 'Some messages are not confirmed yet.');
 /** A draft is larger than the server takes. */
 export const tooLarge = /* @__PURE__ */ make('TOO_LARGE');
 /** `Options.url` is malformed, or a draft has no content, or something that the server refuses. */

@@ -36,7 +36,7 @@ export function checkDraft(draft: Draft): void {
   }
   if (attachments.length > MOST_ATTACHMENTS) throw invalid('There are more than 10 attachments.');
   if (content_type !== undefined && !/^[ -~]{1,128}$/.test(content_type)) {
-    throw invalid('content_type has 1 to 128 printable characters.');
+    throw invalid('content_type needs 1 to 128 printable characters.');
   }
   if (bytes(content) > MOST_CONTENT) throw tooLarge('The content is larger than 64 KiB.');
   if (bytes(json(attachments)) > MOST_ATTACHMENT_BYTES) {
