@@ -22,10 +22,11 @@ type chat struct {
 	// members holds all present and former members. A user who returns must be distinguished from a
 	// new one, even if no message was sent while they were a member.
 	members map[tidemark.UserID]tidemark.Member
+	// changed holds the membership version of the last change of each of them.
+	changed map[tidemark.UserID]uint64
 	// roster is the roster of the current version, or nil if it is not built yet.
 	roster *tidemark.Roster
-	// owed is storage.Debt.Owed of the debt to Everyone.
-	owed bool
+	outbox outbox
 }
 
 // CreateChat implements storage.Chats.
@@ -47,18 +48,19 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		Chat:    new.Chat(stored(new.CreatedAt)),
 		keys:    map[sendKey]tidemark.Sequence{},
 		members: map[tidemark.UserID]tidemark.Member{},
+		changed: map[tidemark.UserID]uint64{},
 	}
 	for _, user := range new.Members {
 		role := tidemark.Ordinary
 		if user == new.Creator {
 			role = tidemark.Owner
 		}
-		c.members[user] = tidemark.Member{
+		c.put(c.MembersVersion, tidemark.Member{
 			UserID:    user,
 			Role:      role,
 			Intervals: tidemark.Intervals{{From: 1}},
 			JoinedAt:  c.CreatedAt,
-		}
+		})
 		s.link(user, c)
 	}
 	s.chats[c.ID] = c

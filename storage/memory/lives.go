@@ -36,6 +36,7 @@ func (s *Store) Copy() *Store {
 		to := *from
 		to.messages, to.lives = slices.Clone(from.messages), slices.Clone(from.lives)
 		to.keys, to.members = maps.Clone(from.keys), maps.Clone(from.members)
+		to.changed = maps.Clone(from.changed)
 		c.chats[id] = &to
 	}
 	for key, from := range s.direct {
@@ -51,7 +52,10 @@ func (s *Store) Copy() *Store {
 	for user, rows := range s.pending {
 		c.pending[user] = maps.Clone(rows)
 	}
-	c.debts, c.stamps = maps.Clone(s.debts), s.stamps
+	c.backlogs, c.stamps = maps.Clone(s.backlogs), s.stamps
+	for kind, documents := range s.documents {
+		c.documents[kind] = maps.Clone(documents)
+	}
 	return c
 }
 

@@ -66,7 +66,7 @@ func (s *Store) AddMembers(
 			raise := tidemark.Raise{Acked: c.Head, Read: c.Head}
 			s.advance(&storage.Advance{User: user, Chat: id, Raise: raise, Now: now})
 		}
-		c.members[user] = joined[user]
+		c.put(c.MembersVersion+1, joined[user])
 		s.link(user, c)
 		added.States = append(added.States, s.state(user, id))
 	}
@@ -109,7 +109,7 @@ func (s *Store) RemoveMember(
 		removed.Successor = heir.UserID
 	}
 	member.Intervals, member.Metadata = member.Intervals.Left(c.Head), nil
-	c.members[user] = member
+	c.put(c.MembersVersion+1, member)
 	delete(s.memberOf[user], id)
 	//rule:nothing_outside_membership.remove-pending-row
 	delete(s.pending[user], id)
@@ -122,10 +122,17 @@ func (s *Store) RemoveMember(
 	return removed, nil
 }
 
+// put stores a member whose last change has a version. The mutex is held.
+func (c *chat) put(version uint64, m tidemark.Member) {
+	c.members[m.UserID] = m
+	//rule:told_or_owed.version-of-member
+	c.changed[m.UserID] = version
+}
+
 // promote makes a member an owner. The mutex is held.
 func (c *chat) promote(heir tidemark.Member) {
 	heir.Role = tidemark.Owner
-	c.members[heir.UserID] = heir
+	c.put(c.MembersVersion+1, heir)
 }
 
 // UpdateMember implements storage.Members.
@@ -166,7 +173,7 @@ func (s *Store) UpdateMember(
 		}
 	}
 	defer s.news(c, storage.PositionOf(&c.Chat))
-	c.members[user] = updated.Member
+	c.put(c.MembersVersion+1, updated.Member)
 	c.MembersVersion++
 	c.roster = nil
 	updated.Version = c.MembersVersion

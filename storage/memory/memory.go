@@ -30,9 +30,11 @@ type Store struct {
 	states map[storage.StateKey]tidemark.DeliveryState
 	// pending holds the first undelivered sequence of each pending row.
 	pending map[tidemark.UserID]map[tidemark.ChatID]tidemark.Sequence
-	// debts holds the debts of the outbox, and stamps is the last stamp that one got.
-	debts  map[debtKey]storage.Debt
-	stamps uint64
+	// backlogs holds those of single outlets, and stamps is the last stamp that one got.
+	backlogs map[backlogKey]storage.Backlog
+	stamps   uint64
+	// documents holds the documents by kind and name.
+	documents map[string]map[string]storage.Document
 	// lives are the lives of the data, of which the last is the present one.
 	lives []lives.Life
 }
@@ -43,13 +45,14 @@ var _ storage.Store = (*Store)(nil)
 func New() *Store {
 	first, _ := lives.Next(nil, "")
 	return &Store{
-		lives:    []lives.Life{first},
-		chats:    map[tidemark.ChatID]*chat{},
-		direct:   map[string]*chat{},
-		memberOf: map[tidemark.UserID]map[tidemark.ChatID]*chat{},
-		states:   map[storage.StateKey]tidemark.DeliveryState{},
-		pending:  map[tidemark.UserID]map[tidemark.ChatID]tidemark.Sequence{},
-		debts:    map[debtKey]storage.Debt{},
+		lives:     []lives.Life{first},
+		chats:     map[tidemark.ChatID]*chat{},
+		direct:    map[string]*chat{},
+		memberOf:  map[tidemark.UserID]map[tidemark.ChatID]*chat{},
+		states:    map[storage.StateKey]tidemark.DeliveryState{},
+		pending:   map[tidemark.UserID]map[tidemark.ChatID]tidemark.Sequence{},
+		backlogs:  map[backlogKey]storage.Backlog{},
+		documents: map[string]map[string]storage.Document{},
 	}
 }
 

@@ -32,3 +32,7 @@ func TestFrozen(t *testing.T) {
 func TestStore_outbox(t *testing.T) {
 	storagetest.RunOutbox(t, func(*testing.T) storage.Store { return memory.New() })
 }
+
+func TestStore_documents(t *testing.T) {
+	storagetest.RunDocuments(t, func(*testing.T) storage.Store { return memory.New() })
+}

@@ -3,7 +3,9 @@ package storagetest
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,10 +23,10 @@ func RunOutbox(t *testing.T, open func(t *testing.T) storage.Store) {
 const hook storage.OutletID = "hook"
 
 var outboxRules = []rule{
-	{"each_step_that_makes_news_makes_a_debt", func(f *fixture) {
+	{"each_step_that_makes_news_opens_a_backlog", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
 		c := f.group("c", alice)
-		f.equal("debt of a new chat", f.owed(c), &storage.Debt{Chat: c})
+		f.equal("backlog of a new chat", f.backlog(c), from(c, storage.Position{}))
 		for what, step := range map[string]func(){
 			"Append":     func() { f.send(c, alice, 1) },
 			"UpdateChat": func() { f.rename(c, f.info(c).Name+"x") },
@@ -45,26 +47,26 @@ var outboxRules = []rule{
 		} {
 			f.settleAll(c)
 			step()
-			debt, now := f.owed(c), storage.PositionOf(ref(f.info(c)))
-			if debt == nil || debt.From == now || debt.From.Least(now) != debt.From {
-				f.Errorf("%s leaves the debt %+v of a chat at %+v", what, debt, now)
+			backlog, now := f.backlog(c), storage.PositionOf(ref(f.info(c)))
+			if backlog == nil || backlog.From == now || !now.Covers(backlog.From) {
+				f.Errorf("%s leaves the backlog %+v of a chat at %+v", what, backlog, now)
 			}
 		}
 	}},
-	{"a_debt_begins_before_its_step_and_stays", func(f *fixture) {
+	{"a_backlog_begins_before_its_step_and_stays", func(f *fixture) {
 		alice := f.user("alice")
 		c := f.group("c", alice)
 		f.send(c, alice, 2)
-		f.equal("debt of a new chat", f.owed(c), &storage.Debt{Chat: c})
+		f.equal("backlog of a new chat", f.backlog(c), from(c, storage.Position{}))
 		f.settleAll(c)
-		f.equal("debt after Settle", f.owed(c), (*storage.Debt)(nil))
+		f.equal("backlog after Settle", f.backlog(c), (*storage.Backlog)(nil))
 		f.send(c, alice, 50)
 		f.rename(c, "x")
 		f.add(c, f.user("bob"))
-		from := storage.Position{Sequence: 2, Members: 1, Version: 1}
-		f.equal("debt after 52 steps", f.owed(c), &storage.Debt{Chat: c, From: from})
+		f.equal("backlog after 52 steps", f.backlog(c),
+			from(c, storage.Position{Sequence: 2, Members: 1, Version: 1}))
 	}},
-	{"a_step_that_changes_nothing_makes_no_debt", func(f *fixture) {
+	{"a_step_that_changes_nothing_opens_no_backlog", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
 		c := f.direct("c", alice, bob)
 		g := f.group("g", alice)
@@ -87,7 +89,7 @@ var outboxRules = []rule{
 		})
 		f.ok(err)
 		f.equal("created", created, false)
-		f.equal("debts", f.debts(storage.Everyone), map[tidemark.ChatID]storage.Debt{})
+		f.equal("backlogs", f.backlogs(storage.AllOutlets), map[tidemark.ChatID]storage.Backlog{})
 	}},
 	{"Settle_R_CLEAR_keeps_what_came_since", func(f *fixture) {
 		alice := f.user("alice")
@@ -98,36 +100,38 @@ var outboxRules = []rule{
 			"a newcomer": func() { f.add(c, f.user("u"+f.info(c).Name)) },
 		} {
 			f.send(c, alice, 1)
-			debt, to := f.owed(c), storage.PositionOf(ref(f.info(c)))
+			backlog, to := f.backlog(c), storage.PositionOf(ref(f.info(c)))
 			step()
-			f.equal(what+": settled", f.settle(*debt, to, false), true)
-			f.equal(what+": debt", f.owed(c), &storage.Debt{Chat: c, From: to})
+			f.equal(what+": settled", f.settle(*backlog, to, false), true)
+			f.equal(what+": backlog", f.backlog(c), from(c, to))
 		}
 	}},
-	{"Settle_leaves_another_debt_than_the_one_that_was_read", func(f *fixture) {
+	{"Settle_leaves_another_backlog_than_the_one_that_was_read", func(f *fixture) {
 		alice := f.user("alice")
 		c := f.group("c", alice)
 		f.send(c, alice, 3)
-		read := *f.owed(c)
+		read := *f.backlog(c)
 		half := storage.Position{Sequence: 2, Members: 1, Version: 1}
 		f.equal("settled", f.settle(read, half, true), true)
 		f.equal("settled again", f.settle(read, storage.PositionOf(ref(f.info(c))), false), false)
-		f.equal("debt", f.owed(c), &storage.Debt{Chat: c, From: half, Owed: true})
+		split := from(c, half)
+		split.Split = true
+		f.equal("backlog", f.backlog(c), split)
 		f.settleAll(c)
 		f.equal("settled when gone", f.settle(read, half, false), false)
 
 		// A replay from where a worker has begun before (R_STAMP).
-		f.owe(hook, c, storage.Position{Sequence: 1})
-		before := f.debts(hook)[c]
-		f.owe(hook, c, storage.Position{Sequence: 1})
+		f.rewind(hook, c, storage.Position{Sequence: 1})
+		before := f.backlogs(hook)[c]
+		f.rewind(hook, c, storage.Position{Sequence: 1})
 		end := storage.PositionOf(ref(f.info(c)))
 		f.equal("settled over a replay", f.settle(before, end, false), false)
-		f.equal("settled with the stamp", f.settle(f.debts(hook)[c], end, false), true)
-		f.equal("debts", f.debts(hook), map[tidemark.ChatID]storage.Debt{})
-		f.owe(hook, c, storage.Position{Sequence: 1})
+		f.equal("settled with the stamp", f.settle(f.backlogs(hook)[c], end, false), true)
+		f.equal("backlogs", f.backlogs(hook), map[tidemark.ChatID]storage.Backlog{})
+		f.rewind(hook, c, storage.Position{Sequence: 1})
 		f.equal("settled after both", f.settle(before, end, false), false)
 	}},
-	{"Owe_the_least_position_wins", func(f *fixture) {
+	{"Rewind_the_least_position_wins", func(f *fixture) {
 		alice := f.user("alice")
 		c := f.group("c", alice)
 		f.send(c, alice, 9)
@@ -140,44 +144,44 @@ var outboxRules = []rule{
 			{storage.Position{Sequence: 99, Members: 99, Version: 99},
 				storage.Position{Sequence: 5, Members: 0, Version: 1}},
 		} {
-			f.owe(hook, c, test.from)
-			f.equal("debt", f.debts(hook)[c].From, test.want)
+			f.rewind(hook, c, test.from)
+			f.equal("backlog", f.backlogs(hook)[c].From, test.want)
 		}
-		f.owe("other", c, storage.Position{Sequence: 99, Members: 99, Version: 99})
-		f.equal("a debt above the chat", f.debts("other")[c].From,
+		f.rewind("other", c, storage.Position{Sequence: 99, Members: 99, Version: 99})
+		f.equal("a backlog above the chat", f.backlogs("other")[c].From,
 			storage.PositionOf(ref(f.info(c))))
-		f.equal("debt to Everyone", f.owed(c), (*storage.Debt)(nil))
-		f.owe(hook, f.chat("none"), storage.Position{})
-		f.equal("debts", len(f.debts(hook)), 1)
+		f.equal("backlog for all", f.backlog(c), (*storage.Backlog)(nil))
+		f.rewind(hook, f.chat("none"), storage.Position{})
+		f.equal("backlogs", len(f.backlogs(hook)), 1)
 	}},
-	{"Settle_notes_what_is_owed", func(f *fixture) {
+	{"Settle_notes_the_split", func(f *fixture) {
 		alice := f.user("alice")
 		c := f.group("c", alice)
-		for _, owed := range []bool{true, false, true} {
+		for _, split := range []bool{true, false, true} {
 			f.send(c, alice, 1)
 			to := storage.PositionOf(ref(f.info(c)))
-			f.equal("settled", f.settle(*f.owed(c), to, owed), true)
-			f.owe(hook, c, storage.Position{})
-			f.equal("a debt to an outlet settled", f.settle(f.debts(hook)[c], to, !owed), true)
+			f.equal("settled", f.settle(*f.backlog(c), to, split), true)
+			f.rewind(hook, c, storage.Position{})
+			f.equal("settled alone", f.settle(f.backlogs(hook)[c], to, !split), true)
 			f.send(c, alice, 1)
-			f.equal("owed", f.owed(c).Owed, owed)
+			f.equal("split", f.backlog(c).Split, split)
 		}
 	}},
-	{"Owing_has_pages_by_shard", func(f *fixture) {
+	{"Backlogs_has_pages_by_shard", func(f *fixture) {
 		alice := f.user("alice")
 		want := map[int][]tidemark.ChatID{}
 		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 			c := f.group(name, alice)
 			want[storage.ShardOf(c)] = append(want[storage.ShardOf(c)], c)
 		}
-		f.equal("chats of all shards", len(f.debts(storage.Everyone)), 8)
+		f.equal("chats of all shards", len(f.backlogs(storage.AllOutlets)), 8)
 		for shard, chats := range want {
 			f.eventually("chats of a shard", func() any {
-				debts, _, err := f.outbox().Owing(f.ctx,
-					storage.OwingQuery{Shards: []int{shard}, Limit: storage.MaxBatch})
+				backlogs, _, err := f.outbox().Backlogs(f.ctx,
+					storage.BacklogQuery{Shards: []int{shard}, Limit: storage.MaxBatch})
 				f.ok(err)
 				var got []tidemark.ChatID
-				for _, d := range debts {
+				for _, d := range backlogs {
 					if strings.HasPrefix(string(d.Chat), f.prefix) {
 						got = append(got, d.Chat)
 					}
@@ -186,10 +190,137 @@ var outboxRules = []rule{
 			}, chats)
 		}
 	}},
+	{"Settle_goes_at_most_to_the_end_of_the_chat", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
+		beyond := storage.Position{Sequence: 9, Members: 9, Version: 9}
+		f.equal("settled", f.settle(*f.backlog(c), beyond, false), true)
+		f.rewind(hook, c, storage.Position{})
+		f.equal("settled alone", f.settle(f.backlogs(hook)[c], beyond, false), true)
+		f.send(c, alice, 1)
+		f.equal("backlog", f.backlog(c), from(c, storage.Position{Members: 1, Version: 1}))
+		f.equal("backlogs", f.backlogs(hook), map[tidemark.ChatID]storage.Backlog{})
+	}},
+	{"Settle_of_a_part_moves_the_backlog", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
+		f.send(c, alice, 9)
+		f.rewind(hook, c, storage.Position{})
+		for n := range tidemark.Sequence(4) {
+			to := storage.Position{Sequence: 2 * n, Members: 1, Version: 1}
+			f.equal("settled", f.settle(*f.backlog(c), to, false), true)
+			f.equal("backlog", f.backlog(c), from(c, to))
+			f.equal("settled alone", f.settle(f.backlogs(hook)[c], to, false), true)
+			f.equal("alone", f.backlogs(hook)[c].From, to)
+		}
+		// A worker that began later reads a position that is behind.
+		f.equal("settled", f.settle(*f.backlog(c), storage.Position{Sequence: 1}, false), true)
+		f.equal("backlog", f.backlog(c),
+			from(c, storage.Position{Sequence: 6, Members: 1, Version: 1}))
+	}},
+	{"Outbox_refuses_what_makes_no_sense", func(f *fixture) {
+		c := f.group("c", f.user("alice"))
+		b := storage.Backlog{Outlet: hook, Chat: c}
+		f.code(f.outbox().Rewind(f.ctx, []storage.Backlog{{Chat: c}}), tidemark.Invalid)
+		f.code(f.outbox().Rewind(f.ctx, []storage.Backlog{b, b}), tidemark.Invalid)
+		_, err := f.outbox().Settle(f.ctx, []storage.Settlement{{Backlog: b}, {Backlog: b}})
+		f.code(err, tidemark.Invalid)
+		f.code(f.outbox().Rewind(f.ctx, make([]storage.Backlog, storage.MaxBatch+1)),
+			tidemark.Invalid)
+		f.equal("backlogs", f.backlogs(hook), map[tidemark.ChatID]storage.Backlog{})
+		f.ok(f.outbox().Rewind(f.ctx, nil))
+		settled, err := f.outbox().Settle(f.ctx, nil)
+		f.ok(err)
+		f.equal("settled", len(settled), 0)
+		settled, err = f.outbox().Settle(f.ctx, []storage.Settlement{
+			{Backlog: storage.Backlog{Chat: f.chat("none")}},
+			{Backlog: storage.Backlog{Outlet: hook, Chat: f.chat("none")}},
+		})
+		f.ok(err)
+		f.equal("settled", settled, []bool{false, false})
+	}},
+	{"MembersSince_returns_last_changes", func(f *fixture) {
+		alice, bob, cid, dan := f.user("alice"), f.user("bob"), f.user("cid"), f.user("dan")
+		c := f.group("c", alice, dan)
+		f.add(c, bob, cid)
+		f.remove(c, cid)
+		_, err := f.store.UpdateMember(f.ctx, c, bob, role(tidemark.Owner))
+		f.ok(err)
+		type change struct {
+			User    tidemark.UserID
+			Version uint64
+			Current bool
+		}
+		for since, want := range [][]change{
+			0: {{alice, 1, true}, {bob, 4, true}, {cid, 3, false}, {dan, 1, true}},
+			1: {{bob, 4, true}, {cid, 3, false}},
+			3: {{bob, 4, true}},
+			4: nil,
+		} {
+			var got []change
+			for _, m := range f.since(c, uint64(since)) {
+				got = append(got, change{m.UserID, m.Version, m.Intervals.Open()})
+			}
+			if since != 2 {
+				f.equal("changed since "+strconv.Itoa(since), got, want)
+			}
+		}
+		f.equal("role", f.since(c, 3)[0].Role, tidemark.Owner)
+		f.equal("members of no chat", len(f.since(f.chat("none"), 0)), 0)
+
+		// If the last owner leaves, the successor changes in the same step.
+		_, err = f.store.UpdateMember(f.ctx, c, alice, role(tidemark.Admin))
+		f.ok(err)
+		version := f.info(c).MembersVersion
+		f.remove(c, bob)
+		changed := f.since(c, version)
+		f.equal("changed with the last owner", len(changed), 2)
+		for _, m := range changed {
+			f.equal("version", m.Version, version+1)
+		}
+	}},
+	{"MembersSince_has_all_of_a_large_change", func(f *fixture) {
+		c := f.group("c", f.user("alice"))
+		var users []tidemark.UserID
+		for n := range 120 {
+			users = append(users, f.user("u"+strconv.Itoa(1000+n)))
+		}
+		f.add(c, users...)
+		changed := f.since(c, 1)
+		f.equal("changed", len(changed), len(users))
+		for i, m := range changed {
+			f.equal("user", m.UserID, users[i])
+			f.equal("version", m.Version, uint64(2))
+			f.equal("current", m.Intervals.Open(), true)
+		}
+	}},
+	{"EachChat_returns_each_chat_once", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		want := map[tidemark.ChatID]int{f.direct("d", alice, bob): 1}
+		for n := range 7 {
+			want[f.group("c"+strconv.Itoa(n), alice)] = 1
+		}
+		got := map[tidemark.ChatID]int{}
+		for more, after := true, tidemark.ChatID(""); more; {
+			var chats []tidemark.ChatID
+			var err error
+			chats, after, more, err = f.outbox().EachChat(f.ctx, after, 3)
+			f.ok(err)
+			if len(chats) > 3 {
+				f.Errorf("a page has %d chats", len(chats))
+			}
+			for _, c := range chats {
+				if strings.HasPrefix(string(c), f.prefix) {
+					got[c]++
+				}
+			}
+		}
+		f.equal("chats", got, want)
+	}},
 	{"told_or_owed_and_told_in_order_whatever_workers_do", testWorkers},
 }
 
-// testWorkers lets several workers tell an outlet that often refuses, while messages come.
+// testWorkers lets several workers deliver to an outlet that often refuses, while messages come.
 func testWorkers(f *fixture) {
 	const workers, senders, each = 3, 4, 40
 	var chats []tidemark.ChatID
@@ -197,7 +328,7 @@ func testWorkers(f *fixture) {
 	for _, name := range []string{"a", "b", "c"} {
 		chats = append(chats, f.group(name, alice))
 	}
-	out := &outlet{refuses: true, told: map[tidemark.ChatID]tidemark.Sequence{}}
+	out := &outlet{refuses: true, has: map[tidemark.ChatID]tidemark.Sequence{}}
 	var sending, working sync.WaitGroup
 	stop := make(chan struct{})
 	for n := range workers {
@@ -225,52 +356,59 @@ func testWorkers(f *fixture) {
 	working.Wait()
 	out.refuses = false
 	dice := rand.New(rand.NewPCG(2, 0))
-	f.eventually("debts at the end", func() any {
+	f.eventually("backlogs at the end", func() any {
 		f.work(out, dice)
-		return len(f.debts(storage.Everyone)) + len(f.debts(hook))
+		return len(f.backlogs(storage.AllOutlets)) + len(f.backlogs(hook))
 	}, 0)
 	for _, c := range chats {
-		f.equal("told of "+string(c), out.told[c], f.info(c).Head)
+		f.equal("received of "+string(c), out.has[c], f.info(c).Head)
 	}
 	for _, wrong := range out.wrong {
 		f.Errorf("%s", wrong)
 	}
 }
 
-// outlet is told messages. It remembers up to which one it was told all of a chat.
+// outlet receives messages. It remembers up to which one it has all of a chat.
 type outlet struct {
 	mu      sync.Mutex
 	refuses bool
-	told    map[tidemark.ChatID]tidemark.Sequence
+	has     map[tidemark.ChatID]tidemark.Sequence
 	wrong   []string
 }
 
-// tell reports whether the outlet accepts a message.
-func (o *outlet) tell(chat tidemark.ChatID, n tidemark.Sequence, dice *rand.Rand) bool {
+// accept reports whether the outlet accepts a message.
+func (o *outlet) accept(chat tidemark.ChatID, n tidemark.Sequence, dice *rand.Rand) bool {
 	if o.refuses && dice.IntN(4) == 0 {
 		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if n > o.told[chat]+1 {
-		o.wrong = append(o.wrong, "a message was told before an earlier one")
+	if n > o.has[chat]+1 {
+		o.wrong = append(o.wrong, "a message was delivered before an earlier one")
 	}
-	o.told[chat] = max(o.told[chat], n)
+	o.has[chat] = max(o.has[chat], n)
 	return true
 }
 
-// work does what a worker does: first with the debts to Everyone, then with those to the outlet. As
-// a worker that is killed, it may stop at any step.
+// work does what a worker does: first with the backlogs for all outlets, then with those of the
+// outlet. Like a worker that is killed, it may stop at any step.
 func (f *fixture) work(o *outlet, dice *rand.Rand) {
-	dies := func() bool { return o.refuses && dice.IntN(10) == 0 }
-	for _, debt := range f.debts(storage.Everyone) {
-		to := storage.PositionOf(ref(f.info(debt.Chat)))
-		since, left := debt.From, false
-		if debt.Owed {
-			_, left = f.debts(hook)[debt.Chat]
+	dies := func() bool {
+		if o.refuses {
+			for range dice.IntN(50) {
+				runtime.Gosched()
+			}
 		}
-		for n := debt.From.Sequence + 1; n <= to.Sequence && !left; n++ {
-			if !o.tell(debt.Chat, n, dice) {
+		return o.refuses && dice.IntN(10) == 0
+	}
+	for _, backlog := range f.backlogs(storage.AllOutlets) {
+		to := storage.PositionOf(ref(f.info(backlog.Chat)))
+		since, left := backlog.From, false
+		if backlog.Split {
+			_, left = f.backlogs(hook)[backlog.Chat]
+		}
+		for n := backlog.From.Sequence + 1; n <= to.Sequence && !left; n++ {
+			if !o.accept(backlog.Chat, n, dice) {
 				since.Sequence, left = n-1, true
 			}
 		}
@@ -278,90 +416,113 @@ func (f *fixture) work(o *outlet, dice *rand.Rand) {
 			return
 		}
 		if left {
-			f.owe(hook, debt.Chat, since)
+			f.rewind(hook, backlog.Chat, since)
 		}
 		if dies() {
 			return
 		}
-		f.settle(debt, to, left)
+		f.settle(backlog, to, left)
 	}
-	for _, debt := range f.debts(hook) {
-		to := storage.PositionOf(ref(f.info(debt.Chat)))
-		for n := debt.From.Sequence + 1; n <= to.Sequence; n++ {
-			if !o.tell(debt.Chat, n, dice) {
+	for _, backlog := range f.backlogs(hook) {
+		to := storage.PositionOf(ref(f.info(backlog.Chat)))
+		for n := backlog.From.Sequence + 1; n <= to.Sequence; n++ {
+			if !o.accept(backlog.Chat, n, dice) {
 				to.Sequence = n - 1
 			}
 		}
 		if dies() {
 			return
 		}
-		f.settle(debt, to, false)
+		f.settle(backlog, to, false)
 	}
 }
 
 func (f *fixture) outbox() storage.Outbox { return f.store.(storage.Outbox) }
 
-// debts returns the debts of the fixture's chats to an outlet. It reads them in small pages.
-func (f *fixture) debts(to storage.OutletID) map[tidemark.ChatID]storage.Debt {
+// backlogs returns those of the fixture's chats to an outlet. It reads them in small pages.
+func (f *fixture) backlogs(to storage.OutletID) map[tidemark.ChatID]storage.Backlog {
 	f.Helper()
 	shards := make([]int, storage.Shards)
 	for i := range shards {
 		shards[i] = i
 	}
-	all := map[tidemark.ChatID]storage.Debt{}
-	var seen []tidemark.ChatID
-	for more, after := true, tidemark.ChatID(""); more; {
-		var debts []storage.Debt
+	all := map[tidemark.ChatID]storage.Backlog{}
+	var seen []storage.Backlog
+	for more, after := true, (storage.Backlog{}); more; {
+		var found []storage.Backlog
 		var err error
-		debts, more, err = f.outbox().Owing(f.ctx,
-			storage.OwingQuery{Outlet: to, Shards: shards, After: after, Limit: 3})
+		found, more, err = f.outbox().Backlogs(f.ctx,
+			storage.BacklogQuery{Outlet: to, Shards: shards, After: after, Limit: 3})
 		f.ok(err)
-		f.checkPage(len(debts), 3, more)
-		for _, d := range debts {
-			after = d.Chat
-			seen = append(seen, d.Chat)
-			if strings.HasPrefix(string(d.Chat), f.prefix) {
-				all[d.Chat] = d
+		f.checkPage(len(found), 3, more)
+		for _, b := range found {
+			after = b
+			seen = append(seen, b)
+			if strings.HasPrefix(string(b.Chat), f.prefix) {
+				all[b.Chat] = b
 			}
 		}
 	}
-	if !slices.IsSortedFunc(seen, func(a, b tidemark.ChatID) int {
-		return storage.ShardOf(a) - storage.ShardOf(b)
-	}) {
-		f.Errorf("the shards of the debts do not ascend")
+	if !slices.IsSortedFunc(seen, func(a, b storage.Backlog) int { return a.Shard - b.Shard }) {
+		f.Errorf("the shards of the backlogs do not ascend")
 	}
 	return all
 }
 
-// owed returns the chat's debt to Everyone, or nil.
-func (f *fixture) owed(chat tidemark.ChatID) *storage.Debt {
+// from returns the backlog of a chat for all outlets from a position on.
+func from(chat tidemark.ChatID, p storage.Position) *storage.Backlog {
+	return &storage.Backlog{Chat: chat, Shard: storage.ShardOf(chat), From: p}
+}
+
+// backlog returns the chat's backlog for all outlets, or nil.
+func (f *fixture) backlog(chat tidemark.ChatID) *storage.Backlog {
 	f.Helper()
-	if debt, owed := f.debts(storage.Everyone)[chat]; owed {
-		return &debt
+	if b, open := f.backlogs(storage.AllOutlets)[chat]; open {
+		return &b
 	}
 	return nil
 }
 
-func (f *fixture) owe(to storage.OutletID, chat tidemark.ChatID, from storage.Position) {
+func (f *fixture) rewind(to storage.OutletID, chat tidemark.ChatID, from storage.Position) {
 	f.Helper()
-	f.ok(f.outbox().Owe(f.ctx, []storage.Debt{{Outlet: to, Chat: chat, From: from}}))
+	f.ok(f.outbox().Rewind(f.ctx, []storage.Backlog{{Outlet: to, Chat: chat, From: from}}))
 }
 
-func (f *fixture) settle(debt storage.Debt, to storage.Position, owed bool) bool {
+func (f *fixture) settle(b storage.Backlog, to storage.Position, split bool) bool {
 	f.Helper()
 	settled, err := f.outbox().Settle(f.ctx,
-		[]storage.Settlement{{Debt: debt, To: to, NowOwed: owed}})
+		[]storage.Settlement{{Backlog: b, To: to, NowSplit: split}})
 	f.ok(err)
 	f.equal("number of results", len(settled), 1)
 	return settled[0]
 }
 
-// settleAll removes the chat's debt to Everyone, if there is one.
+// settleAll closes the chat's backlog for all outlets, if it is open.
 func (f *fixture) settleAll(chat tidemark.ChatID) {
 	f.Helper()
-	if debt := f.owed(chat); debt != nil {
-		f.equal("settled", f.settle(*debt, storage.PositionOf(ref(f.info(chat))), false), true)
+	if b := f.backlog(chat); b != nil {
+		f.equal("settled", f.settle(*b, storage.PositionOf(ref(f.info(chat))), false), true)
 	}
+}
+
+// since returns the present and former members whose last change is above a version, by id. It
+// reads them in small pages.
+func (f *fixture) since(chat tidemark.ChatID, version uint64) []storage.ChangedMember {
+	f.Helper()
+	var all []storage.ChangedMember
+	q := storage.MembersQuery{Chat: chat, Since: version, Limit: 2}
+	for more := true; more; {
+		var found []storage.ChangedMember
+		var err error
+		found, more, err = f.outbox().MembersSince(f.ctx, q)
+		f.ok(err)
+		f.checkPage(len(found), q.Limit, more)
+		for _, m := range found {
+			q.After = m.UserID
+		}
+		all = append(all, found...)
+	}
+	return all
 }
 
 func (f *fixture) rename(chat tidemark.ChatID, name string) {

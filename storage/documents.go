@@ -1,0 +1,48 @@
+package storage
+
+import (
+	"context"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// Documents stores the small JSON documents of the programs themselves: which outlets there are,
+// which workers live, which events wait for an operator. It is no place for what users store.
+//
+// Only the tests of the backends use the role so far.
+type Documents interface {
+	// Documents returns a page of the documents of a kind. The names ascend, and are above after
+	// ("" for the first page). It sees every PutDocument that returned before the call. limit is at
+	// least 1.
+	Documents(ctx context.Context, kind, after string, limit int) (found []Document, more bool,
+		err error)
+
+	// PutDocument stores or removes a document, if the stored one has the version that is named. It
+	// returns the new version, which is above all that the document had since it was last absent.
+	//
+	// Conflict: the stored document has another version, and nothing changed. If an attempt of the
+	// backend got no answer, the write may have happened all the same: the caller reads again.
+	//
+	// The caller has checked that kind and name are ids (tidemark.ValidID), and that the value has
+	// at most MaxDocument bytes.
+	PutDocument(ctx context.Context, d Document) (version uint64, err error)
+}
+
+// MaxDocument is the maximum number of bytes of a document's value.
+const MaxDocument = 256 << 10
+
+// Document is a value under a kind and a name.
+type Document struct {
+	Kind, Name string
+	// Version is that of the stored document, and 0 if there is none.
+	Version uint64
+	// Value is a JSON value. In PutDocument, nil removes the document. Removing one that does not
+	// exist, with Version 0, changes nothing and returns 0.
+	Value []byte
+}
+
+// Outdated returns the Conflict of PutDocument.
+func Outdated(kind, name string) error {
+	return tidemark.Errorf(tidemark.Conflict,
+		"the document %s of the kind %s was changed meanwhile; read it again", name, kind)
+}
