@@ -308,6 +308,7 @@ var (
 		"server/internal/session/snapshot.go:Snapshot": "a session in writing: all eight values",
 		"transports/websocket/connection.go:connection": "a socket, its session and both " +
 			"directions",
+		"storage/sqlite/cache.go:chat":       "a row of the table chats",
 		"bench/listener.go:listener":         "what a listener counts",
 		"bench/report.go:Report":             "one for each figure of the report",
 		"bench/run.go:run":                   "what a run measures",

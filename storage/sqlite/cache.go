@@ -25,6 +25,9 @@ type chat struct {
 	members  int
 	version  uint64
 	large    bool
+	// named is the column version, and outbox has those that begin with outbox_.
+	named  uint64
+	outbox outbox
 	// uncounted and lastUncounted are the columns of these names.
 	uncounted     int64
 	lastUncounted tidemark.Sequence
@@ -53,7 +56,8 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 		return c, nil
 	}
 	s, err := w.c.prepared(`SELECT key, type, history, head, activity_at, member_count,
-			members_version, large, uncounted, last_uncounted, seats
+			members_version, large, uncounted, last_uncounted, seats, version,
+			outbox_shard, outbox_sequence, outbox_members, outbox_version, outbox_split
 		FROM chats WHERE id = ?`)
 	if err != nil {
 		return nil, err
@@ -70,6 +74,8 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 		c.large = row.integerAt(7) != 0
 		c.uncounted, c.lastUncounted = row.integerAt(8), tidemark.Sequence(row.integerAt(9))
 		c.seats, bad = parseSeats(row.Column(10))
+		c.named = uint64(row.integerAt(11))
+		c.outbox = outbox{!row.nullAt(12), positionAt(row, 13), row.integerAt(16) != 0}
 	})
 	if err = cmp.Or(err, bad); err != nil || !found {
 		return nil, err
@@ -167,6 +173,9 @@ func (w *writer) flush() error {
 			return err
 		}
 		c.moved = false
+		if err := w.openBacklog(c); err != nil {
+			return err
+		}
 		if err := w.flushSent(c); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"testing"
@@ -13,24 +14,33 @@ import (
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 )
 
-// later are the migrations of programs to come.
-var later = [][2]string{
-	{"0002_notes", "ALTER TABLE messages ADD COLUMN note TEXT;"},
-	{"0003_body", "ALTER TABLE messages RENAME COLUMN content TO body;" +
-		"UPDATE schema_compatible SET version = 2;"},
+// newest is the number of this program's newest migration.
+const newest = 2
+
+// later are the migrations of programs to come, up and down.
+var later = [2][2]string{
+	{
+		"ALTER TABLE messages ADD COLUMN note TEXT;",
+		"ALTER TABLE messages DROP COLUMN note;",
+	},
+	{
+		"ALTER TABLE messages RENAME COLUMN content TO body;" +
+			fmt.Sprintf("UPDATE schema_compatible SET version = %d;", newest+1),
+		"ALTER TABLE messages RENAME COLUMN body TO content;" +
+			"UPDATE schema_compatible SET version = 1;",
+	},
 }
 
-var laterDown = []string{
-	"ALTER TABLE messages DROP COLUMN note;",
-	"ALTER TABLE messages RENAME COLUMN body TO content;" +
-		"UPDATE schema_compatible SET version = 1;",
+// laterFile returns the name of a migration of later.
+func laterFile(i int, direction Direction) string {
+	return fmt.Sprintf("sqlite/%04d_later.%s.sql", newest+1+i, direction)
 }
 
-// chain returns the migrations of a program that needs a version.
-func chain(t *testing.T, version int) fstest.MapFS {
+// chain returns the migrations of a program of storagetest.Chain: 1, 2 or 3.
+func chain(t *testing.T, program int) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
-	names, err := fs.Glob(migrations.SQLite, "sqlite/0001_*")
+	names, err := fs.Glob(migrations.SQLite, "sqlite/*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,17 +51,17 @@ func chain(t *testing.T, version int) fstest.MapFS {
 		}
 		files[name] = &fstest.MapFile{Data: text}
 	}
-	for i, m := range later[:version-1] {
-		files["sqlite/"+m[0]+".up.sql"] = &fstest.MapFile{Data: []byte(m[1])}
-		files["sqlite/"+m[0]+".down.sql"] = &fstest.MapFile{Data: []byte(laterDown[i])}
+	for i, m := range later[:program-1] {
+		files[laterFile(i, Up)] = &fstest.MapFile{Data: []byte(m[0])}
+		files[laterFile(i, Down)] = &fstest.MapFile{Data: []byte(m[1])}
 	}
 	return files
 }
 
-// program returns a program that needs a version, with the store at path.
-func program(t *testing.T, path string, version int) storagetest.Program {
+// program returns a program of storagetest.Chain, with the store at path.
+func program(t *testing.T, path string, number int) storagetest.Program {
 	t.Helper()
-	files := chain(t, version)
+	files := chain(t, number)
 	return storagetest.Program{
 		Up:     func(context.Context) error { return migrate(path, Up, files) },
 		Down:   func(context.Context) error { return migrate(path, Down, files) },
@@ -67,6 +77,7 @@ func TestChain(t *testing.T) {
 			Programs: [3]storagetest.Program{
 				program(t, path, 1), program(t, path, 2), program(t, path, 3),
 			},
+			Newest: newest,
 			Open: func(ctx context.Context) (storage.Store, error) {
 				return Open(ctx, Config{Path: path})
 			},
@@ -83,19 +94,20 @@ func TestChain_schema_fits_when_a_migration_fails(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := chain(t, 3)
-	body := broken["sqlite/0003_body.up.sql"]
+	body := broken[laterFile(1, Up)]
 	whole := body.Data
 	body.Data = append(whole[:len(whole):len(whole)], "DROP TABLE there_is_none;"...)
 	wantCode(t, migrate(path, Up, broken), tidemark.Unavailable, "the migration of "+path)
 
-	want := storage.Schema{Version: 3, Compatible: 1, Needed: 3, Dirty: true}
+	want := storage.Schema{Version: newest + 2, Compatible: 1, Needed: newest + 2, Dirty: true}
 	if got, err := status(path, broken); err != nil || got != want {
 		t.Fatalf("got %+v, %v, want %+v", got, err, want)
 	}
 	body.Data = whole
 	for _, direction := range []Direction{Up, Down} {
 		wantCode(t, migrate(path, direction, broken), tidemark.Conflict,
-			"a migration to version 3 failed half-way", "by hand", "restore a backup")
+			fmt.Sprintf("a migration to version %d failed half-way", newest+2), "by hand",
+			"restore a backup")
 	}
 	s = openTest(t, path)
 	send(t, s, "2")
@@ -105,7 +117,7 @@ func TestChain_schema_fits_when_a_migration_fails(t *testing.T) {
 	}
 	c, err := open(path, false)
 	if err == nil {
-		err = c.exec("UPDATE schema_migrations SET version = 2, dirty = 0")
+		err = c.exec(fmt.Sprintf("UPDATE schema_migrations SET version = %d, dirty = 0", newest+1))
 		c.close()
 	}
 	if err != nil {
@@ -123,13 +135,13 @@ func TestChain_schema_fits_when_a_migration_fails(t *testing.T) {
 func TestOpen_schema_fits_older(t *testing.T) {
 	_, path := openNew(t)
 	path += ".copy"
-	for _, step := range []struct{ program, version int }{{1, 1}, {2, 2}, {1, 2}, {3, 3}} {
+	for _, step := range []struct{ program, added int }{{1, 0}, {2, 1}, {1, 1}, {3, 2}} {
 		if err := ensure(path, chain(t, step.program)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Status(path); err != nil || got.Version != uint(step.version) {
-			t.Errorf("program %d: got %+v, %v, want version %d", step.program, got, err,
-				step.version)
+		want := uint(newest + step.added)
+		if got, err := Status(path); err != nil || got.Version != want {
+			t.Errorf("program %d: got %+v, %v, want version %d", step.program, got, err, want)
 		}
 	}
 	wantCode(t, ensure(path, chain(t, 1)), tidemark.Conflict, "run a newer program")

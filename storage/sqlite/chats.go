@@ -108,7 +108,7 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 		if chat.Type == tidemark.Direct {
 			seat = i + 1
 		}
-		if err := w.putMember(row, m, seat); err != nil {
+		if err := w.putMember(row, m, seat, row.version); err != nil {
 			return tidemark.Chat{}, false, err
 		}
 	}
@@ -123,8 +123,8 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 // insertChat stores a new chat. pair is "" for a group.
 func (w *writer) insertChat(chat tidemark.Chat, pair string) error {
 	q, err := w.c.prepared(`INSERT INTO chats (id, type, history, name, direct_key, created_at,
-			activity_at, member_count, large, creation, seats)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10)`)
+			activity_at, member_count, large, creation, seats, outbox_shard)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11)`)
 	if err != nil {
 		return err
 	}
@@ -144,6 +144,7 @@ func (w *writer) insertChat(chat tidemark.Chat, pair string) error {
 		seats = []*tally{{}, {}}
 	}
 	q.string(10, seatsText(seats))
+	q.integer(11, int64(storage.ShardOf(chat.ID)))
 	return q.run()
 }
 
@@ -215,7 +216,11 @@ func (s *Store) UpdateChat(
 		q.string(1, chat.Name)
 		q.integer(2, int64(chat.Version))
 		q.integer(3, row.key)
-		return q.run()
+		if err := q.run(); err != nil {
+			return err
+		}
+		row.named = chat.Version
+		return w.openBacklog(row)
 	})
 	if err != nil {
 		return tidemark.Chat{}, err

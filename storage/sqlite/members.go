@@ -13,13 +13,15 @@ import (
 )
 
 // putMember stores a member of a chat, or replaces the row of a former one, who keeps their seat.
-func (w *writer) putMember(c *chat, m tidemark.Member, seat int) error {
+// version is the members' version of the chat after the step.
+func (w *writer) putMember(c *chat, m tidemark.Member, seat int, version uint64) error {
+	//rule:told_or_owed.version-of-member-in-sqlite
 	q, err := w.c.prepared(`INSERT INTO members (chat, user_id, chat_id, current, role, joined_at,
-			intervals, seat, metadata)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+			intervals, seat, metadata, version)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (chat, user_id) DO UPDATE SET current = excluded.current, role = excluded.role,
 			joined_at = excluded.joined_at, intervals = excluded.intervals,
-			metadata = excluded.metadata`)
+			metadata = excluded.metadata, version = excluded.version`)
 	if err != nil {
 		return err
 	}
@@ -34,6 +36,7 @@ func (w *writer) putMember(c *chat, m tidemark.Member, seat int) error {
 	if q.null(9); m.Metadata != nil {
 		q.string(9, string(m.Metadata))
 	}
+	q.integer(10, int64(version))
 	return q.run()
 }
 
@@ -180,7 +183,7 @@ func (w *writer) admit(
 		state, err := w.state(c, user)
 		return state.DeliveryState, err
 	}
-	if err := w.putMember(c, joining[i], 0); err != nil {
+	if err := w.putMember(c, joining[i], 0, c.version+1); err != nil {
 		return tidemark.DeliveryState{}, err
 	}
 	return w.join(c, user, first[i], now)
@@ -206,6 +209,9 @@ func (w *writer) join(
 // setMembership writes the new number of members and the next version. It removes the chat from the
 // cache.
 func (w *writer) setMembership(c *chat, members int) error {
+	if err := w.openBacklog(c); err != nil {
+		return err
+	}
 	if err := w.forget(c); err != nil {
 		return err
 	}
@@ -258,7 +264,7 @@ func (s *Store) RemoveMember(
 			}
 		}
 		m.Intervals, m.Metadata = m.Intervals.Left(c.head), nil
-		if err := w.putMember(c, m, 0); err != nil {
+		if err := w.putMember(c, m, 0, c.version+1); err != nil {
 			return err
 		}
 		if err := w.unmark(c, user); err != nil {
@@ -275,7 +281,7 @@ func (s *Store) RemoveMember(
 // promote makes a member an owner.
 func (w *writer) promote(c *chat, heir tidemark.Member) error {
 	heir.Role = tidemark.Owner
-	return w.putMember(c, heir, 0)
+	return w.putMember(c, heir, 0, c.version+1)
 }
 
 // UpdateMember implements storage.Members.
@@ -332,7 +338,7 @@ func (w *writer) updateMember(
 		}
 	}
 	updated.Version++
-	if err := w.putMember(c, updated.Member, 0); err != nil {
+	if err := w.putMember(c, updated.Member, 0, updated.Version); err != nil {
 		return storage.UpdatedMember{}, err
 	}
 	return updated, w.setMembership(c, c.members)

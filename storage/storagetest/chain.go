@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -15,11 +16,14 @@ type Program struct {
 	Status   func(context.Context) (storage.Schema, error)
 }
 
-// A Chain is three programs with one store. The first is this program, which needs version 1. The
-// second also has a migration that only adds to the schema. The third also has a migration that
+// A Chain is three programs with one store. The first is this program, which needs version Newest.
+// The second also has a migration that only adds to the schema. The third also has a migration that
 // removes something that the first needs and the second does not.
 type Chain struct {
 	Programs [3]Program
+	// Newest is the number of this program's newest migration. Programs that need version 1 work
+	// with it.
+	Newest uint
 	// Open opens the store with this program. It changes no schema, unless the store is SQLite.
 	Open func(context.Context) (storage.Store, error)
 }
@@ -48,26 +52,26 @@ type chainFixture struct {
 // testChainFromEmpty goes up from nothing in one go, and down in steps.
 func testChainFromEmpty(f *chainFixture) {
 	this, newer := f.Programs[0], f.Programs[2]
-	f.wantSchema(0, 0)
+	f.wantNothing()
 	f.ok(newer.Up(f.ctx))
-	f.wantSchema(3, 2)
+	f.wantSchema(3)
 	f.wantTooNew()
 	f.ok(newer.Down(f.ctx))
-	f.wantSchema(2, 1)
+	f.wantSchema(2)
 	// This program serves the newer schema, and its migrations leave it alone.
 	f.ok(this.Up(f.ctx))
-	f.wantSchema(2, 1)
-	f.refused(this.Down(f.ctx), tidemark.Conflict, "schema has version 2", "migrations up to 1",
+	f.wantSchema(2)
+	f.refused(this.Down(f.ctx), tidemark.Conflict,
+		fmt.Sprint("schema has version ", f.Newest+1), fmt.Sprint("migrations up to ", f.Newest),
 		"tidemark migrate down with the newer program")
-	f.wantSchema(2, 1)
+	f.wantSchema(2)
 	f.open()
 	chat := f.group("c", "anna", "ben")
 	f.send(chat, "anna", 2)
 	f.gapless(chat, 2)
 	f.ok(f.store.Close())
 	f.ok(newer.Down(f.ctx))
-	f.ok(newer.Down(f.ctx))
-	f.wantSchema(0, 0)
+	f.downToNothing(newer)
 	for _, p := range f.Programs {
 		f.refused(p.Down(f.ctx), tidemark.Invalid, "there is no schema to take down")
 	}
@@ -77,7 +81,7 @@ func testChainFromEmpty(f *chainFixture) {
 // of the data, unless tables were removed and made again.
 func testChainUnderData(f *chainFixture) {
 	f.ok(f.Programs[0].Up(f.ctx))
-	f.wantSchema(1, 1)
+	f.wantSchema(1)
 	f.open()
 	life := f.store.Incarnation()
 	chat := f.group("c", "anna", "ben")
@@ -85,20 +89,20 @@ func testChainUnderData(f *chainFixture) {
 	f.sendAgain(chat, &sent)
 	f.ok(f.store.Close())
 	for _, step := range []struct {
-		migrate             func(context.Context) error
-		version, compatible uint
+		migrate func(context.Context) error
+		program int
 	}{
-		{f.Programs[1].Up, 2, 1},
-		{f.Programs[2].Up, 3, 2},
-		{f.Programs[2].Down, 2, 1},
-		{f.Programs[2].Down, 1, 1},
-		{f.Programs[2].Up, 3, 2},
-		{f.Programs[2].Down, 2, 1},
-		{f.Programs[1].Down, 1, 1},
+		{f.Programs[1].Up, 2},
+		{f.Programs[2].Up, 3},
+		{f.Programs[2].Down, 2},
+		{f.Programs[2].Down, 1},
+		{f.Programs[2].Up, 3},
+		{f.Programs[2].Down, 2},
+		{f.Programs[1].Down, 1},
 	} {
 		f.ok(step.migrate(f.ctx))
-		f.wantSchema(step.version, step.compatible)
-		if step.compatible > 1 {
+		f.wantSchema(step.program)
+		if step.program == 3 {
 			f.wantTooNew()
 			life = ""
 			continue
@@ -139,46 +143,69 @@ func testChainAtOnce(f *chainFixture) {
 			}
 			return err
 		}))
-		f.wantSchema(3, 2)
-		for range 3 {
-			f.ok(f.Programs[2].Down(f.ctx))
-		}
+		f.wantSchema(3)
+		f.ok(f.Programs[2].Down(f.ctx))
+		f.ok(f.Programs[2].Down(f.ctx))
+		f.downToNothing(f.Programs[2])
 	}
 }
 
-// wantSchema checks the schema that each program finds.
-func (f *chainFixture) wantSchema(version, compatible uint) {
+// downToNothing reverts the migrations of this program.
+func (f *chainFixture) downToNothing(p Program) {
+	f.Helper()
+	for range f.Newest {
+		f.ok(p.Down(f.ctx))
+	}
+	f.wantNothing()
+}
+
+// wantSchema checks that each program finds the schema of one of them: 1, 2 or 3.
+func (f *chainFixture) wantSchema(program int) {
+	f.Helper()
+	want := storage.Schema{Version: f.Newest + uint(program) - 1, Compatible: 1}
+	if program == 3 {
+		want.Compatible = f.Newest + 1
+	}
+	f.want(want)
+}
+
+// wantNothing checks that each program finds no schema.
+func (f *chainFixture) wantNothing() {
+	f.Helper()
+	f.want(storage.Schema{})
+}
+
+func (f *chainFixture) want(schema storage.Schema) {
 	f.Helper()
 	for i, p := range f.Programs {
 		got, err := p.Status(f.ctx)
-		if version == 0 && tidemark.CodeOf(err) == tidemark.NotFound {
+		if schema.Version == 0 && tidemark.CodeOf(err) == tidemark.NotFound {
 			continue
 		}
 		f.ok(err)
-		f.equal("schema", got, storage.Schema{
-			Version:    version,
-			Compatible: compatible,
-			Needed:     uint(i + 1),
-		})
+		schema.Needed = f.Newest + uint(i)
+		f.equal("schema", got, schema)
 	}
 }
 
-// wantTooNew checks that this program refuses version 3, and that the second one does not.
+// wantTooNew checks that this program refuses the schema of the third, and that the second one does
+// not.
 func (f *chainFixture) wantTooNew() {
 	f.Helper()
 	s, err := f.Open(f.ctx)
 	if err == nil {
-		f.Fatalf("version 3 was opened: %v", s.Close())
+		f.Fatalf("the schema of the third program was opened: %v", s.Close())
 	}
 	for _, err := range []error{err, f.Programs[0].Up(f.ctx)} {
-		f.refused(err, tidemark.Conflict, "schema has version 3", "need version 2 or a later one",
-			"this program needs 1", "run a newer program")
+		f.refused(err, tidemark.Conflict, fmt.Sprint("schema has version ", f.Newest+2),
+			fmt.Sprintf("need version %d or a later one", f.Newest+1),
+			fmt.Sprint("this program needs ", f.Newest), "run a newer program")
 	}
 	found, err := f.Programs[1].Status(f.ctx)
 	f.ok(err)
 	f.ok(found.Fit())
 	f.ok(f.Programs[1].Up(f.ctx))
-	f.wantSchema(3, 2)
+	f.wantSchema(3)
 }
 
 func (f *chainFixture) open() {

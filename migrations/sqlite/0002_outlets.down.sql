@@ -1,0 +1,10 @@
+DROP TABLE documents;
+DROP TABLE outlet_backlogs;
+DROP INDEX members_by_version;
+ALTER TABLE members DROP COLUMN version;
+DROP INDEX chats_in_outbox;
+ALTER TABLE chats DROP COLUMN outbox_split;
+ALTER TABLE chats DROP COLUMN outbox_version;
+ALTER TABLE chats DROP COLUMN outbox_members;
+ALTER TABLE chats DROP COLUMN outbox_sequence;
+ALTER TABLE chats DROP COLUMN outbox_shard;
