@@ -132,6 +132,8 @@ type BacklogQuery struct {
 	Outlet OutletID
 	// Shards ascend.
 	Shards []int
+	// Chat, if it is not "", asks for the backlog of one chat. Shards and After do not count then.
+	Chat tidemark.ChatID
 	// After is the last backlog of the previous page, of which Shard and Chat count. If its Chat is
 	// "", the first page is asked for.
 	After Backlog

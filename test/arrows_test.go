@@ -31,6 +31,11 @@ func arrows() []arrow {
 	return []arrow{
 		{place: ""},
 		{place: "storage", own: []string{""}},
+		{
+			place: "reach",
+			own:   []string{"", "storage", "internal/batch", "internal/signal", "reach/outlet"},
+		},
+		{place: "reach/outlet", own: []string{""}},
 		{place: "storage/memory", own: []string{"", "storage", "storage/internal/lives"}},
 		{
 			place:  "storage/metered",

@@ -1,8 +1,8 @@
 -- What outlets have received (storage.Outbox), and documents of the programs (storage.Documents).
 
--- A chat has a backlog if outbox_shard is not NULL. The other columns say from where on its news may
--- be undelivered. Chats that exist already have a backlog from their beginning, and so have those
--- that an older program makes.
+-- A chat has a backlog if outbox_shard is not NULL. The other columns say from where on its news
+-- may be undelivered. Chats that exist already have a backlog from their beginning, and so have
+-- those that an older program makes.
 ALTER TABLE chats ADD COLUMN outbox_shard    INTEGER DEFAULT 0;           -- storage.ShardOf
 ALTER TABLE chats ADD COLUMN outbox_sequence INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE chats ADD COLUMN outbox_members  INTEGER NOT NULL DEFAULT 0;  -- of members_version

@@ -46,8 +46,12 @@ func (s *Store) Backlogs(
 	var found []storage.Backlog
 	add := func(b storage.Backlog) {
 		b.Shard = storage.ShardOf(b.Chat)
-		if slices.Contains(q.Shards, b.Shard) &&
-			(q.After.Chat == "" || byShard(b, q.After) > 0) {
+		wanted := slices.Contains(q.Shards, b.Shard) &&
+			(q.After.Chat == "" || byShard(b, q.After) > 0)
+		if q.Chat != "" {
+			wanted = b.Chat == q.Chat
+		}
+		if wanted {
 			found = append(found, b)
 		}
 	}

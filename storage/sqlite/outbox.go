@@ -41,11 +41,17 @@ func positionOf(c *chat) storage.Position {
 
 const (
 	// backlogsOfChats names each shard in a statement of its own, so that the index has the order.
-	backlogsOfChats = `SELECT id, outbox_sequence, outbox_members, outbox_version, outbox_split
+	backlogsOfChats = `SELECT id, outbox_sequence, outbox_members, outbox_version, outbox_split,
+			outbox_shard
 		FROM chats WHERE outbox_shard = ? AND id > ? ORDER BY id LIMIT ?`
-	backlogsOfOutlet = `SELECT chat_id, sequence, members, version, stamp
+	backlogsOfOutlet = `SELECT chat_id, sequence, members, version, stamp, shard
 		FROM outlet_backlogs WHERE outlet = ? AND shard = ? AND chat_id > ?
 		ORDER BY chat_id LIMIT ?`
+	backlogOfChat = `SELECT id, outbox_sequence, outbox_members, outbox_version, outbox_split,
+			outbox_shard
+		FROM chats WHERE id = ? AND outbox_shard IS NOT NULL`
+	backlogOfBoth = `SELECT chat_id, sequence, members, version, stamp, shard
+		FROM outlet_backlogs WHERE chat_id = ?1 AND outlet = ?2 AND shard = ?3`
 )
 
 // Backlogs implements storage.Outbox, with one statement for each shard.
@@ -54,6 +60,9 @@ func (s *Store) Backlogs(
 ) ([]storage.Backlog, bool, error) {
 	var found []storage.Backlog
 	err := s.snapshot(ctx, func(c *conn) error {
+		if q.Chat != "" {
+			return c.backlogOf(q.Outlet, q.Chat, &found)
+		}
 		for _, shard := range q.Shards {
 			after := tidemark.ChatID("")
 			if q.After.Chat != "" {
@@ -96,18 +105,44 @@ func (c *conn) backlogs(
 	q.string(first+1, string(after))
 	q.integer(first+2, int64(limit))
 	return q.each(func(row *stmt) bool {
-		b := storage.Backlog{
-			Outlet: outlet, Chat: tidemark.ChatID(row.stringAt(0)), Shard: shard,
-			From: positionAt(row, 1),
-		}
-		if outlet == storage.AllOutlets {
-			b.Split = row.integerAt(4) != 0
-		} else {
-			b.Stamp = row.stringAt(4)
-		}
-		*found = append(*found, b)
+		*found = append(*found, scanBacklog(row, outlet))
 		return true
 	})
+}
+
+// backlogOf appends the backlog of one chat to found, if it is open.
+func (c *conn) backlogOf(
+	outlet storage.OutletID, chat tidemark.ChatID, found *[]storage.Backlog,
+) error {
+	text := backlogOfChat
+	if outlet != storage.AllOutlets {
+		text = backlogOfBoth
+	}
+	q, err := c.prepared(text)
+	if err != nil {
+		return err
+	}
+	q.string(1, string(chat))
+	if outlet != storage.AllOutlets {
+		q.string(2, string(outlet))
+		q.integer(3, int64(storage.ShardOf(chat)))
+	}
+	_, err = q.one(func(row *stmt) { *found = append(*found, scanBacklog(row, outlet)) })
+	return err
+}
+
+// scanBacklog reads a row of one of the statements above.
+func scanBacklog(row *stmt, outlet storage.OutletID) storage.Backlog {
+	b := storage.Backlog{
+		Outlet: outlet, Chat: tidemark.ChatID(row.stringAt(0)), From: positionAt(row, 1),
+		Shard: int(row.integerAt(5)),
+	}
+	if outlet == storage.AllOutlets {
+		b.Split = row.integerAt(4) != 0
+	} else {
+		b.Stamp = row.stringAt(4)
+	}
+	return b
 }
 
 // positionAt returns the position in three columns, from column i on.

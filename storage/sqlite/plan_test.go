@@ -240,6 +240,10 @@ func everyMethodOfOutlets(t *testing.T, s *Store, chat tidemark.ChatID) {
 				Outlet: outlet, Shards: shards, Limit: 10,
 			})
 			ok(err)
+			_, _, err = s.Backlogs(ctx, storage.BacklogQuery{
+				Outlet: outlet, Chat: chat, Limit: 10,
+			})
+			ok(err)
 			for _, b := range found {
 				to := b.From
 				if to.Sequence++; to.Sequence > 1 {

@@ -317,6 +317,26 @@ var outboxRules = []rule{
 		}
 		f.equal("chats", got, want)
 	}},
+	{"Backlogs_finds_that_of_one_chat", func(f *fixture) {
+		alice := f.user("alice")
+		c, d := f.group("c", alice), f.group("d", alice)
+		f.settleAll(d)
+		f.rewind(hook, c, storage.Position{})
+		one := func(outlet storage.OutletID, chat tidemark.ChatID) []storage.Backlog {
+			found, more, err := f.outbox().Backlogs(f.ctx,
+				storage.BacklogQuery{Outlet: outlet, Chat: chat, Limit: 1})
+			f.ok(err)
+			f.equal("more", more, false)
+			return found
+		}
+		f.equal("backlog of c", one(storage.AllOutlets, c), []storage.Backlog{*f.backlog(c)})
+		f.equal("own backlog of c", one(hook, c), []storage.Backlog{f.backlogs(hook)[c]})
+		for _, outlet := range []storage.OutletID{storage.AllOutlets, hook, "other"} {
+			f.equal("backlog of d", len(one(outlet, d)), 0)
+			f.equal("backlog of none", len(one(outlet, f.chat("none"))), 0)
+		}
+		f.equal("backlog of another", len(one("other", c)), 0)
+	}},
 	{"told_or_owed_and_told_in_order_whatever_workers_do", testWorkers},
 }
 

@@ -1,0 +1,409 @@
+package reach
+
+import (
+	"context"
+	"crypto/rand"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// rotation is how long an old secret is valid after a new one was made.
+const rotation = 24 * time.Hour
+
+// types are the types of events that an outlet may ask for.
+var types = []outlet.Type{outlet.MessagePersisted, outlet.MemberChanged, outlet.ChatUpdated}
+
+// NewOutlet says what outlet to create. Zero values are defaults.
+type NewOutlet struct {
+	Kind string
+	URL  string
+	// Events are the types that it gets, all by default.
+	Events []outlet.Type
+	// Content is "full", the default, or "none".
+	Content string
+	Batch   bool
+	// FromStart asks for all news since the creation of the chats. Otherwise the outlet gets what
+	// happens from now on.
+	FromStart bool
+}
+
+// Change says what to change of an outlet. What is nil stays as it is.
+type Change struct {
+	URL     *string
+	Events  *[]outlet.Type
+	Content *string
+	Batch   *bool
+	// Paused pauses or resumes the outlet. Resuming also ends the state disabled.
+	Paused *bool
+}
+
+// Info is an outlet as operators see it.
+type Info struct {
+	Spec
+	// The figures are those of this process, since the outlet was opened here.
+	Accepted, Refused, Deferred, Parked uint64
+	// FailingSince is since when the receiver refuses everything that this process delivers. It is
+	// zero if it does not.
+	FailingSince time.Time
+}
+
+// Create creates an outlet. It returns the secret, which nobody can read later. The secret is "" if
+// the kind has none.
+//
+// Errors: Invalid (the field is named), Denied (no key seals the secret), Conflict (another outlet
+// is being created; there are too many).
+func (e *Engine) Create(ctx context.Context, new NewOutlet) (Info, string, error) {
+	s := Spec{
+		ID: storage.OutletID("out_" + strings.ToLower(rand.Text()[:20])), Kind: new.Kind,
+		URL: new.URL, Events: new.Events, Content: new.Content, Batch: new.Batch,
+		State: Starting, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	if s.Content == "" {
+		s.Content = "full"
+	}
+	if new.FromStart {
+		s.State, s.Walk = Joining, &Walk{First: true}
+	}
+	secret, err := e.newSecret(&s)
+	if err == nil {
+		err = e.check(&s)
+	}
+	if err != nil {
+		return Info{}, "", err
+	}
+	_, err = editList(ctx, e.cfg.Store, func(l *list) error {
+		if len(l.Outlets) >= MaxOutlets {
+			return tidemark.Errorf(tidemark.Conflict,
+				"there are %d outlets, which is the most; delete one first", MaxOutlets)
+		}
+		s.State = Starting
+		for _, other := range l.Outlets {
+			switch other.State {
+			case Starting, Joining:
+				return tidemark.Errorf(tidemark.Conflict,
+					"the outlet %s is being created; try again when its state is active", other.ID)
+			case Active, Paused, Disabled:
+				s.State = Joining
+			}
+		}
+		if new.FromStart {
+			s.State = Joining
+		}
+		l.Outlets = append(l.Outlets, s)
+		return nil
+	})
+	if err != nil {
+		return Info{}, "", err
+	}
+	return e.info(s), secret, nil
+}
+
+// newSecret adds a secret to a specification, if its kind has some, and returns it.
+func (e *Engine) newSecret(s *Spec) (string, error) {
+	kind, known := e.cfg.Kinds[s.Kind]
+	if !known {
+		return "", tidemark.BadParam(tidemark.Invalid, "type", "must be one of: %s",
+			strings.Join(slices.Sorted(maps.Keys(e.cfg.Kinds)), ", "))
+	}
+	if kind.NewSecret == nil {
+		return "", nil
+	}
+	secret := kind.NewSecret()
+	sealed, err := e.cfg.Sealer.Seal(secret)
+	if err != nil {
+		return "", err
+	}
+	s.Secrets = append([]Secret{{Sealed: sealed}}, s.Secrets...)
+	return secret, nil
+}
+
+// check returns Invalid if the outlet could not be opened.
+func (e *Engine) check(s *Spec) error {
+	for _, t := range s.Events {
+		if !slices.Contains(types, t) {
+			return tidemark.BadParam(tidemark.Invalid, "events",
+				"has the unknown type %q; the types are %v", t, types)
+		}
+	}
+	if s.Content != "full" && s.Content != "none" {
+		return tidemark.BadParam(tidemark.Invalid, "content", "must be full or none")
+	}
+	client, err := e.open(s)
+	if err != nil {
+		return err
+	}
+	return client.Close()
+}
+
+// Outlets returns all outlets that are not deleted, in the order of their creation.
+func (e *Engine) Outlets(ctx context.Context) ([]Info, error) {
+	l, err := readList(ctx, e.cfg.Store)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]Info, 0, len(l.Outlets))
+	for _, s := range l.Outlets {
+		if s.State != Deleting {
+			infos = append(infos, e.info(s))
+		}
+	}
+	return infos, nil
+}
+
+// Outlet returns an outlet. NotFound: there is none.
+func (e *Engine) Outlet(ctx context.Context, id storage.OutletID) (Info, error) {
+	l, err := readList(ctx, e.cfg.Store)
+	if err != nil {
+		return Info{}, err
+	}
+	s, err := l.existing(id)
+	if err != nil {
+		return Info{}, err
+	}
+	return e.info(*s), nil
+}
+
+// existing returns an outlet. NotFound: there is none, or it is deleted.
+func (l *list) existing(id storage.OutletID) (*Spec, error) {
+	s := l.find(id)
+	if s == nil || s.State == Deleting {
+		return nil, tidemark.Errorf(tidemark.NotFound, "there is no outlet %s", id)
+	}
+	return s, nil
+}
+
+// info adds the figures of this process.
+func (e *Engine) info(s Spec) Info {
+	info := Info{Spec: s}
+	r := e.receiver(s.ID)
+	if r == nil {
+		return info
+	}
+	info.Accepted, info.Refused = r.counts.accepted.Load(), r.counts.refused.Load()
+	info.Deferred, info.Parked = r.counts.deferred.Load(), r.counts.parked.Load()
+	if down, since := r.health.waiting(); down {
+		info.FailingSince = since
+	}
+	return info
+}
+
+// edit changes an outlet in one step.
+func (e *Engine) edit(
+	ctx context.Context, id storage.OutletID, change func(*Spec) error,
+) (Info, error) {
+	l, err := editList(ctx, e.cfg.Store, func(l *list) error {
+		s, err := l.existing(id)
+		if err == nil {
+			err = change(s)
+		}
+		return err
+	})
+	if err != nil {
+		return Info{}, err
+	}
+	return e.info(*l.find(id)), nil
+}
+
+// Update changes an outlet. Nothing is lost, whatever changes: news that it refuses meanwhile wait.
+//
+// Errors: NotFound, Invalid (the field is named), Conflict (it is being created, and cannot be
+// paused yet).
+func (e *Engine) Update(ctx context.Context, id storage.OutletID, c Change) (Info, error) {
+	return e.edit(ctx, id, func(s *Spec) error {
+		if c.URL != nil {
+			s.URL = *c.URL
+		}
+		if c.Events != nil {
+			s.Events = *c.Events
+		}
+		if c.Content != nil {
+			s.Content = *c.Content
+		}
+		if c.Batch != nil {
+			s.Batch = *c.Batch
+		}
+		if c.Paused != nil {
+			if err := s.pause(*c.Paused); err != nil {
+				return err
+			}
+		}
+		return e.check(s)
+	})
+}
+
+// pause pauses or resumes the outlet.
+func (s *Spec) pause(paused bool) error {
+	switch {
+	case s.State == Starting || s.State == Joining:
+		return tidemark.Errorf(tidemark.Conflict,
+			"the outlet %s is being created; try again when its state is active", s.ID)
+	case paused:
+		s.State = Paused
+	default:
+		s.State, s.Reason = Active, ""
+	}
+	return nil
+}
+
+// Delete deletes an outlet with its backlogs, log and parked events. NotFound: there is none.
+func (e *Engine) Delete(ctx context.Context, id storage.OutletID) error {
+	_, err := e.edit(ctx, id, func(s *Spec) error {
+		s.State, s.Walk, s.Secrets = Deleting, nil, nil
+		return nil
+	})
+	return err
+}
+
+// Rotate makes a new secret, and returns it. The old ones are valid for another 24 hours.
+//
+// Errors: NotFound, Invalid (the kind has no secrets), Denied (no key seals it).
+func (e *Engine) Rotate(ctx context.Context, id storage.OutletID) (Info, string, error) {
+	secret := ""
+	info, err := e.edit(ctx, id, func(s *Spec) (err error) {
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		s.Secrets = slices.DeleteFunc(slices.Clone(s.Secrets), func(old Secret) bool {
+			return !old.Until.IsZero() && old.Until.Before(now)
+		})
+		for i := range s.Secrets {
+			if s.Secrets[i].Until.IsZero() {
+				s.Secrets[i].Until = now.Add(rotation)
+			}
+		}
+		if len(s.Secrets) >= 5 {
+			return tidemark.Errorf(tidemark.Conflict,
+				"the secret was rotated %d times within a day; wait until the old ones end",
+				len(s.Secrets)-1)
+		}
+		secret, err = e.newSecret(s)
+		if err == nil && secret == "" {
+			err = tidemark.Errorf(tidemark.Invalid, "outlets of the kind %s have no secret", s.Kind)
+		}
+		return err
+	})
+	return info, secret, err
+}
+
+// Replay delivers news again. With a chat, these are its messages from a sequence on. Without one,
+// they are the messages of all chats that are not older than a time; for a zero time, they are all
+// news since the creation of the chats. Replayed events have the ids that they had before.
+//
+// Errors: NotFound (the outlet, or the chat), Conflict (another replay of all chats is under way,
+// or the outlet is being created).
+func (e *Engine) Replay(
+	ctx context.Context, id storage.OutletID, chat tidemark.ChatID, from tidemark.Sequence,
+	since time.Time,
+) error {
+	if chat != "" {
+		if _, err := e.Outlet(ctx, id); err != nil {
+			return err
+		}
+		if _, err := e.cfg.Store.Chat(ctx, chat); err != nil {
+			return err
+		}
+		at := beyond
+		at.Sequence = max(from, 1) - 1
+		err := e.cfg.Store.Rewind(ctx, []storage.Backlog{{Outlet: id, Chat: chat, From: at}})
+		if r := e.receiver(id); r != nil && err == nil {
+			r.wake.Set()
+		}
+		return err
+	}
+	_, err := e.edit(ctx, id, func(s *Spec) error {
+		switch {
+		case s.State == Starting || s.State == Joining:
+			return tidemark.Errorf(tidemark.Conflict,
+				"the outlet %s is being created; try again when its state is active", id)
+		case s.Walk != nil:
+			return tidemark.Errorf(tidemark.Conflict,
+				"a replay of all chats is under way; wait until it has ended")
+		}
+		s.Walk = &Walk{Since: since.UTC().Truncate(time.Millisecond)}
+		return nil
+	})
+	return err
+}
+
+// Test delivers an event that means nothing, and returns what came of it: nil, or why it was
+// refused. NotFound: there is no such outlet.
+func (e *Engine) Test(ctx context.Context, id storage.OutletID) (*outlet.Refusal, error) {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	return e.once(ctx, id, outlet.Event{
+		ID: outlet.EventID("outlet.test", string(id), now.String()), Type: "outlet.test", Time: now,
+		Data: []byte(`{"outlet_id":"` + string(id) + `"}`),
+	})
+}
+
+// once delivers one event, beside all others.
+func (e *Engine) once(ctx context.Context, id storage.OutletID, event outlet.Event) (*outlet.Refusal, error) {
+	info, err := e.Outlet(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	client, err := e.open(&info.Spec)
+	if err != nil {
+		return nil, err
+	}
+	_, refused := client.Deliver(ctx, []outlet.Event{event})
+	return refused, client.Close()
+}
+
+// ParkedEvents returns a page of the parked events of an outlet, by id. NotFound: there is no such
+// outlet.
+func (e *Engine) ParkedEvents(
+	ctx context.Context, id storage.OutletID, after string, limit int,
+) ([]Parked, bool, error) {
+	if _, err := e.Outlet(ctx, id); err != nil {
+		return nil, false, err
+	}
+	return parkedOf(ctx, e.cfg.Store, id, after, limit)
+}
+
+// Resend delivers a parked event, and forgets it if it was accepted. It returns why it was refused,
+// or nil. NotFound: the outlet, or the event.
+func (e *Engine) Resend(
+	ctx context.Context, id storage.OutletID, event string,
+) (*outlet.Refusal, error) {
+	// The event is the first one that is not before its id.
+	after := ""
+	for {
+		page, more, err := e.ParkedEvents(ctx, id, after, listed)
+		if err != nil {
+			return nil, err
+		}
+		for _, parked := range page {
+			if parked.Event.ID != event {
+				after = parked.Event.ID
+				continue
+			}
+			refused, err := e.once(ctx, id, parked.Event)
+			if err != nil || refused != nil {
+				return refused, err
+			}
+			_, err = e.cfg.Store.PutDocument(ctx, storage.Document{
+				Kind: parkedKind(id), Name: event, Version: parked.version,
+			})
+			return nil, err
+		}
+		if !more {
+			return nil, tidemark.Errorf(tidemark.NotFound, "no event %s of the outlet %s is parked",
+				event, id)
+		}
+	}
+}
+
+// Failures returns what an outlet has refused lately, the newest first. NotFound: there is no such
+// outlet.
+func (e *Engine) Failures(ctx context.Context, id storage.OutletID) ([]Failure, error) {
+	if _, err := e.Outlet(ctx, id); err != nil {
+		return nil, err
+	}
+	log, _, err := logOf(ctx, e.cfg.Store, id)
+	slices.Reverse(log)
+	return log, err
+}

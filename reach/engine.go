@@ -1,0 +1,310 @@
+package reach
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Store is what the engine needs of a store.
+type Store interface {
+	storage.Outbox
+	storage.Documents
+	Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error)
+	Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error)
+}
+
+// Kind makes the outlets of one kind.
+type Kind struct {
+	// Open checks a specification, and returns its outlet. It connects to nothing. secrets are the
+	// valid ones, the newest first. Invalid: the specification, with the name of the field.
+	Open func(spec *Spec, secrets []string) (outlet.Client, error)
+	// NewSecret returns a new secret, or is nil if the kind has none.
+	NewSecret func() string
+}
+
+// Times are the periods of the engine. The zero value of each is its default.
+type Times struct {
+	// Poll is how often the store is asked for news that no hint announced, 1 s by default. It is
+	// also how often a process shows that it lives.
+	Poll time.Duration
+	// Trust is for how long a process may settle after it has shown that it lives and knows the
+	// list of outlets, 5 s by default. Dead is after which silence it counts as dead, 15 s.
+	Trust, Dead time.Duration
+	// Linger is how long the others wait for a receiver, and how long a chat is quiet before its
+	// backlog closes, 2 s by default. Save is how often the position of a chat that is never quiet
+	// is saved, 10 s.
+	Linger, Save time.Duration
+	// Park is the age from which an event may be parked that is refused again and again, 24 h.
+	Park time.Duration
+	// GiveUp is how long everything is refused before the outlet is disabled, 5 days.
+	GiveUp time.Duration
+}
+
+// withDefaults returns the periods with the defaults in place of zeros.
+func (t Times) withDefaults() Times {
+	for _, d := range []struct {
+		period   *time.Duration
+		fallback time.Duration
+	}{
+		{&t.Poll, time.Second}, {&t.Trust, 5 * time.Second}, {&t.Dead, 15 * time.Second},
+		{&t.Linger, 2 * time.Second}, {&t.Save, 10 * time.Second}, {&t.Park, 24 * time.Hour},
+		{&t.GiveUp, 5 * 24 * time.Hour},
+	} {
+		if *d.period == 0 {
+			*d.period = d.fallback
+		}
+	}
+	return t
+}
+
+// Config configures an Engine. Store, Kinds and Log are required.
+type Config struct {
+	Store Store
+	Kinds map[string]Kind
+	// Sealer seals the secrets of outlets. Without it, no outlet with a secret can be created.
+	Sealer *Sealer
+	Times  Times
+	Log    *slog.Logger
+}
+
+// maxTasks is how many chats are worked on at once, besides those of single outlets' backlogs.
+const maxTasks = 64
+
+// Engine delivers the news of all chats to the outlets. Several processes share the work by shards.
+// Call New, then Run once. The other methods are safe for concurrent use.
+type Engine struct {
+	cfg   Config
+	times Times
+	wake  signal.Flag
+	// slots holds a value for each chat that is worked on. running are all goroutines.
+	slots   chan struct{}
+	running sync.WaitGroup
+
+	// processes is used by the goroutine of Run only.
+	processes processes
+
+	mu   sync.Mutex
+	list list
+	// trusted is when the last successful beat began, and own are the shards of this process.
+	trusted time.Time
+	own     []int
+	// jobs are the outlets on which a job is under way, and failures what was refused lately.
+	jobs     map[storage.OutletID]bool
+	failures map[storage.OutletID][]Failure
+	// receivers are the outlets that get news, by id.
+	receivers map[storage.OutletID]*receiver
+	// chats holds what was delivered of chats whose backlog for all outlets is open. hinted has
+	// those that a hint announced.
+	chats  map[tidemark.ChatID]*progress
+	hinted map[tidemark.ChatID]struct{}
+}
+
+// progress is what was delivered of a chat, or waits in single outlets' backlogs.
+type progress struct {
+	// from is where the backlog begins, and to is up to where it was delivered.
+	from, to storage.Position
+	split    bool
+	busy     bool
+	// moved is when to last rose, and saved when the backlog was last settled.
+	moved, saved time.Time
+}
+
+// New returns an engine. It does nothing until Run.
+func New(cfg Config) *Engine {
+	times := cfg.Times.withDefaults()
+	return &Engine{
+		cfg: cfg, times: times, wake: signal.New(), slots: make(chan struct{}, maxTasks),
+		processes: processes{store: cfg.Store, own: rand.Text(), dead: times.Dead},
+		receivers: map[storage.OutletID]*receiver{},
+		chats:     map[tidemark.ChatID]*progress{}, hinted: map[tidemark.ChatID]struct{}{},
+		jobs:     map[storage.OutletID]bool{},
+		failures: map[storage.OutletID][]Failure{},
+	}
+}
+
+// Hint says that a chat has news. It never blocks. It may be called for any chat, and before Run.
+func (e *Engine) Hint(chat tidemark.ChatID) {
+	e.mu.Lock()
+	kept := len(e.receivers) > 0 && len(e.hinted) < 10*maxQueued
+	if kept {
+		e.hinted[chat] = struct{}{}
+	}
+	e.mu.Unlock()
+	if kept {
+		e.wake.Set()
+	}
+}
+
+// Run works until ctx ends. Then it waits for the deliveries under way, for Times.Linger at most,
+// and saves how far they came.
+func (e *Engine) Run(ctx context.Context) {
+	next := time.Now()
+	for ctx.Err() == nil {
+		polled := !time.Now().Before(next)
+		if polled {
+			next = time.Now().Add(e.times.Poll)
+			e.beat(ctx)
+		}
+		if err := e.turn(ctx, polled); err != nil && ctx.Err() == nil {
+			e.cfg.Log.Warn("the outlets cannot be served now; trying again", "error", err)
+		}
+		if _, ok := e.wake.WaitUntil(ctx, next); !ok {
+			break
+		}
+	}
+	e.stop(context.WithoutCancel(ctx))
+}
+
+// stop ends Run.
+func (e *Engine) stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, e.times.Linger+e.times.Trust)
+	defer cancel()
+	for range maxTasks {
+		e.slots <- struct{}{} // Tasks end within Linger.
+	}
+	e.mu.Lock()
+	receivers := e.receivers
+	e.receivers = map[storage.OutletID]*receiver{}
+	e.mu.Unlock()
+	if err := e.settle(ctx, true); err != nil {
+		e.cfg.Log.Warn("what was delivered to outlets may be delivered again", "error", err)
+	}
+	for _, r := range receivers {
+		r.end()
+		r.close()
+	}
+	e.running.Wait()
+	e.processes.leave(ctx)
+}
+
+// beat shows the others that this process works, and by which list. Without outlets it only looks
+// for a list.
+func (e *Engine) beat(ctx context.Context) {
+	began := time.Now()
+	l, err := readList(ctx, e.cfg.Store)
+	if err == nil && (len(l.Outlets) > 0 || e.processes.version > 0) {
+		err = e.processes.beat(ctx, l.version)
+	}
+	if err != nil {
+		if ctx.Err() == nil && tidemark.CodeOf(err) != tidemark.Conflict {
+			e.cfg.Log.Warn("the list of outlets cannot be read; trying again", "error", err)
+		}
+		return
+	}
+	e.apply(ctx, l)
+	own := e.shards()
+	e.mu.Lock()
+	e.trusted, e.own = began, own
+	e.mu.Unlock()
+	if err := errors.Join(e.advance(ctx, l), e.saveFailures(ctx)); err != nil && ctx.Err() == nil {
+		e.cfg.Log.Warn("the outlets cannot be looked after; trying again", "error", err)
+	}
+}
+
+// apply opens and closes outlets as the list says.
+func (e *Engine) apply(ctx context.Context, l list) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l.version == e.list.version {
+		return
+	}
+	//rule:told_or_owed.drop-progress-of-older-list
+	if l.gains(&e.list) {
+		e.chats = map[tidemark.ChatID]*progress{}
+	}
+	e.list = l
+	for id, r := range e.receivers {
+		if s := l.find(id); s == nil || !s.State.gets() || !sameSpec(s, &r.spec) {
+			delete(e.receivers, id)
+			r.end()
+			e.running.Go(r.close)
+		}
+	}
+	for i := range l.Outlets {
+		s := &l.Outlets[i]
+		if !s.State.gets() {
+			continue
+		}
+		if r := e.receivers[s.ID]; r != nil {
+			continue
+		}
+		client, err := e.open(s)
+		if err != nil {
+			// Its news wait in its own backlogs.
+			e.cfg.Log.Error("an outlet cannot be opened; its news wait", "outlet", s.ID,
+				"error", err)
+			continue
+		}
+		r := newReceiver(*s, client, e.refused)
+		e.receivers[s.ID] = r
+		e.running.Go(func() { e.drain(r.until(ctx), r) })
+	}
+}
+
+// sameSpec reports whether an open outlet fits a specification. States do not count.
+func sameSpec(a, b *Spec) bool {
+	if a.URL != b.URL || a.Content != b.Content || a.Batch != b.Batch ||
+		len(a.Events) != len(b.Events) || len(a.Secrets) != len(b.Secrets) {
+		return false
+	}
+	for i := range a.Events {
+		if a.Events[i] != b.Events[i] {
+			return false
+		}
+	}
+	for i := range a.Secrets {
+		if a.Secrets[i] != b.Secrets[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// open opens the outlet of a specification.
+func (e *Engine) open(s *Spec) (outlet.Client, error) {
+	kind, known := e.cfg.Kinds[s.Kind]
+	if !known {
+		return nil, tidemark.Errorf(tidemark.Invalid, "the kind %q of outlets is not served here",
+			s.Kind)
+	}
+	var secrets []string
+	for _, secret := range s.Secrets {
+		if !secret.Until.IsZero() && time.Now().After(secret.Until) {
+			continue
+		}
+		text, err := e.cfg.Sealer.Open(secret.Sealed)
+		if err != nil {
+			return nil, err
+		}
+		secrets = append(secrets, text)
+	}
+	return kind.Open(s, secrets)
+}
+
+// shards returns the shards that this process works on.
+func (e *Engine) shards() []int {
+	var own []int
+	for shard := range storage.Shards {
+		if e.processes.owns(shardName(shard)) {
+			own = append(own, shard)
+		}
+	}
+	return own
+}
+
+// trust reports whether this process may settle for all outlets (R_LIST).
+func (e *Engine) trust() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	//rule:told_or_owed.settle-only-while-trusted
+	return !e.trusted.IsZero() && time.Since(e.trusted) < e.times.Trust
+}

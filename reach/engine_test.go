@@ -1,0 +1,546 @@
+package reach
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+const home = "https://example.com"
+
+func refuse(status int) func(context.Context, []outlet.Event) (int, *outlet.Refusal) {
+	return func(context.Context, []outlet.Event) (int, *outlet.Refusal) {
+		return 0, &outlet.Refusal{Status: status, Detail: "no"}
+	}
+}
+
+func TestEngine_delivers_what_is_appended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		w.outlet(p, NewOutlet{})
+		c := w.group()
+		p.Hint(c)
+		w.send(c, p)
+		synctest.Wait()
+		w.whole(home, 0) // At once: a hint needs no time.
+		w.send(c)
+		w.whole(home, 2*time.Second) // Without a hint, by the poll.
+		time.Sleep(10 * time.Second)
+		if n := w.backlogs(storage.AllOutlets); n != 0 {
+			t.Errorf("%d backlogs of quiet chats are open", n)
+		}
+		var types []outlet.Type
+		for _, e := range w.inbox(home).got {
+			types = append(types, e.Type)
+		}
+		want := []outlet.Type{outlet.ChatUpdated, outlet.MemberChanged, outlet.MessagePersisted, outlet.MessagePersisted}
+		if !slices.Equal(types, want) {
+			t.Errorf("got the events %v, want %v", types, want)
+		}
+		w.send(c, p)
+		synctest.Wait()
+		w.whole(home, 0)
+		if n := len(w.inbox(home).got); n != 5 {
+			t.Errorf("%d events came, want 5: each one once", n)
+		}
+	})
+}
+
+func TestEngine_begins_with_what_comes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		old := w.group()
+		for range 300 {
+			w.send(old)
+		}
+		p := w.start(nil)
+		w.outlet(p, NewOutlet{})
+		w.send(old, p)
+		synctest.Wait()
+		if got := w.inbox(home).begins[old]; got != 301 {
+			t.Errorf("the first message was %d, want 301", got)
+		}
+		w.outlet(p, NewOutlet{URL: "https://all", FromStart: true})
+		w.whole("https://all", 10*time.Second)
+		if got := w.inbox("https://all").begins[old]; got != 1 {
+			t.Errorf("the first message was %d, want 1", got)
+		}
+	})
+}
+
+func TestEngine_members_come_before_their_messages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		w.outlet(p, NewOutlet{})
+		c := w.group()
+		_, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{"bob"}, tidemark.Ordinary, time.Now())
+		w.ok(err)
+		w.send(c, p)
+		w.whole(home, 2*time.Second)
+		_, err = w.store.RemoveMember(w.ctx, c, "bob", time.Now())
+		w.ok(err)
+		name := "new"
+		_, err = w.store.UpdateChat(w.ctx, c, storage.ChatChange{Name: &name})
+		w.ok(err)
+		time.Sleep(2 * time.Second)
+		info, err := w.store.Chat(w.ctx, c)
+		w.ok(err)
+		at := info.CreatedAt.Format(tidemark.TimeLayout)
+		var got []string
+		for _, e := range w.inbox(home).got {
+			got = append(got, string(e.Type)+" "+string(e.Data))
+		}
+		want := []string{
+			`chat.updated {"chat_id":"c0","type":"group","name":"","metadata":null,` +
+				`"history":"","created_at":"` + at + `","version":1}`,
+			`member.changed {"chat_id":"c0","user_id":"alice","member":true,"role":"owner",` +
+				`"joined_at":"` + at + `","metadata":null,"members_version":1}`,
+			`member.changed {"chat_id":"c0","user_id":"bob","member":true,"role":"member",` +
+				`"joined_at":"` + at + `","metadata":null,"members_version":2}`,
+			"message",
+			`chat.updated {"chat_id":"c0","type":"group","name":"new","metadata":null,` +
+				`"history":"","created_at":"` + at + `","version":2}`,
+			`member.changed {"chat_id":"c0","user_id":"bob","member":false,"role":"member",` +
+				`"joined_at":"` + at + `","metadata":null,"members_version":3}`,
+		}
+		if len(got) != len(want) {
+			t.Fatalf("got %q", got)
+		}
+		for i := range want {
+			if want[i] != "message" && got[i] != want[i] {
+				t.Errorf("got  %s\nwant %s", got[i], want[i])
+			}
+		}
+	})
+}
+
+func TestEngine_receiver_that_is_down_gets_all_later(t *testing.T) {
+	for name, answer := range map[string]func(context.Context, []outlet.Event) (int, *outlet.Refusal){
+		"refuses": refuse(500),
+		"hangs": func(ctx context.Context, _ []outlet.Event) (int, *outlet.Refusal) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(15 * time.Second):
+			}
+			return 0, &outlet.Refusal{Detail: "no answer"}
+		},
+		"asks to wait": func(context.Context, []outlet.Event) (int, *outlet.Refusal) {
+			return 0, &outlet.Refusal{Status: 429, After: time.Minute}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				p := w.start(nil)
+				w.outlet(p, NewOutlet{})
+				other := w.outlet(p, NewOutlet{URL: "https://down", Batch: true})
+				w.inbox("https://down").does(answer)
+				chats := []tidemark.ChatID{w.group(), w.group(), w.group()}
+				for n := range 600 {
+					w.send(chats[n%3], p)
+					time.Sleep(100 * time.Millisecond)
+				}
+				w.whole(home, 3*time.Second)
+				if n := w.backlogs(other); n != 3 {
+					t.Errorf("the receiver that is down has %d backlogs, want 3", n)
+				}
+				time.Sleep(10 * time.Second)
+				if n := w.backlogs(storage.AllOutlets); n != 0 {
+					t.Errorf("%d backlogs for all are open", n)
+				}
+				w.inbox("https://down").does(nil)
+				w.whole("https://down", 3*time.Minute)
+				w.whole(home, 0)
+				time.Sleep(5 * time.Second)
+				if n := w.backlogs(other); n != 0 {
+					t.Errorf("%d backlogs are left", n)
+				}
+				for _, c := range chats { // It is up again.
+					w.send(c, p)
+				}
+				time.Sleep(time.Minute + 2*time.Second)
+				w.whole("https://down", 0)
+			})
+		})
+	}
+}
+
+// TestEngine_slow_receiver_gets_each_event_once_or_twice: others do not wait for it.
+func TestEngine_slow_receiver_does_not_hold_up_others(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		w.outlet(p, NewOutlet{})
+		w.outlet(p, NewOutlet{URL: "https://slow"})
+		w.inbox("https://slow").does(func(ctx context.Context, events []outlet.Event) (int, *outlet.Refusal) {
+			time.Sleep(3 * time.Second)
+			return len(events), nil
+		})
+		c := w.group()
+		for n := range 20 {
+			w.send(c, p)
+			time.Sleep(100 * time.Millisecond)
+			if n > 0 { // Only the first one waits.
+				continue
+			}
+			time.Sleep(3 * time.Second)
+		}
+		w.whole(home, 100*time.Millisecond)
+		w.whole("https://slow", 2*time.Minute)
+	})
+}
+
+func TestEngine_poison_is_parked_and_resent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		id := w.outlet(p, NewOutlet{Batch: true})
+		bad, good := w.group(), w.group()
+		poisoned := func(e outlet.Event) bool {
+			return e.Chat == bad && e.Type == outlet.MessagePersisted && sequenceOf(e) == 3
+		}
+		w.inbox(home).does(func(_ context.Context, events []outlet.Event) (int, *outlet.Refusal) {
+			if slices.ContainsFunc(events, poisoned) {
+				return 0, &outlet.Refusal{Action: outlet.Split, Status: 422, Detail: "cannot read that"}
+			}
+			return len(events), nil
+		})
+		for range 5 {
+			w.send(bad, p)
+			w.send(good, p)
+		}
+		time.Sleep(time.Minute)
+		if got := w.inbox(home).first[good]; got != 5 {
+			t.Errorf("the other chat came up to %d, want 5", got)
+		}
+		if got := w.inbox(home).first[bad]; got != 2 {
+			t.Errorf("the chat came up to %d, want 2", got)
+		}
+		for range 26 * 6 {
+			w.send(good, p)
+			time.Sleep(10 * time.Minute)
+		}
+		parked, _, err := p.ParkedEvents(w.ctx, id, "", 10)
+		w.ok(err)
+		if len(parked) != 1 || !poisoned(parked[0].Event) || parked[0].Status != 422 {
+			t.Fatalf("parked %+v", parked)
+		}
+		in := w.inbox(home)
+		in.mu.Lock()
+		var after []tidemark.Sequence
+		for _, e := range in.got {
+			if e.Chat == bad && e.Type == outlet.MessagePersisted {
+				after = append(after, sequenceOf(e))
+			}
+		}
+		in.wrong = nil // That 4 came after 2 is what is wanted here.
+		in.mu.Unlock()
+		if want := []tidemark.Sequence{1, 2, 4, 5}; !slices.Equal(after, want) {
+			t.Errorf("got %v, want %v", after, want)
+		}
+		refused, err := p.Resend(w.ctx, id, parked[0].Event.ID)
+		w.ok(err)
+		if refused == nil || refused.Status != 422 {
+			t.Errorf("resent: %+v", refused)
+		}
+		in.does(nil)
+		if refused, err = p.Resend(w.ctx, id, parked[0].Event.ID); err != nil || refused != nil {
+			t.Errorf("resent: %+v, %v", refused, err)
+		}
+		if parked, _, _ = p.ParkedEvents(w.ctx, id, "", 10); len(parked) != 0 {
+			t.Errorf("%d events are parked still", len(parked))
+		}
+		log, err := p.Failures(w.ctx, id)
+		w.ok(err)
+		if len(log) < refusalsUntilParked || log[0].Status != 422 || log[0].Chat != bad {
+			t.Errorf("the log has %d failures, the last is %+v", len(log), log[0])
+		}
+	})
+}
+
+func TestEngine_disabled_and_paused_outlets_lose_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		id := w.outlet(p, NewOutlet{})
+		c := w.group()
+		pause := func(paused bool) {
+			_, err := p.Update(w.ctx, id, Change{Paused: &paused})
+			w.ok(err)
+		}
+		w.inbox(home).does(func(context.Context, []outlet.Event) (int, *outlet.Refusal) {
+			return 0, &outlet.Refusal{Action: outlet.Disable, Status: 410, Detail: "gone"}
+		})
+		w.send(c, p)
+		w.state(p, id, Disabled)
+		info, err := p.Outlet(w.ctx, id)
+		w.ok(err)
+		if info.Reason != "gone" {
+			t.Errorf("the reason is %q", info.Reason)
+		}
+		w.inbox(home).does(nil)
+		for range 100 {
+			w.send(c, p)
+		}
+		time.Sleep(time.Minute)
+		if n := len(w.inbox(home).got); n != 0 {
+			t.Errorf("%d events came although the outlet is disabled", n)
+		}
+		pause(false)
+		w.whole(home, 5*time.Second)
+		pause(true)
+		time.Sleep(2 * time.Second)
+		before := len(w.inbox(home).got)
+		for range 100 {
+			w.send(c, p)
+		}
+		time.Sleep(time.Minute)
+		if n := len(w.inbox(home).got) - before; n != 0 {
+			t.Errorf("%d events came although the outlet is paused", n)
+		}
+		pause(false)
+		w.whole(home, 5*time.Second)
+	})
+}
+
+func TestEngine_gives_up_after_days(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		id := w.outlet(p, NewOutlet{})
+		w.inbox(home).does(refuse(503))
+		for range 5 {
+			c := w.group()
+			w.send(c, p)
+		}
+		time.Sleep(4 * 24 * time.Hour)
+		w.state(p, id, Active)
+		time.Sleep(2 * 24 * time.Hour)
+		w.state(p, id, Disabled)
+	})
+}
+
+func TestEngine_replays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		id := w.outlet(p, NewOutlet{Events: []outlet.Type{outlet.MessagePersisted}})
+		c, d := w.group(), w.group()
+		for range 10 {
+			w.send(c, p)
+			w.send(d, p)
+		}
+		w.whole(home, 5*time.Second)
+		replayed := func(want int, replay func() error) {
+			t.Helper()
+			before := len(w.inbox(home).got)
+			w.ok(replay())
+			time.Sleep(time.Minute)
+			if n := len(w.inbox(home).got) - before; n != want {
+				t.Errorf("%d events were replayed, want %d", n, want)
+			}
+		}
+		replayed(4, func() error { return p.Replay(w.ctx, id, c, 7, time.Time{}) })
+		replayed(20, func() error { return p.Replay(w.ctx, id, "", 0, time.Time{}) })
+		time.Sleep(time.Hour)
+		at := time.Now()
+		w.send(c, p)
+		w.whole(home, 5*time.Second)
+		replayed(1, func() error { return p.Replay(w.ctx, id, "", 0, at) })
+		if got := len(w.inbox(home).bodies); got != 21 {
+			t.Errorf("%d ids came, want 21: a repeat has the same id", got)
+		}
+		err := p.Replay(w.ctx, id, "none", 1, time.Time{})
+		if tidemark.CodeOf(err) != tidemark.NotFound {
+			t.Errorf("the replay of an unknown chat: %v", err)
+		}
+	})
+}
+
+func TestEngine_deleted_outlet_leaves_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		w.outlet(p, NewOutlet{})
+		id := w.outlet(p, NewOutlet{URL: "https://down"})
+		w.inbox("https://down").does(refuse(500))
+		for range 20 {
+			w.send(w.group(), p)
+		}
+		time.Sleep(10 * time.Second)
+		if n := w.backlogs(id); n == 0 {
+			t.Fatal("there is no backlog to remove")
+		}
+		w.ok(p.Delete(w.ctx, id))
+		if _, err := p.Outlet(w.ctx, id); tidemark.CodeOf(err) != tidemark.NotFound {
+			t.Errorf("the deleted outlet: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if n := w.backlogs(id); n != 0 {
+			t.Errorf("%d backlogs of the deleted outlet are left", n)
+		}
+		for _, kind := range []string{parkedKind(id), logKind(id)} {
+			if found, _, _ := w.store.Documents(w.ctx, kind, "", 1); len(found) != 0 {
+				t.Errorf("documents of the kind %s are left", kind)
+			}
+		}
+		l, err := readList(w.ctx, w.store)
+		w.ok(err)
+		if l.find(id) != nil {
+			t.Error("the deleted outlet is listed still")
+		}
+	})
+}
+
+// TestEngine_without_outlets_writes_nothing: they cost nothing while nobody asks for them.
+func TestEngine_without_outlets_writes_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		c := w.group()
+		for range 10 {
+			w.send(c, p)
+		}
+		time.Sleep(time.Hour)
+		for _, kind := range []string{listKind, processKind} {
+			if found, _, _ := w.store.Documents(w.ctx, kind, "", 10); len(found) != 0 {
+				t.Errorf("there are %d documents of the kind %s", len(found), kind)
+			}
+		}
+		if n := w.backlogs(storage.AllOutlets); n != 1 {
+			t.Errorf("%d backlogs are open, want that of the chat", n)
+		}
+	})
+}
+
+// TestEngine_another_process_takes_over after the death of one, in the middle of its work.
+func TestEngine_another_process_takes_over(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		one := w.start(nil)
+		two := w.start(nil)
+		w.outlet(one, NewOutlet{})
+		for range 20 {
+			w.group()
+		}
+		for n := range 200 {
+			w.send(w.chats[n%20], one, two)
+		}
+		one.kill()
+		for n := range 200 {
+			w.send(w.chats[n%20], two)
+		}
+		w.whole(home, 17*time.Second)
+		three := w.start(nil)
+		time.Sleep(17 * time.Second) // Until then it does not know that the first one is dead.
+		two.stop()
+		for n := range 200 {
+			w.send(w.chats[n%20], three)
+		}
+		w.whole(home, 5*time.Second) // An orderly stop takes no time.
+	})
+}
+
+// TestEngine_list_R_LIST: a process that cannot read the list of outlets delivers by an older one.
+// It settles nothing that a new outlet may lack, neither then nor when it reads the list again.
+func TestEngine_list_R_LIST(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		one, two := w.start(nil), w.start(nil)
+		w.outlet(one, NewOutlet{})
+		for range 20 {
+			w.group()
+		}
+		time.Sleep(time.Minute)
+		one.alone.Store(true)
+		w.outlet(two, NewOutlet{URL: "https://new"})
+		two.blind.Store(true)
+		for _, c := range w.chats {
+			w.send(c, one)
+		}
+		time.Sleep(4 * time.Second)
+		one.alone.Store(false)
+		time.Sleep(10 * time.Second)
+		two.blind.Store(false)
+		w.whole("https://new", time.Minute)
+		w.whole(home, 0)
+	})
+}
+
+// TestEngine_order_after_a_refusal: of a chat whose message was refused, nothing later is delivered
+// in the same batch.
+func TestEngine_order_after_a_refusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		w.outlet(p, NewOutlet{Batch: true})
+		c, d := w.group(), w.group()
+		refusals := 0
+		w.inbox(home).does(func(_ context.Context, events []outlet.Event) (int, *outlet.Refusal) {
+			for i, e := range events {
+				if e.Chat == c && e.Type == outlet.MessagePersisted && sequenceOf(e) == 5 && refusals < 3 {
+					refusals++
+					return i, &outlet.Refusal{Status: 500}
+				}
+			}
+			return len(events), nil
+		})
+		for range 10 {
+			w.send(c)
+			w.send(d)
+		}
+		w.whole(home, 10*time.Minute)
+	})
+}
+
+// state waits until an outlet has a state.
+func (w *world) state(p *process, id storage.OutletID, want State) {
+	w.Helper()
+	for range 600 {
+		if info, err := p.Outlet(w.ctx, id); err == nil && info.State == want {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	info, err := p.Outlet(w.ctx, id)
+	w.Fatalf("the outlet %s is %q, %v, want %q", id, info.State, err, want)
+}
+
+// whole waits until a receiver has all messages of all chats, in order.
+func (w *world) whole(url string, within time.Duration) {
+	w.Helper()
+	i := w.inbox(url)
+	var missing string
+	for end := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
+		missing = ""
+		i.mu.Lock()
+		for _, id := range w.chats {
+			c, err := w.store.Chat(w.ctx, id)
+			w.ok(err)
+			if i.first[id] < c.Head {
+				missing += fmt.Sprintf(" %s: %d of %d;", id, i.first[id], c.Head)
+			}
+		}
+		i.mu.Unlock()
+		if missing == "" {
+			break
+		}
+		if time.Now().After(end) {
+			w.Fatalf("after %v, %s lacks%s", within, url, missing)
+		}
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, wrong := range i.wrong {
+		w.Errorf("%s: %s", url, wrong)
+	}
+}

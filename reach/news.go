@@ -1,0 +1,159 @@
+package reach
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+const (
+	// pageMessages and pageBytes bound what is read of a chat at once.
+	pageMessages = 100
+	pageBytes    = 1 << 20
+	pageMembers  = 500
+)
+
+// step is an event, with the position of the chat after it.
+type step struct {
+	outlet.Event
+	after storage.Position
+}
+
+// reader reads the news of a chat from a position on, up to the end that the chat had when the
+// reader was made. Changes of the chat and its members come before the messages: so an outlet knows
+// a member before their first message.
+type reader struct {
+	store Store
+	chat  tidemark.Chat
+	at    storage.Position
+	// member is the last member of the previous page.
+	member tidemark.UserID
+}
+
+// done reports whether all was read.
+func (r *reader) done() bool { return r.at.Covers(storage.PositionOf(&r.chat)) }
+
+// next returns the next events. They end at r.at, also if there are none. It may be called while
+// done is false.
+func (r *reader) next(ctx context.Context) ([]step, error) {
+	switch {
+	case r.at.Version < r.chat.Version:
+		r.at.Version = r.chat.Version
+		return []step{{chatUpdated(&r.chat), r.at}}, nil
+	case r.at.Members < r.chat.MembersVersion:
+		return r.members(ctx)
+	}
+	return r.messages(ctx)
+}
+
+// members returns a page of the members that changed. The position rises after the last page only.
+func (r *reader) members(ctx context.Context) ([]step, error) {
+	found, more, err := r.store.MembersSince(ctx, storage.MembersQuery{
+		Chat: r.chat.ID, Since: r.at.Members, After: r.member, Limit: pageMembers,
+	})
+	if err != nil {
+		return nil, err
+	}
+	steps := make([]step, len(found))
+	for i := range found {
+		steps[i] = step{memberChanged(&r.chat, &found[i]), r.at}
+		r.member = found[i].UserID
+	}
+	if !more {
+		r.at.Members = r.chat.MembersVersion
+		if len(steps) > 0 {
+			steps[len(steps)-1].after = r.at
+		}
+	}
+	return steps, nil
+}
+
+// messages returns a page of the messages.
+func (r *reader) messages(ctx context.Context) ([]step, error) {
+	limit := min(pageMessages, int(r.chat.Head-r.at.Sequence))
+	pages, err := r.store.Ranges(ctx, []storage.Range{{
+		Chat: r.chat.ID, After: r.at.Sequence, Limit: limit, MaxBytes: pageBytes,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	if len(pages[0]) == 0 {
+		return nil, tidemark.Errorf(tidemark.Unavailable,
+			"message %d of the chat %s cannot be read", r.at.Sequence+1, r.chat.ID)
+	}
+	steps := make([]step, len(pages[0]))
+	for i := range pages[0] {
+		r.at.Sequence = pages[0][i].Sequence
+		steps[i] = step{messagePersisted(&pages[0][i]), r.at}
+	}
+	return steps, nil
+}
+
+// messagePersisted returns the event of a stored message.
+func messagePersisted(m *tidemark.Message) outlet.Event {
+	return outlet.Event{
+		ID: outlet.EventID(outlet.MessagePersisted, string(m.ChatID),
+			strconv.FormatUint(uint64(m.Sequence), 10), string(m.MessageID)),
+		Type: outlet.MessagePersisted, Chat: m.ChatID, Time: m.CreatedAt, Data: m.AppendJSON(nil),
+	}
+}
+
+// memberChanged returns the event of the last change of a member. Earlier changes of the member are
+// not told.
+func memberChanged(c *tidemark.Chat, m *storage.ChangedMember) outlet.Event {
+	data, err := json.Marshal(struct {
+		Chat     tidemark.ChatID `json:"chat_id"`
+		User     tidemark.UserID `json:"user_id"`
+		Member   bool            `json:"member"`
+		Role     tidemark.Role   `json:"role"`
+		Joined   string          `json:"joined_at"`
+		Metadata json.RawMessage `json:"metadata"`
+		Version  uint64          `json:"members_version"`
+	}{
+		c.ID, m.UserID, m.Intervals.Open(), m.Role, m.JoinedAt.Format(tidemark.TimeLayout),
+		orNull(m.Metadata), m.Version,
+	})
+	return stateEvent(outlet.MemberChanged, c, data, err)
+}
+
+// chatUpdated returns the event of the present state of a chat. A new chat is told in the same way.
+func chatUpdated(c *tidemark.Chat) outlet.Event {
+	data, err := json.Marshal(struct {
+		Chat     tidemark.ChatID      `json:"chat_id"`
+		Type     tidemark.ChatType    `json:"type"`
+		Name     string               `json:"name"`
+		Metadata json.RawMessage      `json:"metadata"`
+		History  tidemark.HistoryMode `json:"history"`
+		Created  string               `json:"created_at"`
+		Version  uint64               `json:"version"`
+	}{
+		c.ID, c.Type, c.Name, orNull(c.Metadata), c.History,
+		c.CreatedAt.Format(tidemark.TimeLayout), c.Version,
+	})
+	return stateEvent(outlet.ChatUpdated, c, data, err)
+}
+
+// stateEvent returns the event of a state of a chat. Its id follows from the state, and its time is
+// that of the chat's creation: a state has no time of its own, and repetitions must be equal.
+func stateEvent(t outlet.Type, c *tidemark.Chat, data []byte, err error) outlet.Event {
+	if err != nil {
+		// Metadata is checked when it is stored.
+		data = []byte(`{"chat_id":` + strconv.Quote(string(c.ID)) + `,"damaged":true}`)
+	}
+	return outlet.Event{
+		ID: outlet.EventID(t, string(c.ID), string(data)), Type: t, Chat: c.ID,
+		Time: c.CreatedAt.UTC().Truncate(time.Millisecond), Data: data,
+	}
+}
+
+func orNull(object json.RawMessage) json.RawMessage {
+	if object == nil {
+		return json.RawMessage("null")
+	}
+	return object
+}

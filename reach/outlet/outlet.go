@@ -1,0 +1,93 @@
+// Package outlet is the contract between the engine (reach) and the leaves that speak to receivers.
+package outlet
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// Type says what happened.
+type Type string
+
+// The types of events.
+const (
+	MessagePersisted Type = "message.persisted"
+	MemberChanged    Type = "member.changed"
+	ChatUpdated      Type = "chat.updated"
+)
+
+// Event is one thing that an outlet gets. Its repetitions are equal byte for byte.
+type Event struct {
+	// ID identifies what happened, and is that of each repetition (EventID).
+	ID   string
+	Type Type
+	Chat tidemark.ChatID
+	// Time is when it happened, with millisecond precision.
+	Time time.Time
+	// Data is a JSON object.
+	Data json.RawMessage
+}
+
+// EventID returns the id of the event of a type about a subject: "evt_" and lower-case base32. The
+// same subject has the same id. Other parts have another id, also if they are divided differently.
+func EventID(t Type, subject ...string) string {
+	h := sha256.New()
+	for _, part := range append([]string{string(t)}, subject...) {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		h.Write(length[:])
+		h.Write([]byte(part))
+	}
+	code := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(h.Sum(nil))
+	return "evt_" + strings.ToLower(code)
+}
+
+// Client delivers events to one receiver. It is safe for concurrent use.
+type Client interface {
+	// Deliver delivers 1 to Limits().Events events. The events of one chat ascend. It returns how
+	// many of them the receiver has accepted, from the first on. If these are not all, refused says
+	// why not the next one. It ends in bounded time.
+	Deliver(ctx context.Context, events []Event) (accepted int, refused *Refusal)
+	// Limits returns the maximum size of a delivery. One event may be larger than Limits.Bytes.
+	Limits() Limits
+	// Close ends idle connections.
+	Close() error
+}
+
+// Limits are the maximum size of a delivery.
+type Limits struct {
+	Events int
+	// Bytes bounds the sum of the lengths of Event.Data.
+	Bytes int
+}
+
+// Refusal says why a receiver has not accepted an event, and what to do.
+type Refusal struct {
+	Action Action
+	// After is the least time until the next attempt, if the receiver has named one.
+	After time.Duration
+	// Status is the status of the answer, 0 if there was none.
+	Status int
+	// Detail says what happened, for an operator.
+	Detail string
+}
+
+// Action says what to do after a refusal.
+type Action int
+
+// The actions.
+const (
+	// Retry means to try again later.
+	Retry Action = iota
+	// Split means to try a part of the events. For a single event it is Retry.
+	Split
+	// Disable means that the receiver wants no more events.
+	Disable
+)

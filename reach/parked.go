@@ -1,0 +1,229 @@
+package reach
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// refusalsUntilParked is how often an event is refused at least before it is parked.
+const refusalsUntilParked = 8
+
+// Parked is an event that an outlet has refused for so long that the later ones of its chat go on
+// without it.
+type Parked struct {
+	Event outlet.Event `json:"event"`
+	At    time.Time    `json:"at"`
+	// Status and Detail are those of the last refusal.
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	// version is that of the document.
+	version uint64
+}
+
+// hopeless reports whether an event that was refused is parked. If the receiver refuses everything,
+// nothing is.
+func (e *Engine) hopeless(r *receiver, event *outlet.Event, again retry) bool {
+	down, _ := r.health.waiting()
+	age := time.Since(again.since)
+	if event.Type == outlet.MessagePersisted {
+		age = max(age, time.Since(event.Time))
+	}
+	return !down && again.refusals >= refusalsUntilParked && age >= e.times.Park
+}
+
+// parkedKind is the kind of the documents of an outlet's parked events.
+func parkedKind(id storage.OutletID) string { return "parked:" + string(id) }
+
+// park stores an event for an operator.
+func (e *Engine) park(ctx context.Context, r *receiver, event *outlet.Event, why *outlet.Refusal) error {
+	parked := Parked{Event: *event, At: time.Now().UTC(), Status: why.Status, Detail: why.Detail}
+	value, err := json.Marshal(parked)
+	if err == nil && len(value) > storage.MaxDocument {
+		parked.Event.Data = json.RawMessage(`{"chat_id":"` + string(event.Chat) + `"}`)
+		value, err = json.Marshal(parked)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = e.cfg.Store.PutDocument(context.WithoutCancel(ctx), storage.Document{
+		Kind: parkedKind(r.spec.ID), Name: event.ID, Value: value,
+	})
+	// Conflict: it was parked before.
+	if err != nil && tidemark.CodeOf(err) != tidemark.Conflict {
+		return err
+	}
+	r.counts.parked.Add(1)
+	e.cfg.Log.Error("an event is parked, since its outlet refuses it; the later ones go on",
+		"outlet", r.spec.ID, "event", event.ID, "chat", event.Chat, "status", why.Status,
+		"detail", why.Detail)
+	return nil
+}
+
+// parkedOf returns a page of the parked events of an outlet, by id.
+func parkedOf(
+	ctx context.Context, store storage.Documents, id storage.OutletID, after string, limit int,
+) ([]Parked, bool, error) {
+	found, more, err := store.Documents(ctx, parkedKind(id), after, limit)
+	if err != nil {
+		return nil, false, err
+	}
+	parked := make([]Parked, len(found))
+	for i, d := range found {
+		if err := json.Unmarshal(d.Value, &parked[i]); err != nil {
+			return nil, false, tidemark.Wrap(tidemark.Internal, err,
+				"the parked event "+d.Name+" is damaged")
+		}
+		parked[i].version = d.Version
+	}
+	return parked, more, nil
+}
+
+// dropParked removes the parked events of an outlet, and its log.
+func (e *Engine) dropParked(ctx context.Context, id storage.OutletID) error {
+	for _, kind := range []string{parkedKind(id), logKind(id)} {
+		for {
+			found, _, err := e.cfg.Store.Documents(ctx, kind, "", 100)
+			if err != nil {
+				return err
+			}
+			if len(found) == 0 {
+				break
+			}
+			for _, d := range found {
+				d.Value = nil
+				if _, err := e.cfg.Store.PutDocument(ctx, d); err != nil &&
+					tidemark.CodeOf(err) != tidemark.Conflict {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Failure is a delivery that was refused.
+type Failure struct {
+	At    time.Time       `json:"at"`
+	Event string          `json:"event"`
+	Type  outlet.Type     `json:"type"`
+	Chat  tidemark.ChatID `json:"chat_id"`
+	// Status is that of the answer, 0 if there was none. Detail says what happened.
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+const (
+	// maxFailures is how many failures of an outlet are kept, and maxDetail how many bytes of each
+	// one's detail.
+	maxFailures = 1_000
+	maxDetail   = 100
+)
+
+func logKind(id storage.OutletID) string { return "log:" + string(id) }
+
+// refused notes a refusal for the log. If the receiver refuses everything for too long, it disables
+// the outlet.
+func (e *Engine) refused(r *receiver, event outlet.Event, why *outlet.Refusal) {
+	f := Failure{
+		At: time.Now().UTC(), Event: event.ID, Type: event.Type, Chat: event.Chat,
+		Status: why.Status, Detail: why.Detail[:min(len(why.Detail), maxDetail)],
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	kept := e.failures[r.spec.ID]
+	if len(kept) == maxFailures {
+		kept = kept[1:]
+	}
+	e.failures[r.spec.ID] = append(kept, f)
+}
+
+// saveFailures adds what was refused lately to the stored logs, and disables outlets that have
+// refused everything for too long.
+func (e *Engine) saveFailures(ctx context.Context) error {
+	e.mu.Lock()
+	failures := e.failures
+	e.failures = map[storage.OutletID][]Failure{}
+	receivers := make([]*receiver, 0, len(e.receivers))
+	for _, r := range e.receivers {
+		receivers = append(receivers, r)
+	}
+	e.mu.Unlock()
+	for id, of := range failures {
+		if err := e.saveLog(ctx, id, of); err != nil {
+			return err
+		}
+	}
+	for _, r := range receivers {
+		if down, since := r.health.waiting(); down && time.Since(since) >= e.times.GiveUp {
+			err := e.disable(ctx, r.spec.ID, "everything was refused since "+
+				since.UTC().Format(time.RFC3339))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// saveLog adds failures to the log of an outlet. If others write at the same time, theirs stay, and
+// these are lost.
+func (e *Engine) saveLog(ctx context.Context, id storage.OutletID, more []Failure) error {
+	kept, version, err := logOf(ctx, e.cfg.Store, id)
+	if err != nil {
+		return err
+	}
+	kept = append(kept, more...)
+	for {
+		kept = slices.Clone(kept[max(0, len(kept)-maxFailures):])
+		value, err := json.Marshal(kept)
+		if err != nil {
+			return err
+		}
+		if len(value) > storage.MaxDocument {
+			kept = kept[len(kept)/10+1:]
+			continue
+		}
+		_, err = e.cfg.Store.PutDocument(ctx, storage.Document{
+			Kind: logKind(id), Name: "failures", Version: version, Value: value,
+		})
+		if tidemark.CodeOf(err) == tidemark.Conflict {
+			return nil
+		}
+		return err
+	}
+}
+
+// logOf returns the stored log of an outlet, the newest last.
+func logOf(
+	ctx context.Context, store storage.Documents, id storage.OutletID,
+) (log []Failure, version uint64, err error) {
+	found, _, err := store.Documents(ctx, logKind(id), "", 1)
+	if err != nil || len(found) == 0 {
+		return nil, 0, err
+	}
+	if err := json.Unmarshal(found[0].Value, &log); err != nil {
+		return nil, found[0].Version, nil // A damaged log begins anew.
+	}
+	return log, found[0].Version, nil
+}
+
+// disable ends the deliveries to an outlet until an operator resumes it.
+func (e *Engine) disable(ctx context.Context, id storage.OutletID, reason string) error {
+	_, err := editList(context.WithoutCancel(ctx), e.cfg.Store, func(l *list) error {
+		if s := l.find(id); s != nil && s.State.gets() {
+			s.State, s.Reason = Disabled, reason
+		}
+		return nil
+	})
+	if err == nil {
+		e.cfg.Log.Error("an outlet is disabled; its news wait until it is resumed",
+			"outlet", id, "reason", reason)
+	}
+	return err
+}

@@ -1,0 +1,291 @@
+package reach
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/batch"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+)
+
+const (
+	// deliveries is how many deliveries to one receiver run at once.
+	deliveries = 16
+	// maxQueued is how many events wait for a delivery. Further ones wait in the store.
+	maxQueued = 1_000
+)
+
+// receiver is an open outlet with what this process knows of it. It is safe for concurrent use.
+type receiver struct {
+	spec   Spec
+	client outlet.Client
+	health health
+	lane   *batch.Batcher[outlet.Event, *outlet.Refusal]
+	queued atomic.Int64
+	counts counts
+	// failed gets what the receiver refused.
+	failed func(*receiver, outlet.Event, *outlet.Refusal)
+	// wake says that there may be backlogs to deliver. slots holds a value for each of them that is
+	// worked on.
+	wake  signal.Flag
+	slots chan struct{}
+	ended chan struct{}
+	calls sync.WaitGroup
+
+	mu sync.Mutex
+	// busy has the chats of which a delivery is under way. So each chat has one at a time.
+	busy map[tidemark.ChatID]struct{}
+	// drained has the chats of which a backlog is worked on, and those whose work ended since the
+	// last page was asked for: that page may show them as they were before.
+	drained map[tidemark.ChatID]bool
+	// again says when to try chats again whose news were refused.
+	again map[tidemark.ChatID]retry
+}
+
+// retry says when a chat is tried again.
+type retry struct {
+	refusals int
+	// since is when it was refused first.
+	since, at time.Time
+}
+
+// counts are the figures of a receiver since the start of the process.
+type counts struct {
+	accepted, refused, deferred, parked atomic.Uint64
+}
+
+// newReceiver starts the lane of an outlet.
+func newReceiver(
+	spec Spec, client outlet.Client, failed func(*receiver, outlet.Event, *outlet.Refusal),
+) *receiver {
+	r := &receiver{
+		spec: spec, client: client, failed: failed,
+		busy: map[tidemark.ChatID]struct{}{}, drained: map[tidemark.ChatID]bool{}, again: map[tidemark.ChatID]retry{},
+		wake: signal.New(), slots: make(chan struct{}, deliveries/2), ended: make(chan struct{}),
+	}
+	r.lane = batch.New(batch.Config{
+		Name: "the outlet " + string(spec.ID), Workers: deliveries,
+		Most: max(client.Limits().Events, 1),
+	}, r.deliver)
+	r.lane.Start()
+	return r
+}
+
+// end ends the work on the outlet's backlogs. It is called once.
+func (r *receiver) end() { close(r.ended) }
+
+// until returns a context that ends with ctx or with end.
+func (r *receiver) until(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		select {
+		case <-r.ended:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx
+}
+
+// close ends the deliveries under way.
+func (r *receiver) close() {
+	r.lane.Abort()
+	r.calls.Wait()
+	_ = r.client.Close() // It has nothing to lose.
+}
+
+// deliver delivers the events of several calls. Each call has events of one chat, in order.
+func (r *receiver) deliver(
+	ctx context.Context, collect func() []outlet.Event,
+) ([]*outlet.Refusal, error) {
+	events := collect()
+	refusals := make([]*outlet.Refusal, len(events))
+	refused := map[tidemark.ChatID]*outlet.Refusal{}
+	limits := r.client.Limits()
+	for first := 0; first < len(events); {
+		if why := refused[events[first].Chat]; why != nil {
+			refusals[first] = why
+			first++
+			continue
+		}
+		end, size := first, 0
+		for end < len(events) && refused[events[end].Chat] == nil {
+			size += len(events[end].Data)
+			if end > first && (end-first >= limits.Events || size > limits.Bytes) {
+				break
+			}
+			end++
+		}
+		r.some(ctx, events[first:end], refused, refusals[first:end])
+		first = end
+	}
+	return refusals, nil
+}
+
+// some delivers events in one call, or in halves if the receiver refuses them together. It sets the
+// refusals, and notes the chats of the refused events.
+func (r *receiver) some(
+	ctx context.Context, events []outlet.Event, refused map[tidemark.ChatID]*outlet.Refusal,
+	refusals []*outlet.Refusal,
+) {
+	if len(events) == 0 || ctx.Err() != nil {
+		return // If ctx has ended, nobody gets the answers.
+	}
+	accepted, why := r.client.Deliver(ctx, events)
+	r.counts.accepted.Add(uint64(accepted))
+	if accepted > 0 || why == nil {
+		r.health.succeeded()
+	}
+	if why == nil {
+		return
+	}
+	left := events[accepted:]
+	refusals = refusals[accepted:]
+	if why.Action == outlet.Split && len(left) > 1 {
+		half := len(left) / 2
+		r.some(ctx, left[:half], refused, refusals[:half])
+		r.rest(ctx, left[half:], refused, refusals[half:])
+		return
+	}
+	r.counts.refused.Add(1)
+	if ctx.Err() == nil {
+		r.health.failed(why.After)
+		r.failed(r, left[0], why)
+	}
+	//rule:told_in_order.refuse-the-rest-of-the-chat
+	refused[left[0].Chat], refusals[0] = why, why
+	if len(left) == 1 {
+		return
+	}
+	if len(events) > 1 && accepted == 0 {
+		// All were refused together.
+		for i := range left {
+			refused[left[i].Chat], refusals[i] = why, why
+		}
+		return
+	}
+	r.rest(ctx, left[1:], refused, refusals[1:])
+}
+
+// rest is some without the events of chats that were refused.
+func (r *receiver) rest(
+	ctx context.Context, events []outlet.Event, refused map[tidemark.ChatID]*outlet.Refusal,
+	refusals []*outlet.Refusal,
+) {
+	for first := 0; first < len(events); {
+		end := first
+		for end < len(events) && refused[events[end].Chat] == nil {
+			end++
+		}
+		r.some(ctx, events[first:end], refused, refusals[first:end])
+		for first = end; first < len(events) && refused[events[first].Chat] != nil; first++ {
+			refusals[first] = refused[events[first].Chat]
+		}
+	}
+}
+
+// full reports whether so many events wait that further ones should wait in the store.
+func (r *receiver) full() bool { return r.queued.Load() >= maxQueued }
+
+// outcome says how many steps a receiver has accepted, and why it has not accepted the next one.
+type outcome struct {
+	accepted int
+	refused  *outlet.Refusal
+	// unanswered reports that the delivery was ended, or goes on.
+	unanswered bool
+}
+
+// start delivers the steps that the outlet wants, in the background. It returns nil if a delivery of
+// the chat is under way. The channel gets the outcome.
+func (r *receiver) start(chat tidemark.ChatID, steps []step) <-chan outcome {
+	done := make(chan outcome, 1)
+	var events []outlet.Event
+	var place []int
+	for i := range steps {
+		if r.spec.wants(steps[i].Type) {
+			events, place = append(events, steps[i].Event), append(place, i)
+		}
+	}
+	if len(events) == 0 {
+		done <- outcome{accepted: len(steps)}
+		return done
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, under := r.busy[chat]; under {
+		return nil
+	}
+	r.busy[chat] = struct{}{}
+	r.queued.Add(int64(len(events)))
+	r.calls.Go(func() {
+		refusals, err := r.lane.Do(context.Background(), events)
+		r.queued.Add(-int64(len(events)))
+		r.mu.Lock()
+		delete(r.busy, chat)
+		r.mu.Unlock()
+		out := outcome{accepted: len(steps), unanswered: err != nil}
+		if err != nil {
+			out.accepted = 0
+			r.health.abandoned()
+		}
+		for i, why := range refusals {
+			if why != nil {
+				out.accepted, out.refused = place[i], why
+				break
+			}
+		}
+		done <- out
+	})
+	return done
+}
+
+// retryLater notes that a chat was refused, and returns what is known of it.
+func (r *receiver) retryLater(chat tidemark.ChatID, why *outlet.Refusal) retry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.again) > maxQueued*10 {
+		clear(r.again) // They are tried earlier then.
+	}
+	a := r.again[chat]
+	if a.refusals++; a.refusals == 1 {
+		a.since = time.Now()
+	}
+	a.at = time.Now().Add(retryWait(a.refusals, why.After))
+	r.again[chat] = a
+	return a
+}
+
+// accepted notes that a chat was accepted.
+func (r *receiver) accepted(chat tidemark.ChatID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.again, chat)
+}
+
+// newPage begins a page of backlogs. It is called before the page is read.
+func (r *receiver) newPage() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.drained, func(_ tidemark.ChatID, under bool) bool { return !under })
+}
+
+// ready reports whether the work on the backlog of a chat may begin.
+func (r *receiver) ready(chat tidemark.ChatID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, under := r.busy[chat]
+	_, drained := r.drained[chat]
+	return !under && !drained && !time.Now().Before(r.again[chat].at)
+}
+
+// drain notes that the work on the backlog of a chat begins or ends.
+func (r *receiver) drain(chat tidemark.ChatID, under bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drained[chat] = under
+}

@@ -1,0 +1,170 @@
+package reach
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// State says what an outlet gets.
+type State string
+
+// The states of an outlet. All but the last are shown to operators.
+//
+//	state      gets news   its news meanwhile              next
+//	starting   no          are settled without it          joining
+//	joining    yes         may be missed                   active
+//	active     yes         none is lost                    paused, disabled, deleting
+//	paused     no          wait in its own backlogs        active, deleting
+//	disabled   no          wait in its own backlogs        active, deleting
+//	deleting   no          are dropped                     none
+//
+// An outlet begins as starting if it is the first one and wants news from now on. The chats have
+// news since their creation then, which nobody wants. Other outlets begin as joining.
+const (
+	Starting State = "starting"
+	Joining  State = "joining"
+	Active   State = "active"
+	Paused   State = "paused"
+	Disabled State = "disabled"
+	Deleting State = "deleting"
+)
+
+// keeps reports whether news that the outlet does not get must wait for it.
+func (s State) keeps() bool { return s == Joining || s == Active || s == Paused || s == Disabled }
+
+// gets reports whether the outlet gets news.
+func (s State) gets() bool { return s == Joining || s == Active }
+
+// MaxOutlets is the maximum number of outlets.
+const MaxOutlets = 50
+
+// Spec says what an outlet is. It is stored as a part of the list of outlets.
+type Spec struct {
+	ID storage.OutletID `json:"id"`
+	// Kind is a key of Config.Kinds, such as "webhook".
+	Kind string `json:"kind"`
+	URL  string `json:"url"`
+	// Events are the types that it gets, or nil for all.
+	Events []outlet.Type `json:"events,omitempty"`
+	// Content is "full" or "none", and Batch allows several events in a delivery.
+	Content string `json:"content"`
+	Batch   bool   `json:"batch"`
+	State   State  `json:"state"`
+	// Reason says why the outlet is disabled.
+	Reason    string    `json:"reason,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	// Secrets are sealed (Sealer). The newest is the first.
+	Secrets []Secret `json:"secrets,omitempty"`
+	// Walk is what is left of a replay of all chats, or nil.
+	Walk *Walk `json:"walk,omitempty"`
+}
+
+// Secret is a key that signs what the outlet gets, until a time. A zero time is for ever.
+type Secret struct {
+	Sealed string    `json:"sealed"`
+	Until  time.Time `json:"until,omitzero"`
+}
+
+// Walk is a replay of all chats, of what happened since a time.
+type Walk struct {
+	Since time.Time `json:"since,omitzero"`
+	// First says that the outlet has not had these news before. Each chat then waits for its own
+	// backlog, from the beginning. Opened says that all of these are open, and some not delivered.
+	First  bool `json:"first,omitempty"`
+	Opened bool `json:"opened,omitempty"`
+	// After is the last chat whose backlog is open. It is a position of Outbox.EachChat.
+	After tidemark.ChatID `json:"after,omitempty"`
+}
+
+// wants reports whether the outlet gets events of a type.
+func (s *Spec) wants(t outlet.Type) bool { return len(s.Events) == 0 || slices.Contains(s.Events, t) }
+
+// list is the stored list of outlets.
+type list struct {
+	Outlets []Spec `json:"outlets"`
+	// version is that of the document. 0: there is none.
+	version uint64
+}
+
+// find returns an outlet, or nil.
+func (l *list) find(id storage.OutletID) *Spec {
+	for i := range l.Outlets {
+		if l.Outlets[i].ID == id {
+			return &l.Outlets[i]
+		}
+	}
+	return nil
+}
+
+// kept reports whether any outlet keeps its news.
+func (l *list) kept() bool {
+	return slices.ContainsFunc(l.Outlets, func(s Spec) bool { return s.State.keeps() })
+}
+
+// gains reports whether an outlet keeps its news that did not in an older list.
+func (l *list) gains(older *list) bool {
+	return slices.ContainsFunc(l.Outlets, func(s Spec) bool {
+		before := older.find(s.ID)
+		return s.State.keeps() && (before == nil || !before.State.keeps())
+	})
+}
+
+// The place of the list among the documents.
+const (
+	listKind = "outlets"
+	listName = "list"
+)
+
+// readList returns the stored list.
+func readList(ctx context.Context, store storage.Documents) (list, error) {
+	found, _, err := store.Documents(ctx, listKind, "", 1)
+	if err != nil || len(found) == 0 {
+		return list{}, err
+	}
+	l := list{version: found[0].Version}
+	if err := json.Unmarshal(found[0].Value, &l); err != nil {
+		return list{}, tidemark.Wrap(tidemark.Internal, err, "the list of outlets is damaged")
+	}
+	return l, nil
+}
+
+// maxEdits is how often a change of the list is tried, when others change it at the same time.
+const maxEdits = 20
+
+// editList changes the stored list in one step. change may run several times. If it returns an
+// error, nothing changes.
+func editList(
+	ctx context.Context, store storage.Documents, change func(*list) error,
+) (l list, err error) {
+	for range maxEdits {
+		if l, err = readList(ctx, store); err != nil {
+			return list{}, err
+		}
+		if err = change(&l); err != nil {
+			return list{}, err
+		}
+		value, err := json.Marshal(l)
+		if err != nil {
+			return list{}, err
+		}
+		if len(value) > storage.MaxDocument {
+			return list{}, tidemark.Errorf(tidemark.TooLarge,
+				"the outlets together have %d bytes, at most %d are allowed", len(value),
+				storage.MaxDocument)
+		}
+		l.version, err = store.PutDocument(ctx, storage.Document{
+			Kind: listKind, Name: listName, Version: l.version, Value: value,
+		})
+		if tidemark.CodeOf(err) != tidemark.Conflict {
+			return l, err
+		}
+	}
+	return list{}, tidemark.Errorf(tidemark.Unavailable,
+		"the list of outlets changes too quickly; try again")
+}

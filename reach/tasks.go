@@ -1,0 +1,476 @@
+package reach
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// listed is how many backlogs are read at once.
+const listed = 500
+
+func shardName(shard int) string { return "shard/" + strconv.Itoa(shard) }
+
+// turn looks for backlogs for all outlets, and begins to work on them. With all, it looks for those
+// of its shards. Otherwise it looks for those that hints announced. It settles what is done.
+func (e *Engine) turn(ctx context.Context, all bool) error {
+	e.mu.Lock()
+	hinted := e.hinted
+	e.hinted = map[tidemark.ChatID]struct{}{}
+	kept, own := e.list.kept(), e.own
+	e.mu.Unlock()
+	if !kept || len(own) == 0 {
+		return nil
+	}
+	for chat := range hinted {
+		if !all && slices.Contains(own, storage.ShardOf(chat)) {
+			if err := e.list1(ctx, storage.BacklogQuery{Chat: chat, Limit: 1}); err != nil {
+				return err
+			}
+		}
+	}
+	if !all {
+		return nil
+	}
+	if err := e.settle(ctx, false); err != nil {
+		return err
+	}
+	return e.list1(ctx, storage.BacklogQuery{Shards: own, Limit: listed})
+}
+
+// list1 begins to work on the backlogs for all outlets that a query finds.
+func (e *Engine) list1(ctx context.Context, q storage.BacklogQuery) error {
+	for more := true; more; {
+		var found []storage.Backlog
+		var err error
+		if found, more, err = e.cfg.Store.Backlogs(ctx, q); err != nil {
+			return err
+		}
+		for i := range found {
+			if err := e.offer(ctx, &found[i]); err != nil {
+				return err
+			}
+			q.After = found[i]
+		}
+		if len(found) == 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// offer begins to work on a backlog, unless that is under way.
+func (e *Engine) offer(ctx context.Context, b *storage.Backlog) error {
+	e.mu.Lock()
+	p := e.chats[b.Chat]
+	now := time.Now()
+	switch {
+	case p == nil:
+		p = &progress{from: b.From, to: b.From, split: b.Split, moved: now, saved: now}
+		e.chats[b.Chat] = p
+	case p.busy:
+		e.mu.Unlock()
+		return nil
+	case p.from != b.From && b.From.Covers(p.from):
+		// Another process has settled it.
+		p.from, p.to, p.split = b.From, p.to.Most(b.From), p.split || b.Split
+	}
+	p.busy = true
+	list := e.list
+	e.mu.Unlock()
+	select {
+	case e.slots <- struct{}{}:
+	case <-ctx.Done():
+		e.put(b.Chat, p, p.to, p.split)
+		return ctx.Err()
+	}
+	e.running.Go(func() {
+		defer func() { <-e.slots }()
+		to, split, err := e.deliver(ctx, b.Chat, p.to, p.split, list)
+		e.put(b.Chat, p, to, split)
+		if err != nil && ctx.Err() == nil {
+			e.cfg.Log.Warn("the news of a chat cannot be delivered now; trying again",
+				"chat", b.Chat, "error", err)
+		}
+	})
+	return nil
+}
+
+// put ends the work on a chat. If the list of outlets has changed meanwhile, nothing is noted: news
+// may have been delivered without a new outlet.
+func (e *Engine) put(chat tidemark.ChatID, p *progress, to storage.Position, split bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p.busy = false
+	if e.chats[chat] != p {
+		return
+	}
+	if p.to != to {
+		p.to, p.moved = to, time.Now()
+	}
+	p.split = split
+}
+
+// deliver delivers the news of a chat from a position on to all outlets of the list. What one does
+// not accept in time waits in its own backlog. deliver returns how far it came, and whether an
+// outlet may have an own backlog of the chat.
+func (e *Engine) deliver(
+	ctx context.Context, id tidemark.ChatID, from storage.Position, split bool, l list,
+) (to storage.Position, splits bool, err error) {
+	chat, err := e.cfg.Store.Chat(ctx, id)
+	if err != nil {
+		return from, split, err
+	}
+	r := reader{store: e.cfg.Store, chat: chat, at: from}
+	if r.done() {
+		return from, split, nil
+	}
+	round := round{e: e, chat: id, waiting: map[storage.OutletID]bool{}}
+	for i := range l.Outlets {
+		if s := &l.Outlets[i]; s.State.keeps() {
+			round.outlets = append(round.outlets, s)
+		}
+	}
+	if err := round.findWaiting(ctx, split); err != nil {
+		return from, split, err
+	}
+	for !r.done() {
+		before := r.at
+		steps, err := r.next(ctx)
+		if err == nil {
+			err = round.deliver(ctx, before, steps)
+		}
+		if err != nil {
+			return before, split || len(round.waiting) > 0, err
+		}
+	}
+	return r.at, len(round.waiting) > 0, nil
+}
+
+// round delivers the news of a chat to the outlets. An outlet that waits has an own backlog, which
+// covers all that the round reads: it was opened, or found, after these news were stored (R_FRESH).
+type round struct {
+	e       *Engine
+	chat    tidemark.ChatID
+	outlets []*Spec
+	waiting map[storage.OutletID]bool
+}
+
+// findWaiting looks for own backlogs of the chat (R_OWED). Without a split there are only those of
+// outlets that get the chat for the first time: these get it from its beginning.
+func (r *round) findWaiting(ctx context.Context, split bool) error {
+	begin := make(map[storage.OutletID]storage.Position)
+	for _, s := range r.outlets {
+		first := s.Walk != nil && s.Walk.First
+		if !split && !first {
+			continue
+		}
+		found, _, err := r.e.cfg.Store.Backlogs(ctx,
+			storage.BacklogQuery{Outlet: s.ID, Chat: r.chat, Limit: 1})
+		switch {
+		case err != nil:
+			return err
+		//rule:told_in_order.wait-behind-own-backlog
+		case len(found) > 0:
+			r.waiting[s.ID] = true
+		//rule:told_in_order.begin-at-the-beginning
+		case first && !s.Walk.Opened:
+			begin[s.ID] = storage.Position{}
+		}
+	}
+	return r.wait(ctx, begin)
+}
+
+// deliver delivers some steps, which begin at a position. When it returns nil, each outlet has
+// accepted them, or waits.
+func (r *round) deliver(ctx context.Context, before storage.Position, steps []step) error {
+	if len(steps) == 0 || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	late := make(map[storage.OutletID]storage.Position)
+	type pending struct {
+		id       storage.OutletID
+		receiver *receiver
+		done     <-chan outcome
+	}
+	var all []pending
+	for _, s := range r.outlets {
+		id := s.ID
+		if r.waiting[id] {
+			continue
+		}
+		receiver := r.e.receiver(id)
+		if receiver == nil || !receiver.health.prompt() || receiver.full() {
+			late[id] = before
+			continue
+		}
+		done := receiver.start(r.chat, steps)
+		if done == nil {
+			late[id] = before
+			continue
+		}
+		all = append(all, pending{id, receiver, done})
+	}
+	linger := time.NewTimer(r.e.times.Linger)
+	defer linger.Stop()
+	over := false
+	for _, p := range all {
+		var out outcome // Until there is one, nothing is accepted.
+		select {
+		case out = <-p.done:
+		default:
+			if !over {
+				select {
+				case out = <-p.done:
+				case <-linger.C:
+					over = true
+				}
+			}
+			if over {
+				p.receiver.health.late()
+			}
+		}
+		if out.accepted < len(steps) {
+			late[p.id] = before
+			if out.accepted > 0 {
+				late[p.id] = steps[out.accepted-1].after
+			}
+		}
+	}
+	return r.wait(ctx, late)
+}
+
+// wait opens own backlogs.
+func (r *round) wait(ctx context.Context, late map[storage.OutletID]storage.Position) error {
+	if len(late) == 0 {
+		return nil
+	}
+	var open []storage.Backlog
+	for id, from := range late {
+		open = append(open, storage.Backlog{Outlet: id, Chat: r.chat, From: from})
+	}
+	//rule:told_or_owed.rewind-before-settling
+	if err := r.e.cfg.Store.Rewind(context.WithoutCancel(ctx), open); err != nil {
+		return err
+	}
+	for id := range late {
+		r.waiting[id] = true
+		if receiver := r.e.receiver(id); receiver != nil {
+			receiver.counts.deferred.Add(1)
+			receiver.wake.Set()
+		}
+	}
+	return nil
+}
+
+func (e *Engine) receiver(id storage.OutletID) *receiver {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.receivers[id]
+}
+
+// settle settles the backlogs of chats that are quiet, and saves how far those came that are not. At
+// the end, all are saved.
+func (e *Engine) settle(ctx context.Context, end bool) error {
+	if !e.trust() {
+		return nil
+	}
+	now := time.Now()
+	var items []storage.Settlement
+	e.mu.Lock()
+	for chat, p := range e.chats {
+		quiet := now.Sub(p.moved) >= e.times.Linger
+		due := p.to != p.from && (end || now.Sub(p.saved) >= e.times.Save)
+		if !p.busy && (quiet || due) && len(items) < storage.MaxBatch {
+			items = append(items, storage.Settlement{
+				Backlog: storage.Backlog{Chat: chat, From: p.from}, To: p.to, NowSplit: p.split,
+			})
+			if p.from, p.saved = p.to, now; quiet {
+				delete(e.chats, chat)
+			}
+		}
+	}
+	e.mu.Unlock()
+	if len(items) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.times.Trust)
+	defer cancel()
+	settled, err := e.cfg.Store.Settle(ctx, items)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range items {
+		// What another process has settled, or what may be settled or not, is read again.
+		if err != nil || !settled[i] {
+			if p := e.chats[items[i].Chat]; p != nil && !p.busy {
+				delete(e.chats, items[i].Chat)
+			}
+		}
+	}
+	return err
+}
+
+// drain delivers the backlogs of a single outlet until ctx ends.
+func (e *Engine) drain(ctx context.Context, r *receiver) {
+	var after storage.Backlog
+	for ctx.Err() == nil {
+		next := time.Now().Add(e.times.Poll)
+		more, err := e.drainPage(ctx, r, &after)
+		if err != nil && ctx.Err() == nil {
+			e.cfg.Log.Warn("the backlog of an outlet cannot be read; trying again",
+				"outlet", r.spec.ID, "error", err)
+		}
+		if more && err == nil {
+			continue
+		}
+		r.wake.WaitUntil(ctx, next)
+	}
+}
+
+// drainPage begins to work on a page of the backlogs after a place, which it moves. It reports
+// whether more can be done at once.
+func (e *Engine) drainPage(
+	ctx context.Context, r *receiver, after *storage.Backlog,
+) (more bool, err error) {
+	if ok, _ := r.health.begin(); !ok {
+		return false, nil
+	}
+	r.health.abandoned() // The trial begins with the delivery.
+	e.mu.Lock()
+	own := e.own
+	e.mu.Unlock()
+	if len(own) == 0 {
+		return false, nil
+	}
+	r.newPage()
+	found, more, err := e.cfg.Store.Backlogs(ctx, storage.BacklogQuery{
+		Outlet: r.spec.ID, Shards: own, After: *after, Limit: listed,
+	})
+	if err != nil {
+		return false, err
+	}
+	for i := range found {
+		*after = found[i]
+		if !r.ready(found[i].Chat) {
+			continue
+		}
+		select {
+		case r.slots <- struct{}{}:
+		case <-ctx.Done():
+			return false, nil
+		}
+		if ok, _ := r.health.begin(); !ok {
+			<-r.slots
+			return false, nil
+		}
+		b := found[i]
+		r.drain(b.Chat, true)
+		e.running.Go(func() {
+			defer func() {
+				r.drain(b.Chat, false)
+				<-r.slots
+				r.wake.Set()
+			}()
+			if err := e.drainOne(ctx, r, b); err != nil && ctx.Err() == nil {
+				e.cfg.Log.Warn("the backlog of a chat cannot be delivered now; trying again",
+					"outlet", r.spec.ID, "chat", b.Chat, "error", err)
+			}
+		})
+	}
+	if !more {
+		*after = storage.Backlog{}
+	}
+	return more, nil
+}
+
+// drainOne delivers the backlog of one chat to one outlet, as far as the outlet accepts it.
+func (e *Engine) drainOne(ctx context.Context, r *receiver, b storage.Backlog) error {
+	defer r.health.abandoned() // If nothing was delivered.
+	chat, err := e.cfg.Store.Chat(ctx, b.Chat)
+	if err != nil {
+		return err
+	}
+	read := reader{store: e.cfg.Store, chat: chat, at: b.From}
+	saved, whole := time.Now(), true
+	to := b.From
+	for whole && !read.done() {
+		var steps []step
+		if steps, err = read.next(ctx); err != nil {
+			break
+		}
+		var reached storage.Position
+		if reached, whole, err = e.drainSteps(ctx, r, b.Chat, to, steps); whole {
+			reached = read.at
+		}
+		to = reached
+		if whole && time.Since(saved) >= e.times.Save {
+			if settled, err := e.settleOwn(ctx, b, to); err != nil || !settled {
+				return err
+			}
+			b.From, saved = to, time.Now()
+		}
+	}
+	if to == b.From && !read.done() {
+		return err
+	}
+	_, settleErr := e.settleOwn(ctx, b, to)
+	return errors.Join(err, settleErr)
+}
+
+// settleOwn settles the backlog of a single outlet.
+func (e *Engine) settleOwn(
+	ctx context.Context, b storage.Backlog, to storage.Position,
+) (settled bool, err error) {
+	done, err := e.cfg.Store.Settle(context.WithoutCancel(ctx),
+		[]storage.Settlement{{Backlog: b, To: to}})
+	return err == nil && done[0], err
+}
+
+// drainSteps delivers steps of a chat to one outlet. It returns the position up to which they were
+// accepted or parked, and whether that is all of them.
+func (e *Engine) drainSteps(
+	ctx context.Context, r *receiver, chat tidemark.ChatID, from storage.Position, steps []step,
+) (to storage.Position, whole bool, err error) {
+	for to = from; len(steps) > 0; {
+		done := r.start(chat, steps)
+		if done == nil {
+			return to, false, nil
+		}
+		var out outcome
+		select {
+		case out = <-done:
+		case <-ctx.Done():
+			return to, false, nil
+		}
+		if out.accepted > 0 {
+			to = steps[out.accepted-1].after
+		}
+		if out.accepted == len(steps) {
+			r.accepted(chat)
+			return to, true, nil
+		}
+		if out.unanswered {
+			return to, false, nil
+		}
+		refused := steps[out.accepted]
+		again := r.retryLater(chat, out.refused)
+		switch {
+		case out.refused.Action == outlet.Disable:
+			return to, false, e.disable(ctx, r.spec.ID, out.refused.Detail)
+		case e.hopeless(r, &refused.Event, again):
+			if err := e.park(ctx, r, &refused.Event, out.refused); err != nil {
+				return to, false, err
+			}
+			to, steps = refused.after, steps[out.accepted+1:]
+		default:
+			return to, false, nil
+		}
+	}
+	return to, true, nil
+}

@@ -1,0 +1,336 @@
+package reach
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+)
+
+// world is a store with processes that serve receivers. It lives in the time of a synctest bubble.
+type world struct {
+	testing.TB
+	ctx   context.Context
+	store *memory.Store
+	sent  int
+	chats []tidemark.ChatID
+
+	mu sync.Mutex
+	// inboxes are the receivers by URL.
+	inboxes map[string]*inbox
+}
+
+func newWorld(t testing.TB) *world {
+	return &world{TB: t, ctx: t.Context(), store: memory.New(), inboxes: map[string]*inbox{}}
+}
+
+// inbox is a receiver. It notes what it gets, and what is wrong with it.
+type inbox struct {
+	mu sync.Mutex
+	// answer, if not nil, says what the receiver does with events. It returns how many it accepts.
+	answer func(ctx context.Context, events []outlet.Event) (int, *outlet.Refusal)
+	// first has the highest sequence of each chat up to which all messages were accepted, and wrong
+	// what came before an earlier one.
+	first  map[tidemark.ChatID]tidemark.Sequence
+	begins map[tidemark.ChatID]tidemark.Sequence
+	got    []outlet.Event
+	bodies map[string]string
+	wrong  []string
+}
+
+func (w *world) inbox(url string) *inbox {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inboxes[url] == nil {
+		w.inboxes[url] = &inbox{
+			first:  map[tidemark.ChatID]tidemark.Sequence{},
+			begins: map[tidemark.ChatID]tidemark.Sequence{}, bodies: map[string]string{},
+		}
+	}
+	return w.inboxes[url]
+}
+
+// does changes what the receiver does.
+func (i *inbox) does(answer func(context.Context, []outlet.Event) (int, *outlet.Refusal)) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.answer = answer
+}
+
+func (i *inbox) accept(e outlet.Event) {
+	i.got = append(i.got, e)
+	body := string(e.Data)
+	if before, again := i.bodies[e.ID]; again && before != body && e.Type == outlet.MessagePersisted {
+		i.wrong = append(i.wrong, "two events have the id "+e.ID)
+	}
+	i.bodies[e.ID] = body
+	if e.Type != outlet.MessagePersisted {
+		return
+	}
+	n := sequenceOf(e)
+	last, begun := i.first[e.Chat]
+	switch {
+	case !begun:
+		i.begins[e.Chat] = n
+	case n > last+1:
+		i.wrong = append(i.wrong, fmt.Sprintf("%s: %d came after %d", e.Chat, n, last))
+	}
+	i.first[e.Chat] = max(last, n)
+}
+
+func sequenceOf(e outlet.Event) tidemark.Sequence {
+	var m struct {
+		Sequence tidemark.Sequence `json:"sequence"`
+	}
+	if err := json.Unmarshal(e.Data, &m); err != nil {
+		panic(err)
+	}
+	return m.Sequence
+}
+
+// outlet is the connection of a process to a receiver.
+type fakeOutlet struct {
+	*inbox
+	batch bool
+	dead  *atomic.Bool
+}
+
+func (o *fakeOutlet) Deliver(ctx context.Context, events []outlet.Event) (int, *outlet.Refusal) {
+	o.mu.Lock()
+	answer := o.answer
+	o.mu.Unlock()
+	n, refused := len(events), (*outlet.Refusal)(nil)
+	if answer != nil {
+		n, refused = answer(ctx, events)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dead.Load() {
+		return 0, &outlet.Refusal{Detail: "the process is dead"}
+	}
+	for _, e := range events[:n] {
+		o.accept(e)
+	}
+	return n, refused
+}
+
+func (o *fakeOutlet) Limits() outlet.Limits {
+	if o.batch {
+		return outlet.Limits{Events: 100, Bytes: 256 << 10}
+	}
+	return outlet.Limits{Events: 1}
+}
+
+func (o *fakeOutlet) Close() error { return nil }
+
+// process is an engine that can be killed.
+type process struct {
+	*Engine
+	dead atomic.Bool
+	// alone says that the process reaches no documents: neither the list nor the others.
+	alone atomic.Bool
+	// blind says that it finds no backlogs.
+	blind  atomic.Bool
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// mortal is the store of a process. After its death nothing reaches it.
+type mortal struct {
+	*memory.Store
+	dead, alone, blind *atomic.Bool
+	dice               func() error
+}
+
+func (s *mortal) alive() error {
+	if s.dead.Load() {
+		return tidemark.Errorf(tidemark.Unavailable, "the process is dead")
+	}
+	if s.dice != nil {
+		return s.dice()
+	}
+	return nil
+}
+
+func (s *mortal) reaches() error {
+	if s.alone.Load() {
+		return tidemark.Errorf(tidemark.Unavailable, "the documents cannot be reached")
+	}
+	return s.alive()
+}
+
+func (s *mortal) Backlogs(
+	ctx context.Context, q storage.BacklogQuery,
+) ([]storage.Backlog, bool, error) {
+	if err := s.alive(); err != nil {
+		return nil, false, err
+	}
+	if s.blind.Load() {
+		return nil, false, nil
+	}
+	return s.Store.Backlogs(ctx, q)
+}
+
+func (s *mortal) Rewind(ctx context.Context, b []storage.Backlog) error {
+	if err := s.alive(); err != nil {
+		return err
+	}
+	return s.Store.Rewind(ctx, b)
+}
+
+func (s *mortal) Settle(ctx context.Context, items []storage.Settlement) ([]bool, error) {
+	if err := s.alive(); err != nil {
+		return nil, err
+	}
+	return s.Store.Settle(ctx, items)
+}
+
+func (s *mortal) Documents(
+	ctx context.Context, kind, after string, limit int,
+) ([]storage.Document, bool, error) {
+	if err := s.reaches(); err != nil {
+		return nil, false, err
+	}
+	return s.Store.Documents(ctx, kind, after, limit)
+}
+
+func (s *mortal) PutDocument(ctx context.Context, d storage.Document) (uint64, error) {
+	if err := s.reaches(); err != nil {
+		return 0, err
+	}
+	return s.Store.PutDocument(ctx, d)
+}
+
+// start starts a process. dice, if not nil, may let a call of the store fail.
+func (w *world) start(dice func() error) *process {
+	p := &process{ended: make(chan struct{})}
+	p.Engine = New(Config{
+		Store: &mortal{w.store, &p.dead, &p.alone, &p.blind, dice},
+		Kinds: map[string]Kind{"webhook": {
+			Open: func(s *Spec, _ []string) (outlet.Client, error) {
+				return &fakeOutlet{w.inbox(s.URL), s.Batch, &p.dead}, nil
+			},
+			NewSecret: func() string { return "secret" },
+		}},
+		Sealer: sealer(w),
+		Log:    slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	go func() {
+		defer close(p.ended)
+		p.Run(ctx)
+	}()
+	w.Cleanup(p.stop)
+	return p
+}
+
+func sealer(t testing.TB) *Sealer {
+	s, err := NewSealer(make([]byte, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// stop stops a process in an orderly way.
+func (p *process) stop() {
+	p.cancel()
+	<-p.ended
+}
+
+// kill ends a process at once.
+func (p *process) kill() {
+	p.dead.Store(true)
+	p.cancel()
+}
+
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// group creates a chat with one member.
+func (w *world) group() tidemark.ChatID {
+	w.Helper()
+	id := tidemark.ChatID("c" + strconv.Itoa(len(w.chats)))
+	_, _, err := w.store.CreateChat(w.ctx, storage.NewChat{
+		ID: id, Type: tidemark.Group, Creator: "alice", Members: []tidemark.UserID{"alice"},
+		CreatedAt: time.Now(),
+	})
+	w.ok(err)
+	w.chats = append(w.chats, id)
+	return id
+}
+
+// send sends a message, and hints it to processes.
+func (w *world) send(chat tidemark.ChatID, to ...*process) {
+	w.Helper()
+	w.mu.Lock()
+	w.sent++
+	n := strconv.Itoa(w.sent)
+	w.mu.Unlock()
+	_, err := storage.AppendOne(w.ctx, w.store, tidemark.Draft{
+		ChatID: chat, SenderID: "alice", ClientMessageID: n, Content: "message " + n,
+		ContentType: "text/plain", Kind: tidemark.KindMessage, MessageID: tidemark.MessageID("m" + n),
+		CreatedAt: time.Now(),
+	})
+	w.ok(err)
+	for _, p := range to {
+		p.Hint(chat)
+	}
+}
+
+// outlet creates an outlet, and waits until it is active.
+func (w *world) outlet(p *process, new NewOutlet) storage.OutletID {
+	w.Helper()
+	if new.Kind = "webhook"; new.URL == "" {
+		new.URL = "https://example.com"
+	}
+	info, secret, err := p.Create(w.ctx, new)
+	w.ok(err)
+	if secret != "secret" {
+		w.Errorf("got the secret %q", secret)
+	}
+	w.state(p, info.ID, Active)
+	return info.ID
+}
+
+// backlogs returns how many backlogs there are for an outlet.
+func (w *world) backlogs(id storage.OutletID) int {
+	w.Helper()
+	q := storage.BacklogQuery{Outlet: id, Limit: storage.MaxBatch}
+	for shard := range storage.Shards {
+		q.Shards = append(q.Shards, shard)
+	}
+	found, _, err := w.store.Backlogs(w.ctx, q)
+	w.ok(err)
+	return len(found)
+}
+
+// flaky returns a store's failures: one call in n.
+func flaky(dice *rand.Rand, n int) func() error {
+	var mu sync.Mutex
+	return func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if dice.IntN(n) == 0 {
+			return tidemark.Errorf(tidemark.Unavailable, "the store is away")
+		}
+		return nil
+	}
+}
