@@ -1,0 +1,162 @@
+package push
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark/internal/signal"
+)
+
+// SendTimeout is how long one request to a provider may take.
+const SendTimeout = 10 * time.Second
+
+// maxReports is how many reports wait to be read. A report that is lost comes again with the next
+// notification to its target.
+const maxReports = 10_000
+
+// Queue sends notifications by one provider. Its memory is bounded by MaxQueued. Nothing in it
+// survives the process. It is safe for concurrent use.
+type Queue struct {
+	provider Provider
+	// wake says that there may be something to send, and told that there is a report.
+	wake, told signal.Flag
+
+	mu       sync.Mutex // guards what follows; never held during a request
+	schedule schedule
+	reports  []Report
+}
+
+// Report is a result that somebody must act on: a registration to end, or a notification that was
+// refused.
+type Report struct {
+	To     Target
+	Result Result
+}
+
+// Counts are what a Queue has counted since it was made, for metrics.
+type Counts struct {
+	// Enqueued is all that came. Each is at last in one of the others.
+	Enqueued uint64
+	// Sent, Dead, Refused and Withheld are those that ended with such an answer.
+	Sent, Dead, Refused, Withheld uint64
+	// Replaced gave way to a newer one of the same name, Dropped to newer ones in a full queue or
+	// with their registration, and Expired were older than MaxAge.
+	Replaced, Dropped, Expired uint64
+	// Retried are requests that failed.
+	Retried uint64
+}
+
+func (c *Counts) count(o Outcome) {
+	switch o {
+	case Sent:
+		c.Sent++
+	case Retry:
+		c.Retried++
+	case DropTarget:
+		c.Dead++
+	case Refused:
+		c.Refused++
+	case Withheld:
+		c.Withheld++
+	}
+}
+
+// Gauges are what a Queue has at a moment.
+type Gauges struct {
+	// Queued are the notifications that wait, and InFlight those under way.
+	Queued, InFlight int
+	// Stopped is the number of lanes whose breaker is open.
+	Stopped int
+}
+
+// NewQueue returns a queue. It sends nothing before Run.
+func NewQueue(provider Provider) *Queue {
+	return &Queue{
+		provider: provider, wake: signal.New(), told: signal.New(),
+		schedule: schedule{
+			laneOf:  provider.Lane,
+			entries: make(map[entryKey]*entry), lanes: make(map[string]*lane),
+		},
+	}
+}
+
+// Enqueue takes a notification up. It takes constant time and never waits. The notification
+// replaces an earlier one of the same device and name that is not sent yet.
+func (q *Queue) Enqueue(to Target, n Notification) {
+	q.mu.Lock()
+	q.schedule.put(job{to: to, n: n, came: time.Now()})
+	q.mu.Unlock()
+	q.wake.Set()
+}
+
+// Run sends until ctx ends. Then it waits for the requests under way, which end with ctx. At most
+// one Run is under way.
+func (q *Queue) Run(ctx context.Context) {
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	for ctx.Err() == nil {
+		e, next := q.take()
+		if e != nil {
+			requests.Go(func() { q.send(ctx, e) })
+		} else if _, ok := q.wake.WaitUntil(ctx, next); !ok {
+			return
+		}
+	}
+}
+
+// take returns the next entry to send, or nil and when to look again.
+func (q *Queue) take() (e *entry, next time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e = q.schedule.take(time.Now()); e == nil {
+		next = q.schedule.next()
+	}
+	return e, next
+}
+
+func (q *Queue) send(ctx context.Context, e *entry) {
+	bounded, cancel := context.WithTimeout(ctx, SendTimeout)
+	result := q.provider.Send(bounded, e.to, e.n)
+	cancel()
+
+	q.mu.Lock()
+	q.schedule.finish(time.Now(), e, result)
+	if result.Outcome == DropTarget || result.Outcome == Refused {
+		if len(q.reports) == maxReports {
+			q.reports = q.reports[1:]
+		}
+		q.reports = append(q.reports, Report{e.to, result})
+	}
+	q.mu.Unlock()
+	q.wake.Set()
+	q.told.Set()
+}
+
+// Reports waits until there are reports, and returns them once. ok is false if ctx ends first.
+func (q *Queue) Reports(ctx context.Context) (reports []Report, ok bool) {
+	for {
+		q.mu.Lock()
+		reports, q.reports = q.reports, nil
+		q.mu.Unlock()
+		if len(reports) > 0 {
+			return reports, true
+		}
+		if !q.told.Wait(ctx) {
+			return nil, false
+		}
+	}
+}
+
+// Stats returns the counts and gauges.
+func (q *Queue) Stats() (Counts, Gauges) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	g := Gauges{Queued: q.schedule.ages.Len(), InFlight: q.schedule.inFlight}
+	for _, l := range q.schedule.lanes {
+		if l.breaker.state == breakerOpen {
+			g.Stopped++
+		}
+	}
+	return q.schedule.counts, g
+}

@@ -1,0 +1,268 @@
+package push
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// scripted is a provider of tests. It answers as answer says, and records what it got.
+type scripted struct {
+	answer func(ctx context.Context, to Target, n Notification) Result
+
+	mu      sync.Mutex
+	got     []string
+	at      []time.Time
+	beside  int // requests under way, and the most there were
+	highest int
+}
+
+func (p *scripted) Lane(to Target) string { return to.App }
+
+func (p *scripted) Send(ctx context.Context, to Target, n Notification) Result {
+	p.mu.Lock()
+	p.got, p.at = append(p.got, n.Body), append(p.at, time.Now())
+	p.beside++
+	p.highest = max(p.highest, p.beside)
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		p.beside--
+		p.mu.Unlock()
+	}()
+	return p.answer(ctx, to, n)
+}
+
+func always(r Result) func(context.Context, Target, Notification) Result {
+	return func(context.Context, Target, Notification) Result { return r }
+}
+
+func hangs(ctx context.Context, _ Target, _ Notification) Result {
+	<-ctx.Done()
+	return Result{Outcome: Retry}
+}
+
+// running starts a queue in a bubble of testing/synctest.
+func running(t *testing.T, p *scripted) *Queue {
+	t.Helper()
+	q := NewQueue(p)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { q.Run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return q
+}
+
+func device(i int) Target {
+	return Target{User: "bob", Device: tidemark.DeviceID(fmt.Sprint("d", i)), Address: "x"}
+}
+
+func note(body string) Notification { return Notification{Kind: Banner, Name: "n", Body: body} }
+
+// TestQueue_never_makes_a_caller_wait: while the provider hangs, all of MaxQueued and more are
+// taken in no time, and the oldest are dropped.
+func TestQueue_never_makes_a_caller_wait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &scripted{answer: hangs}
+		q := running(t, p)
+		for i := range MaxInFlight {
+			q.Enqueue(device(i), note("first"))
+		}
+		synctest.Wait()
+		began := time.Now()
+		for i := range MaxQueued + 50 {
+			q.Enqueue(device(1_000+i), note(fmt.Sprint(i)))
+		}
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("Enqueue took %v", waited)
+		}
+		synctest.Wait()
+		counts, gauges := q.Stats()
+		if gauges.Queued != MaxQueued || gauges.InFlight != MaxInFlight || counts.Dropped != 50 {
+			t.Errorf("%d are queued, %d under way, %d dropped; want %d, %d, 50",
+				gauges.Queued, gauges.InFlight, counts.Dropped, MaxQueued, MaxInFlight)
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.highest != MaxInFlight {
+			t.Errorf("%d requests were under way at once, want %d", p.highest, MaxInFlight)
+		}
+	})
+}
+
+// TestQueue_bounds_each_lane: one host that hangs leaves most requests to the others.
+func TestQueue_bounds_each_lane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &scripted{answer: func(ctx context.Context, to Target, n Notification) Result {
+			if to.App == "slow.example" {
+				return hangs(ctx, to, n)
+			}
+			return Result{Outcome: Sent}
+		}}
+		q := running(t, p)
+		for i := range 1_000 {
+			to := device(i)
+			to.App = "slow.example"
+			q.Enqueue(to, note("slow"))
+		}
+		to := device(5_000)
+		to.App = "quick.example"
+		q.Enqueue(to, note("quick"))
+		synctest.Wait()
+		counts, gauges := q.Stats()
+		if gauges.InFlight != MaxInFlightOfLane || counts.Sent != 1 {
+			t.Errorf("%d are under way and %d sent, want %d and 1",
+				gauges.InFlight, counts.Sent, MaxInFlightOfLane)
+		}
+	})
+}
+
+// TestQueue_waits_as_told: Retry-After holds, and a wait beyond the age ends the notification.
+func TestQueue_waits_as_told(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &scripted{}
+		p.answer = func(context.Context, Target, Notification) Result {
+			if len(p.got) == 1 {
+				return Result{Outcome: Retry, Wait: 90 * time.Second}
+			}
+			return Result{Outcome: Sent}
+		}
+		q := running(t, p)
+		began := time.Now()
+		q.Enqueue(device(1), note("a"))
+		time.Sleep(2 * time.Minute)
+		if len(p.at) != 2 || p.at[1].Sub(began) != 90*time.Second {
+			t.Fatalf("the requests were at %v after %v, want a second after 90 s", p.at, began)
+		}
+		counts, _ := q.Stats()
+		if counts.Sent != 1 || counts.Retried != 1 {
+			t.Errorf("counts are %+v, want one sent and one retried", counts)
+		}
+	})
+}
+
+// TestQueue_gives_up_after_an_hour: a provider that never answers gets few requests, and memory is
+// free after an hour.
+func TestQueue_gives_up_after_an_hour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &scripted{answer: hangs}
+		q := running(t, p)
+		for i := range 1_000 {
+			q.Enqueue(device(i), note("a"))
+		}
+		time.Sleep(MaxAge - time.Second)
+		if _, gauges := q.Stats(); gauges.Stopped != 1 {
+			t.Errorf("%d lanes are stopped, want 1", gauges.Stopped)
+		}
+		time.Sleep(2 * time.Minute)
+		counts, gauges := q.Stats()
+		if counts.Expired != 1_000 || gauges.Queued+gauges.InFlight != 0 {
+			t.Errorf("%d expired, and %+v are left; want all 1,000, and none",
+				counts.Expired, gauges)
+		}
+		// 200 at once, then one probe at a time: each takes 10 s, and the pause rises to a minute.
+		if len(p.got) > MaxInFlight+70 {
+			t.Errorf("%d requests in an hour, want one probe at a time", len(p.got))
+		}
+	})
+}
+
+// TestQueue_latest_replaces: of ten of one name while one is under way, the last is sent.
+func TestQueue_latest_replaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &scripted{answer: func(context.Context, Target, Notification) Result {
+			time.Sleep(time.Second)
+			return Result{Outcome: Sent}
+		}}
+		q := running(t, p)
+		for i := range 10 {
+			q.Enqueue(device(1), note(fmt.Sprint(i)))
+			synctest.Wait()
+		}
+		time.Sleep(5 * time.Second)
+		if diff := cmp.Diff([]string{"0", "9"}, p.got); diff != "" {
+			t.Errorf("sent (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestQueue_reports_what_somebody_must_act_on, and nothing else.
+func TestQueue_reports_what_somebody_must_act_on(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := map[tidemark.DeviceID]Outcome{
+			"d0": Sent, "d1": DropTarget, "d2": Refused, "d3": Withheld,
+		}
+		p := &scripted{answer: func(_ context.Context, to Target, _ Notification) Result {
+			return Result{Outcome: answers[to.Device]}
+		}}
+		q := running(t, p)
+		for i := range answers {
+			var n int
+			_, _ = fmt.Sscanf(string(i), "d%d", &n)
+			q.Enqueue(device(n), note("a"))
+		}
+		synctest.Wait()
+		got := make(map[tidemark.DeviceID]Outcome)
+		reports, ok := q.Reports(t.Context())
+		for _, r := range reports {
+			got[r.To.Device] = r.Result.Outcome
+		}
+		want := map[tidemark.DeviceID]Outcome{"d1": DropTarget, "d2": Refused}
+		if diff := cmp.Diff(want, got); diff != "" || !ok {
+			t.Errorf("reports (-want +got):\n%s", diff)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if reports, ok := q.Reports(ended); ok {
+			t.Errorf("reports come twice: %v", reports)
+		}
+	})
+}
+
+// TestQueue_many_callers is for the race detector: callers, requests, readers and the end of Run at
+// once. Every notification is accounted for.
+func TestQueue_many_callers(t *testing.T) {
+	p := &scripted{answer: always(Result{Outcome: Refused})}
+	q := NewQueue(p)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running, callers sync.WaitGroup
+	running.Go(func() { q.Run(ctx) })
+	running.Go(func() {
+		for {
+			if _, ok := q.Reports(ctx); !ok {
+				return
+			}
+			q.Stats()
+		}
+	})
+	for i := range 8 {
+		callers.Go(func() {
+			for j := range 1_000 {
+				q.Enqueue(device(i*10+j%10), note("a"))
+			}
+		})
+	}
+	callers.Wait()
+	for deadline := time.Now().Add(time.Minute); ; {
+		counts, gauges := q.Stats()
+		if gauges.Queued+gauges.InFlight == 0 {
+			if counts.Enqueued != 8_000 || counts.Refused+counts.Replaced != 8_000 {
+				t.Errorf("counts are %+v, want 8,000 in all", counts)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute there are %+v", gauges)
+		}
+		<-time.After(time.Millisecond)
+	}
+	cancel()
+	running.Wait()
+}
