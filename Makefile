@@ -107,7 +107,7 @@ static: stages ## stage: format check, lint, build, and the tests of the tree's 
 	@go test -C tools $(VET) ./stages
 
 .PHONY: check
-check: postgres-deps dynamodb-deps redis-deps static
+check: postgres-deps dynamodb-deps redis-deps push-deps static
 check: ## static, and the tests of the packages without Postgres and DynamoDB: < 1 minute, warm
 	$(TEST) check $(VET) -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
 
@@ -131,7 +131,7 @@ stages: # not within a run, whose stages execute it
 # It comes first. So a machine without network fails at once, and no test waits for a download.
 .PHONY: deps
 deps: postgres-deps dynamodb-deps redis-deps proxy-deps chaos-deps browser-deps aws-deps helm-deps
-deps: contract-deps web-deps
+deps: contract-deps web-deps push-deps
 deps: ## stage: installs what the tests need: programs by apt, npm and pip
 	@scripts/need gcc gcc libc6-dev
 	@scripts/need spin spin
@@ -139,7 +139,7 @@ deps: ## stage: installs what the tests need: programs by apt, npm and pip
 	@scripts/need strace strace
 
 .PHONY: race race-dynamodb
-race: stages postgres-deps dynamodb-deps redis-deps
+race: stages postgres-deps dynamodb-deps redis-deps push-deps
 race: ## stage: the packages' own tests under the race detector, on memory
 	@scripts/need gcc gcc libc6-dev
 	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 $(TEST) race $(VET) $(SIDE_BY_SIDE) -count=1 \
@@ -349,6 +349,10 @@ web-deps: ## what builds and tests web/client and web/app (by npm, below .build)
 	@ln -sfn ../../.build/web/node_modules web/client/node_modules
 	@scripts/npm-deps web/app .build/app
 	@ln -sfn ../../.build/app/node_modules web/app/node_modules
+
+.PHONY: push-deps
+push-deps: ## http_ece (by npm, below .build), which decrypts Web Push in a test
+	@scripts/npm-deps reach/push/webpush/testdata/http_ece .build/push
 
 .PHONY: clean
 clean: ## remove what was built; data (tidemark.db) stays
