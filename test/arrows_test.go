@@ -28,6 +28,7 @@ type arrow struct {
 func arrows() []arrow {
 	shared := []string{"transports/auth", "transports/limit", "transports/origin"}
 	adapter := append(shared, "", "internal/signal", "server", "transports/internal/...")
+	provider := []string{"", "reach/push", "reach/push/internal/..."}
 	return []arrow{
 		{place: ""},
 		{place: "storage", own: []string{""}},
@@ -265,6 +266,31 @@ func arrows() []arrow {
 		},
 		{place: "examples/...", own: []string{"", "client"}},
 		{place: "bench/...", own: []string{"bench/internal/...", "internal/signal"}},
+		{place: "reach/push", own: []string{""}},
+		{place: "reach/push/queue", own: []string{"", "internal/signal", "reach/push"}},
+		{
+			place: "reach/push/internal/...",
+			own:   []string{"", "reach/push"},
+		},
+		{place: "reach/push/apns", own: provider},
+		{
+			place: "reach/push/fcm", own: provider,
+			others: []string{"github.com/golang-jwt/jwt/v5"},
+		},
+		{place: "reach/push/webpush", own: append(provider, "reach/internal/publicnet")},
+		{
+			place: "reach/push/pushtest/...",
+			own:   []string{"", "reach/push", "reach/push/pushtest"},
+			others: []string{
+				"github.com/golang-jwt/jwt/v5", "github.com/google/go-cmp",
+			},
+		},
+		{
+			place: "reach/internal/publicnet", own: []string{""},
+			others: []string{"code.dny.dev/ssrf"},
+		},
+		{place: "reach/internal/acktoken", own: []string{""}},
+
 		{
 			place: "cmd/tidemark",
 			own: []string{
@@ -330,6 +356,30 @@ func TestArrows_core_knows_no_transport(t *testing.T) {
 		if !seen[path] {
 			t.Errorf("there is no package %s", path)
 		}
+	}
+}
+
+// TestArrows_nothing_waits_for_the_outside binds the core, storage and transports: what tells
+// others is beside them, and they work without it.
+func TestArrows_nothing_waits_for_the_outside(t *testing.T) {
+	seen := 0
+	for _, pkg := range packages(t) {
+		path := pkg.path()
+		if within("reach/...", path) {
+			seen++
+		}
+		if !within("server/...", path) && !within("storage/...", path) &&
+			!within("transports/...", path) {
+			continue
+		}
+		for _, imported := range pkg.Imports {
+			if below(module+"/reach", imported) {
+				t.Errorf("%s imports %s: nothing in it may depend on reach", path, imported)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("there is no package below reach")
 	}
 }
 

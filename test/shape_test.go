@@ -298,8 +298,11 @@ var (
 		"storage/dynamodb/internal/record": "each kind of item: its table, key, value, reader " +
 			"and writer",
 		"bench/internal/client": "one call for each request of the API",
-		"test/faults/dynamo":    "one name for each fault",
-		"test/chaos/checker":    "one name for each thing that a log records",
+		"reach/push": "the contract: each kind, outcome, urgency and preview, and " +
+			"their bounds",
+		"reach/push/pushtest": "one name for each trouble of a provider",
+		"test/faults/dynamo":  "one name for each fault",
+		"test/chaos/checker":  "one name for each thing that a log records",
 	}
 	manyFields = map[string]string{
 		"server/config.go:Config":                      "one for each setting of the core",

@@ -1,8 +1,8 @@
 // Package push is the contract of providers of push notifications: APNs, FCM, Web Push and
 // UnifiedPush. Nothing uses these packages yet.
 //
-// A Provider sends one Notification to one Target, and says what became of it. A Queue stands in
-// front of each provider, so that no caller waits. The leaves beside this package speak to the
+// A Provider sends one Notification to one Target, and says what became of it. Package queue
+// stands in front of each provider, so that no caller waits. The leaves beside it speak to the
 // providers, and package pushtest has the suite that each of them passes.
 //
 // # What a device gets

@@ -20,8 +20,8 @@ func ParseKey(p256dh, auth []byte) (Key, error) {
 	if err != nil {
 		return Key{}, &tidemark.Error{
 			Code: tidemark.Invalid, Param: "p256dh", Err: err,
-			Detail: "p256dh must be a point on P-256 of 65 bytes; pass on what the browser or app " +
-				"returns",
+			Detail: "p256dh must be a point on P-256 of 65 bytes; pass on what the browser or " +
+				"app returns",
 		}
 	}
 	k := Key{public: public}

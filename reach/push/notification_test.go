@@ -37,14 +37,15 @@ func TestCollapseName_is_opaque(t *testing.T) {
 // TestDrops_not_what_registered_since: an app that was installed again keeps its registration.
 func TestDrops_not_what_registered_since(t *testing.T) {
 	died := time.Now()
+	dead := Result{Outcome: DropTarget, DeadSince: died}
 	for name, tc := range map[string]struct {
 		result     Result
 		registered time.Time
 		want       bool
 	}{
-		"registered before":      {Result{Outcome: DropTarget, DeadSince: died}, died.Add(-1), true},
-		"registered then":        {Result{Outcome: DropTarget, DeadSince: died}, died, true},
-		"registered since":       {Result{Outcome: DropTarget, DeadSince: died}, died.Add(1), false},
+		"registered before":      {dead, died.Add(-1), true},
+		"registered then":        {dead, died, true},
+		"registered since":       {dead, died.Add(1), false},
 		"no time":                {Result{Outcome: DropTarget}, died.Add(time.Hour), true},
 		"another outcome":        {Result{Outcome: Refused}, died.Add(-1), false},
 		"retry with a time of 0": {Result{Outcome: Retry}, time.Time{}, false},

@@ -7,6 +7,14 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
+// Bounds of the calls of Send that are under way at once.
+const (
+	// MaxInFlight is how many there are for one provider.
+	MaxInFlight = 200
+	// MaxInFlightOfLane is how many of them are in one lane that has a name.
+	MaxInFlightOfLane = 50
+)
+
 // A Provider sends notifications to devices. It is safe for concurrent use. It keeps no
 // notification, and repeats a request only to renew its own credentials, once.
 type Provider interface {
@@ -14,7 +22,7 @@ type Provider interface {
 	// latest.
 	Send(ctx context.Context, to Target, n Notification) Result
 	// Lane names what fails together with a target: one host, or the whole provider ("").
-	// The Queue bounds the requests of each lane, and stops a lane that fails.
+	// A queue bounds the requests of each lane, and stops a lane that fails.
 	Lane(to Target) string
 }
 

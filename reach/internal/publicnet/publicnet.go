@@ -95,6 +95,8 @@ func (g *Guard) Client(transport *http.Transport) *http.Client {
 	return &http.Client{
 		Transport: transport,
 		//rule:push_endpoints_are_public.no-redirect
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 }

@@ -45,7 +45,9 @@ func TestCheck(t *testing.T) {
 }
 
 func TestControl(t *testing.T) {
-	inside := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8")}
+	inside := []netip.Prefix{
+		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00::/8"),
+	}
 	for _, tc := range []struct {
 		address string
 		allowed []netip.Prefix

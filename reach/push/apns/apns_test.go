@@ -58,7 +58,9 @@ func TestProvider_one_connection(t *testing.T) {
 	s, _ := connect(t)
 	done := make(chan push.Outcome)
 	for range push.MaxInFlight {
-		go func() { done <- s.Provider.Send(t.Context(), s.Targets[0], banner(push.Banner)).Outcome }()
+		go func() {
+			done <- s.Provider.Send(t.Context(), s.Targets[0], banner(push.Banner)).Outcome
+		}()
 	}
 	for range push.MaxInFlight {
 		if got := <-done; got != push.Sent {
@@ -77,8 +79,8 @@ func banner(kind push.Kind) push.Notification {
 	}
 }
 
-// TestProvider_nodes_share_the_token: a second node with the same key sends the same bytes, so Apple
-// sees no renewal. The fake would answer 429.
+// TestProvider_nodes_share_the_token: a second node with the same key sends the same bytes, so
+// Apple sees no renewal. The fake would answer 429.
 func TestProvider_nodes_share_the_token(t *testing.T) {
 	s, config := connect(t)
 	other, err := New(config)
@@ -92,7 +94,7 @@ func TestProvider_nodes_share_the_token(t *testing.T) {
 	}
 }
 
-// TestLogin_same_bytes_in_each_step: a token changes every 40 minutes, and is never older than that.
+// TestLogin_same_bytes_in_each_step: a token changes every 40 minutes, and is never older.
 func TestLogin_same_bytes_in_each_step(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -204,7 +206,40 @@ func TestSend_says_what_is_misconfigured(t *testing.T) {
 			t.Errorf("%s: the result is %+v, want Refused with %q", name, r, tc.want)
 		}
 	}
-	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "developer.apple.com") {
+	_, err := New(Config{})
+	if err == nil || !strings.Contains(err.Error(), "developer.apple.com") {
 		t.Errorf("New without a key = %v", err)
+	}
+}
+
+// TestProvider_replaces_by_name: the collapse id of a banner is its name.
+func TestProvider_replaces_by_name(t *testing.T) {
+	s, _ := connect(t)
+	for kind, want := range map[push.Kind]string{
+		push.Banner: "bmFtZQ", push.Summary: "bmFtZQ", push.Badge: "", push.Clear: "",
+	} {
+		r := s.Provider.Send(t.Context(), s.Targets[0], banner(kind))
+		got := s.Server.Received()
+		if r.Outcome != push.Sent || len(got) != 1 || got[0].Collapse != want {
+			t.Errorf("%s: the result is %+v, and %+v arrived; want the collapse id %q",
+				kind, r, got, want)
+		}
+	}
+}
+
+// TestGone_has_a_time: Apple says since when a token is dead, and an app that was installed again
+// since keeps its registration.
+func TestGone_has_a_time(t *testing.T) {
+	s, _ := connect(t)
+	s.Server.Script(pushtest.Gone)
+	r := s.Provider.Send(t.Context(), s.Targets[0], banner(push.Banner))
+	if ago := time.Since(r.DeadSince); ago < 59*time.Minute || ago > 61*time.Minute {
+		t.Errorf("the result is %+v, want a death an hour ago", r)
+	}
+	again := s.Targets[0]
+	again.Registered = time.Now().Add(-time.Minute)
+	if !r.Drops(s.Targets[0]) || r.Drops(again) {
+		t.Errorf("it drops the old registration: %t, and the new one: %t; want only the old one",
+			r.Drops(s.Targets[0]), r.Drops(again))
 	}
 }

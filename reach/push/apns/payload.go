@@ -40,6 +40,7 @@ func encode(to push.Target, n push.Notification) ([]byte, error) {
 	if !n.Sealed || n.Kind == push.Badge {
 		return push.Fit(n, MaxPayload, open)
 	}
+	//rule:sealed_opaque.apple-sees-no-text
 	p := payload{APS: visible(n, push.Hidden)}
 	shell, err := push.JSON(p)
 	if err != nil {

@@ -164,6 +164,7 @@ func encode(to push.Target, n push.Notification) ([]byte, error) {
 		m.Android.CollapseKey = summaryKey
 	}
 	var err error
+	//rule:sealed_opaque.google-sees-one-value
 	if n.Sealed {
 		m.Data, err = sealed(to, n)
 	} else {

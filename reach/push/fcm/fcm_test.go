@@ -85,7 +85,8 @@ func TestLogin_once_for_many_and_early(t *testing.T) {
 		var sends sync.WaitGroup
 		for range push.MaxInFlight {
 			sends.Go(func() {
-				if r := s.Provider.Send(t.Context(), s.Targets[0], banner(push.Banner)); r.Outcome != push.Sent {
+				r := s.Provider.Send(t.Context(), s.Targets[0], banner(push.Banner))
+				if r.Outcome != push.Sent {
 					t.Errorf("%s: the result is %+v", when, r)
 				}
 			})
@@ -145,7 +146,8 @@ func TestLogin_refused_says_what_to_do(t *testing.T) {
 		mu.Unlock()
 	}
 	s.Server.Do(func() { fake.Refusing = nil })
-	if r := s.Provider.Send(t.Context(), s.Targets[0], banner(push.Banner)); r.Outcome != push.Sent {
+	r := s.Provider.Send(t.Context(), s.Targets[0], banner(push.Banner))
+	if r.Outcome != push.Sent {
 		t.Errorf("afterwards the result is %+v", r)
 	}
 }

@@ -56,7 +56,8 @@ func (d *Device) Open(sealed []byte) (push.Data, error) {
 	if len(sealed) < 21 || len(sealed) < 21+int(sealed[20])+17 {
 		return data, errors.New("the record is too short")
 	}
-	salt, size, id := sealed[:16], binary.BigEndian.Uint32(sealed[16:20]), sealed[21:21+int(sealed[20])]
+	salt, size := sealed[:16], binary.BigEndian.Uint32(sealed[16:20])
+	id := sealed[21 : 21+int(sealed[20])]
 	record := sealed[21+len(id):]
 	if uint64(len(record)) > uint64(size) {
 		return data, errors.New("there is more than one record")

@@ -201,7 +201,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	now := time.Now().Add(s.protocol.Skew())
-	s.captured = append(s.captured, fmt.Appendf(nil, "%s %s %v\n%s", r.Method, r.URL, r.Header, body))
+	s.captured = append(s.captured,
+		fmt.Appendf(nil, "%s %s %v\n%s", r.Method, r.URL, r.Header, body))
 	if answer := s.protocol.Login(r, body, now); answer != nil {
 		s.mu.Unlock()
 		answer.date(now)

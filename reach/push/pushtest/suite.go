@@ -390,23 +390,23 @@ func tooLarge(t *testing.T, s Scene) {
 }
 
 func wrong(t *testing.T, s Scene) {
-	noKey := s.Targets[0]
-	noKey.Key = push.Key{}
+	to, noKey, noAddress := s.Targets[0], s.Targets[0], s.Targets[0]
+	noKey.Key, noAddress.Address = push.Key{}, ""
 	for name, tc := range map[string]struct {
 		to     push.Target
 		change func(*push.Notification)
 	}{
-		"kind":           {s.Targets[0], func(n *push.Notification) { n.Kind = "other" }},
-		"chat":           {s.Targets[0], func(n *push.Notification) { n.Chat = "a b" }},
-		"range":          {s.Targets[0], func(n *push.Notification) { n.From = n.To + 1 }},
-		"no range":       {s.Targets[0], func(n *push.Notification) { n.From, n.To = 0, 0 }},
-		"no name":        {s.Targets[0], func(n *push.Notification) { n.Name = "" }},
-		"long name":      {s.Targets[0], func(n *push.Notification) { n.Name += "x" }},
-		"name":           {s.Targets[0], func(n *push.Notification) { n.Name = "a b" }},
-		"no text":        {s.Targets[0], func(n *push.Notification) { n.Title, n.Body = "", "" }},
-		"many to clear":  {s.Targets[0], func(n *push.Notification) { n.Clears = make([]string, 17) }},
+		"kind":           {to, func(n *push.Notification) { n.Kind = "other" }},
+		"chat":           {to, func(n *push.Notification) { n.Chat = "a b" }},
+		"range":          {to, func(n *push.Notification) { n.From = n.To + 1 }},
+		"no range":       {to, func(n *push.Notification) { n.From, n.To = 0, 0 }},
+		"no name":        {to, func(n *push.Notification) { n.Name = "" }},
+		"long name":      {to, func(n *push.Notification) { n.Name += "x" }},
+		"name":           {to, func(n *push.Notification) { n.Name = "a b" }},
+		"no text":        {to, func(n *push.Notification) { n.Title, n.Body = "", "" }},
+		"many to clear":  {to, func(n *push.Notification) { n.Clears = make([]string, 17) }},
 		"sealed, no key": {noKey, func(n *push.Notification) { n.Sealed = true }},
-		"no address":     {push.Target{App: noKey.App, Key: s.Targets[0].Key}, func(*push.Notification) {}},
+		"no address":     {noAddress, func(*push.Notification) {}},
 	} {
 		n := banner()
 		tc.change(&n)
@@ -426,7 +426,8 @@ func many(t *testing.T, s Scene) {
 		sends.Go(func() {
 			n := banner()
 			n.Badge = i
-			if r := s.Provider.Send(t.Context(), s.Targets[i%len(s.Targets)], n); r.Outcome != push.Sent {
+			r := s.Provider.Send(t.Context(), s.Targets[i%len(s.Targets)], n)
+			if r.Outcome != push.Sent {
 				t.Errorf("%d: the result is %+v", i, r)
 			}
 		})

@@ -65,7 +65,8 @@ func banner(kind push.Kind) push.Notification {
 // TestUnifiedPush_needs_no_key: a server without a VAPID key sends no Authorization.
 func TestUnifiedPush_needs_no_key(t *testing.T) {
 	s, _ := connect(t, nil)
-	if r := s.Provider.Send(t.Context(), s.Targets[0], banner(push.Banner)); r.Outcome != push.Sent {
+	r := s.Provider.Send(t.Context(), s.Targets[0], banner(push.Banner))
+	if r.Outcome != push.Sent {
 		t.Fatalf("the result is %+v; the fake says %q", r, s.Server.Refusals())
 	}
 }
@@ -74,7 +75,8 @@ func TestUnifiedPush_needs_no_key(t *testing.T) {
 func TestSilence_is_withheld(t *testing.T) {
 	s, _ := connect(t, newKey(t))
 	for _, kind := range []push.Kind{push.Badge, push.Clear} {
-		if r := s.Provider.Send(t.Context(), s.Targets[0], banner(kind)); r.Outcome != push.Withheld {
+		r := s.Provider.Send(t.Context(), s.Targets[0], banner(kind))
+		if r.Outcome != push.Withheld {
 			t.Errorf("%s: the result is %+v, want Withheld", kind, r)
 		}
 	}
@@ -96,16 +98,20 @@ func TestTopic_replaces(t *testing.T) {
 // nor does a host that is not listed.
 func TestEndpoint_of_a_private_network(t *testing.T) {
 	s, _ := connect(t, nil)
+	address := s.Targets[0].Address
+	byName := strings.Replace(address, "127.0.0.1", "localhost", 1)
+	plain := strings.Replace(address, "https", "http", 1)
+	listed := Config{Allowed: local, Hosts: []string{"push.example"}}
 	for name, tc := range map[string]struct {
 		config  Config
 		address string
 		want    string
 	}{
-		"loopback":  {Config{}, s.Targets[0].Address, "allow its network"},
-		"by name":   {Config{}, strings.Replace(s.Targets[0].Address, "127.0.0.1", "localhost", 1), "allow its network"},
+		"loopback":  {Config{}, address, "allow its network"},
+		"by name":   {Config{}, byName, "allow its network"},
 		"metadata":  {Config{}, "https://169.254.169.254/latest", "allow its network"},
-		"no TLS":    {Config{Allowed: local}, strings.Replace(s.Targets[0].Address, "https", "http", 1), "https://"},
-		"not there": {Config{Allowed: local, Hosts: []string{"push.example"}}, s.Targets[0].Address, "ask its operator"},
+		"no TLS":    {Config{Allowed: local}, plain, "https://"},
+		"not there": {listed, address, "ask its operator"},
 	} {
 		tc.config.TLS = s.Server.TLS
 		p, err := New(tc.config)

@@ -28,7 +28,8 @@ func TestToken_is_read_by_another_implementation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parsed, err := jwt.Parse(token, func(*jwt.Token) (any, error) { return &key.PublicKey, nil },
+		public := func(*jwt.Token) (any, error) { return &key.PublicKey, nil }
+		parsed, err := jwt.Parse(token, public,
 			jwt.WithValidMethods([]string{"ES256"}))
 		if err != nil {
 			t.Fatalf("token %d: %v", i, err)

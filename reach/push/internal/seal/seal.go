@@ -43,6 +43,7 @@ func Seal(key push.Key, plain []byte, most int) ([]byte, error) {
 	}
 	var salt [saltBytes]byte
 	_, _ = rand.Read(salt[:]) // never fails
+	//rule:sealed_opaque.length-in-steps
 	padded := min((len(plain)/step+1)*step, max(most, len(plain)))
 	return seal(key, private, salt, plain, padded+1)
 }

@@ -60,9 +60,10 @@ func Unreachable(err error) push.Result {
 
 // Busy returns the result of an answer that says to come back later, after at least least.
 func Busy(a Answer, now time.Time, least time.Duration) push.Result {
+	//rule:push_waits_as_told.least-wait
+	wait := max(RetryAfter(a.Header, now), least)
 	return push.Result{
-		//rule:push_waits_as_told.least-wait
-		Outcome: push.Retry, Wait: max(RetryAfter(a.Header, now), least),
+		Outcome: push.Retry, Wait: wait,
 		Detail: "the provider is busy, or failed (status " + strconv.Itoa(a.Status) +
 			"); the notification is tried again",
 	}

@@ -151,8 +151,8 @@ func (f *FCM) Refuse(trouble pushtest.Trouble, _ time.Time) pushtest.Refusal {
 func problem(status int, name, code string) *pushtest.Refusal {
 	details := "[]"
 	if code != "" {
-		details = fmt.Sprintf(
-			`[{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":%q}]`, code)
+		details = fmt.Sprintf(`[{"@type":%q,"errorCode":%q}]`,
+			"type.googleapis.com/google.firebase.fcm.v1.FcmError", code)
 	}
 	return pushtest.Problem(status,
 		`{"error":{"code":%d,"message":"a text for people","status":%q,"details":%s}}`,

@@ -1,4 +1,4 @@
-package push
+package queue
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/push"
 )
 
 // scripted is a provider of tests. It answers as answer says, and records what it got.
 type scripted struct {
-	answer func(ctx context.Context, to Target, n Notification) Result
+	answer func(ctx context.Context, to push.Target, n push.Notification) push.Result
 
 	mu      sync.Mutex
 	got     []string
@@ -24,9 +25,9 @@ type scripted struct {
 	highest int
 }
 
-func (p *scripted) Lane(to Target) string { return to.App }
+func (p *scripted) Lane(to push.Target) string { return to.App }
 
-func (p *scripted) Send(ctx context.Context, to Target, n Notification) Result {
+func (p *scripted) Send(ctx context.Context, to push.Target, n push.Notification) push.Result {
 	p.mu.Lock()
 	p.got, p.at = append(p.got, n.Body), append(p.at, time.Now())
 	p.beside++
@@ -40,19 +41,19 @@ func (p *scripted) Send(ctx context.Context, to Target, n Notification) Result {
 	return p.answer(ctx, to, n)
 }
 
-func always(r Result) func(context.Context, Target, Notification) Result {
-	return func(context.Context, Target, Notification) Result { return r }
+func always(r push.Result) func(context.Context, push.Target, push.Notification) push.Result {
+	return func(context.Context, push.Target, push.Notification) push.Result { return r }
 }
 
-func hangs(ctx context.Context, _ Target, _ Notification) Result {
+func hangs(ctx context.Context, _ push.Target, _ push.Notification) push.Result {
 	<-ctx.Done()
-	return Result{Outcome: Retry}
+	return push.Result{Outcome: push.Retry}
 }
 
 // running starts a queue in a bubble of testing/synctest.
 func running(t *testing.T, p *scripted) *Queue {
 	t.Helper()
-	q := NewQueue(p)
+	q := New(p)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { q.Run(ctx); close(ended) }()
@@ -60,11 +61,13 @@ func running(t *testing.T, p *scripted) *Queue {
 	return q
 }
 
-func device(i int) Target {
-	return Target{User: "bob", Device: tidemark.DeviceID(fmt.Sprint("d", i)), Address: "x"}
+func device(i int) push.Target {
+	return push.Target{User: "bob", Device: tidemark.DeviceID(fmt.Sprint("d", i)), Address: "x"}
 }
 
-func note(body string) Notification { return Notification{Kind: Banner, Name: "n", Body: body} }
+func note(body string) push.Notification {
+	return push.Notification{Kind: push.Banner, Name: "n", Body: body}
+}
 
 // TestQueue_never_makes_a_caller_wait: while the provider hangs, all of MaxQueued and more are
 // taken in no time, and the oldest are dropped.
@@ -72,7 +75,7 @@ func TestQueue_never_makes_a_caller_wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &scripted{answer: hangs}
 		q := running(t, p)
-		for i := range MaxInFlight {
+		for i := range push.MaxInFlight {
 			q.Enqueue(device(i), note("first"))
 		}
 		synctest.Wait()
@@ -85,14 +88,14 @@ func TestQueue_never_makes_a_caller_wait(t *testing.T) {
 		}
 		synctest.Wait()
 		counts, gauges := q.Stats()
-		if gauges.Queued != MaxQueued || gauges.InFlight != MaxInFlight || counts.Dropped != 50 {
+		if gauges != (Gauges{MaxQueued, push.MaxInFlight, 0}) || counts.Dropped != 50 {
 			t.Errorf("%d are queued, %d under way, %d dropped; want %d, %d, 50",
-				gauges.Queued, gauges.InFlight, counts.Dropped, MaxQueued, MaxInFlight)
+				gauges.Queued, gauges.InFlight, counts.Dropped, MaxQueued, push.MaxInFlight)
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.highest != MaxInFlight {
-			t.Errorf("%d requests were under way at once, want %d", p.highest, MaxInFlight)
+		if p.highest != push.MaxInFlight {
+			t.Errorf("%d requests were under way at once, want %d", p.highest, push.MaxInFlight)
 		}
 	})
 }
@@ -100,12 +103,13 @@ func TestQueue_never_makes_a_caller_wait(t *testing.T) {
 // TestQueue_bounds_each_lane: one host that hangs leaves most requests to the others.
 func TestQueue_bounds_each_lane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &scripted{answer: func(ctx context.Context, to Target, n Notification) Result {
+		p := &scripted{}
+		p.answer = func(ctx context.Context, to push.Target, n push.Notification) push.Result {
 			if to.App == "slow.example" {
 				return hangs(ctx, to, n)
 			}
-			return Result{Outcome: Sent}
-		}}
+			return push.Result{Outcome: push.Sent}
+		}
 		q := running(t, p)
 		for i := range 1_000 {
 			to := device(i)
@@ -117,9 +121,9 @@ func TestQueue_bounds_each_lane(t *testing.T) {
 		q.Enqueue(to, note("quick"))
 		synctest.Wait()
 		counts, gauges := q.Stats()
-		if gauges.InFlight != MaxInFlightOfLane || counts.Sent != 1 {
+		if gauges.InFlight != push.MaxInFlightOfLane || counts.Sent != 1 {
 			t.Errorf("%d are under way and %d sent, want %d and 1",
-				gauges.InFlight, counts.Sent, MaxInFlightOfLane)
+				gauges.InFlight, counts.Sent, push.MaxInFlightOfLane)
 		}
 	})
 }
@@ -128,11 +132,11 @@ func TestQueue_bounds_each_lane(t *testing.T) {
 func TestQueue_waits_as_told(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &scripted{}
-		p.answer = func(context.Context, Target, Notification) Result {
+		p.answer = func(context.Context, push.Target, push.Notification) push.Result {
 			if len(p.got) == 1 {
-				return Result{Outcome: Retry, Wait: 90 * time.Second}
+				return push.Result{Outcome: push.Retry, Wait: 90 * time.Second}
 			}
-			return Result{Outcome: Sent}
+			return push.Result{Outcome: push.Sent}
 		}
 		q := running(t, p)
 		began := time.Now()
@@ -168,7 +172,7 @@ func TestQueue_gives_up_after_an_hour(t *testing.T) {
 				counts.Expired, gauges)
 		}
 		// 200 at once, then one probe at a time: each takes 10 s, and the pause rises to a minute.
-		if len(p.got) > MaxInFlight+70 {
+		if len(p.got) > push.MaxInFlight+70 {
 			t.Errorf("%d requests in an hour, want one probe at a time", len(p.got))
 		}
 	})
@@ -177,9 +181,9 @@ func TestQueue_gives_up_after_an_hour(t *testing.T) {
 // TestQueue_latest_replaces: of ten of one name while one is under way, the last is sent.
 func TestQueue_latest_replaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &scripted{answer: func(context.Context, Target, Notification) Result {
+		p := &scripted{answer: func(context.Context, push.Target, push.Notification) push.Result {
 			time.Sleep(time.Second)
-			return Result{Outcome: Sent}
+			return push.Result{Outcome: push.Sent}
 		}}
 		q := running(t, p)
 		for i := range 10 {
@@ -196,12 +200,13 @@ func TestQueue_latest_replaces(t *testing.T) {
 // TestQueue_reports_what_somebody_must_act_on, and nothing else.
 func TestQueue_reports_what_somebody_must_act_on(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		answers := map[tidemark.DeviceID]Outcome{
-			"d0": Sent, "d1": DropTarget, "d2": Refused, "d3": Withheld,
+		answers := map[tidemark.DeviceID]push.Outcome{
+			"d0": push.Sent, "d1": push.DropTarget, "d2": push.Refused, "d3": push.Withheld,
 		}
-		p := &scripted{answer: func(_ context.Context, to Target, _ Notification) Result {
-			return Result{Outcome: answers[to.Device]}
-		}}
+		p := &scripted{}
+		p.answer = func(_ context.Context, to push.Target, _ push.Notification) push.Result {
+			return push.Result{Outcome: answers[to.Device]}
+		}
 		q := running(t, p)
 		for i := range answers {
 			var n int
@@ -209,12 +214,12 @@ func TestQueue_reports_what_somebody_must_act_on(t *testing.T) {
 			q.Enqueue(device(n), note("a"))
 		}
 		synctest.Wait()
-		got := make(map[tidemark.DeviceID]Outcome)
+		got := make(map[tidemark.DeviceID]push.Outcome)
 		reports, ok := q.Reports(t.Context())
 		for _, r := range reports {
 			got[r.To.Device] = r.Result.Outcome
 		}
-		want := map[tidemark.DeviceID]Outcome{"d1": DropTarget, "d2": Refused}
+		want := map[tidemark.DeviceID]push.Outcome{"d1": push.DropTarget, "d2": push.Refused}
 		if diff := cmp.Diff(want, got); diff != "" || !ok {
 			t.Errorf("reports (-want +got):\n%s", diff)
 		}
@@ -229,8 +234,8 @@ func TestQueue_reports_what_somebody_must_act_on(t *testing.T) {
 // TestQueue_many_callers is for the race detector: callers, requests, readers and the end of Run at
 // once. Every notification is accounted for.
 func TestQueue_many_callers(t *testing.T) {
-	p := &scripted{answer: always(Result{Outcome: Refused})}
-	q := NewQueue(p)
+	p := &scripted{answer: always(push.Result{Outcome: push.Refused})}
+	q := New(p)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running, callers sync.WaitGroup
 	running.Go(func() { q.Run(ctx) })

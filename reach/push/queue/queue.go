@@ -1,4 +1,7 @@
-package push
+// Package queue stands in front of a provider of push notifications, so that no caller waits for
+// it. It bounds what waits and what is under way, and replaces older notifications by newer ones.
+// Nothing uses it yet.
+package queue
 
 import (
 	"context"
@@ -6,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/reach/push"
 )
 
 // SendTimeout is how long one request to a provider may take.
@@ -18,7 +22,7 @@ const maxReports = 10_000
 // Queue sends notifications by one provider. Its memory is bounded by MaxQueued. Nothing in it
 // survives the process. It is safe for concurrent use.
 type Queue struct {
-	provider Provider
+	provider push.Provider
 	// wake says that there may be something to send, and told that there is a report.
 	wake, told signal.Flag
 
@@ -30,8 +34,8 @@ type Queue struct {
 // Report is a result that somebody must act on: a registration to end, or a notification that was
 // refused.
 type Report struct {
-	To     Target
-	Result Result
+	To     push.Target
+	Result push.Result
 }
 
 // Counts are what a Queue has counted since it was made, for metrics.
@@ -47,17 +51,17 @@ type Counts struct {
 	Retried uint64
 }
 
-func (c *Counts) count(o Outcome) {
+func (c *Counts) count(o push.Outcome) {
 	switch o {
-	case Sent:
+	case push.Sent:
 		c.Sent++
-	case Retry:
+	case push.Retry:
 		c.Retried++
-	case DropTarget:
+	case push.DropTarget:
 		c.Dead++
-	case Refused:
+	case push.Refused:
 		c.Refused++
-	case Withheld:
+	case push.Withheld:
 		c.Withheld++
 	}
 }
@@ -70,8 +74,8 @@ type Gauges struct {
 	Stopped int
 }
 
-// NewQueue returns a queue. It sends nothing before Run.
-func NewQueue(provider Provider) *Queue {
+// New returns a queue. It sends nothing before Run.
+func New(provider push.Provider) *Queue {
 	return &Queue{
 		provider: provider, wake: signal.New(), told: signal.New(),
 		schedule: schedule{
@@ -83,7 +87,7 @@ func NewQueue(provider Provider) *Queue {
 
 // Enqueue takes a notification up. It takes constant time and never waits. The notification
 // replaces an earlier one of the same device and name that is not sent yet.
-func (q *Queue) Enqueue(to Target, n Notification) {
+func (q *Queue) Enqueue(to push.Target, n push.Notification) {
 	q.mu.Lock()
 	q.schedule.put(job{to: to, n: n, came: time.Now()})
 	q.mu.Unlock()
@@ -122,7 +126,7 @@ func (q *Queue) send(ctx context.Context, e *entry) {
 
 	q.mu.Lock()
 	q.schedule.finish(time.Now(), e, result)
-	if result.Outcome == DropTarget || result.Outcome == Refused {
+	if result.Outcome == push.DropTarget || result.Outcome == push.Refused {
 		if len(q.reports) == maxReports {
 			q.reports = q.reports[1:]
 		}

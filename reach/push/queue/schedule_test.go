@@ -1,14 +1,16 @@
-package push
+package queue
 
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/push"
 )
 
 // scene is a schedule with a clock of its own, and what is under way in it.
@@ -20,7 +22,7 @@ type scene struct {
 
 func newScene() *scene {
 	return &scene{now: time.Unix(1_000, 0), schedule: schedule{
-		laneOf:  func(to Target) string { return to.App },
+		laneOf:  func(to push.Target) string { return to.App },
 		entries: make(map[entryKey]*entry), lanes: make(map[string]*lane),
 	}}
 }
@@ -30,8 +32,8 @@ func (s *scene) put(text string) {
 	var version, app string
 	_, _ = fmt.Sscan(text, &version, &app)
 	s.schedule.put(job{
-		to:   Target{Device: tidemark.DeviceID(version[:1]), App: app},
-		n:    Notification{Name: "n", Body: version},
+		to:   push.Target{Device: tidemark.DeviceID(version[:1]), App: app},
+		n:    push.Notification{Name: "n", Body: version},
 		came: s.now,
 	})
 }
@@ -46,79 +48,84 @@ func (s *scene) take() (bodies []string) {
 }
 
 // finish ends the oldest request under way.
-func (s *scene) finish(r Result) {
+func (s *scene) finish(r push.Result) {
 	s.schedule.finish(s.now, s.underWay[0], r)
 	s.underWay = s.underWay[1:]
 }
 
+// do does what words say: a notification is put ("a1", or "a1/x" in lane x), what may be sent is
+// taken ("take"), the oldest request under way ends with an outcome ("retry", or "retry:9s" with a
+// wait), and time passes ("+1s").
+func (s *scene) do(words string) {
+	for word := range strings.FieldsSeq(words) {
+		name, wait, _ := strings.Cut(word, ":")
+		pause, _ := time.ParseDuration(wait)
+		switch {
+		case word == "take":
+			s.take()
+		case word[0] == '+':
+			pause, _ = time.ParseDuration(word[1:])
+			s.now = s.now.Add(pause)
+		case len(name) > 4 || name == "sent":
+			s.finish(push.Result{Outcome: push.Outcome(name), Wait: pause})
+		default:
+			s.put(strings.Replace(word, "/", " ", 1))
+		}
+	}
+}
+
 // TestSchedule_steps_of_a_notification: what happens in each step, and what is sent after it.
 func TestSchedule_steps_of_a_notification(t *testing.T) {
-	retry := Result{Outcome: Retry}
-	for name, tc := range map[string]struct {
-		do   func(s *scene)
-		want []string
-	}{
-		"queued":                 {func(s *scene) { s.put("a1") }, []string{"a1"}},
-		"queued, a newer one":    {func(s *scene) { s.put("a1"); s.put("b1"); s.put("a2") }, []string{"a2", "b1"}},
-		"sending":                {func(s *scene) { s.put("a1"); s.take() }, nil},
-		"sending, a newer one":   {func(s *scene) { s.put("a1"); s.take(); s.put("a2") }, nil},
-		"sent":                   {func(s *scene) { s.put("a1"); s.take(); s.finish(Result{Outcome: Sent}) }, nil},
-		"sent, a newer one":      {func(s *scene) { s.put("a1"); s.take(); s.put("a2"); s.finish(Result{Outcome: Sent}) }, []string{"a2"}},
-		"refused, a newer one":   {func(s *scene) { s.put("a1"); s.take(); s.put("a2"); s.finish(Result{Outcome: Refused}) }, []string{"a2"}},
-		"dead, a newer one":      {func(s *scene) { s.put("a1"); s.take(); s.put("a2"); s.finish(Result{Outcome: DropTarget}) }, nil},
-		"waiting":                {func(s *scene) { s.put("a1"); s.take(); s.finish(retry) }, nil},
-		"waiting, the wait over": {func(s *scene) { s.put("a1"); s.take(); s.finish(retry); s.now = s.now.Add(time.Second) }, []string{"a1"}},
-		"waiting, a newer one":   {func(s *scene) { s.put("a1"); s.take(); s.finish(retry); s.put("a2") }, nil},
-		"waiting, a newer one, the wait over": {func(s *scene) {
-			s.put("a1")
-			s.take()
-			s.finish(retry)
-			s.put("a2")
-			s.now = s.now.Add(time.Second)
-		}, []string{"a2"}},
-		"waiting, of another address": {func(s *scene) {
-			s.put("a1")
-			s.take()
-			s.finish(retry)
-			s.schedule.put(job{Target{Device: "a", Address: "new"}, Notification{Name: "n", Body: "a2"}, s.now})
-		}, []string{"a2"}},
-		"failed, a newer one, the wait over": {func(s *scene) {
-			s.put("a1")
-			s.take()
-			s.put("a2")
-			s.finish(retry)
-			s.now = s.now.Add(time.Second)
-		}, []string{"a2"}},
-		"told to wait": {func(s *scene) {
-			s.put("a1")
-			s.take()
-			s.finish(Result{Outcome: Retry, Wait: 9 * time.Second})
-			s.now = s.now.Add(8 * time.Second)
-		}, nil},
-		"told to wait, the wait over": {func(s *scene) {
-			s.put("a1")
-			s.take()
-			s.finish(Result{Outcome: Retry, Wait: 9 * time.Second})
-			s.now = s.now.Add(9 * time.Second)
-		}, []string{"a1"}},
-		"told to wait for longer than ever": {func(s *scene) {
-			s.put("a1")
-			s.take()
-			s.finish(Result{Outcome: Retry, Wait: MaxAge})
-			s.now = s.now.Add(MaxAge)
-		}, nil},
-		"too old":              {func(s *scene) { s.put("a1"); s.now = s.now.Add(MaxAge) }, nil},
-		"almost too old":       {func(s *scene) { s.put("a1"); s.now = s.now.Add(MaxAge - 1) }, []string{"a1"}},
-		"too old, a newer one": {func(s *scene) { s.put("a1"); s.now = s.now.Add(MaxAge - 1); s.put("a2"); s.now = s.now.Add(1) }, []string{"a2"}},
-		"lanes take turns":     {func(s *scene) { s.put("a1 x"); s.put("b1 x"); s.put("c1 x"); s.put("d1 y") }, []string{"a1", "d1", "b1", "c1"}},
+	for _, tc := range []struct{ do, want string }{
+		{"a1", "a1"},
+		{"a1 b1 a2", "a2 b1"}, // it keeps its place
+		{"a1 take", ""},
+		{"a1 take a2", ""},
+		{"a1 take sent", ""},
+		{"a1 take a2 sent", "a2"},
+		{"a1 take a2 a3 sent", "a3"},
+		{"a1 take a2 refused", "a2"},
+		{"a1 take a2 withheld", "a2"},
+		{"a1 take a2 drop_target", ""},
+		{"a1 take retry", ""},
+		{"a1 take retry +999ms", ""},
+		{"a1 take retry +1s", "a1"},
+		{"a1 take retry a2", ""},
+		{"a1 take retry a2 +1s", "a2"},
+		{"a1 take a2 retry", ""},
+		{"a1 take a2 retry +1s", "a2"},
+		{"a1 take retry +1s take retry +1s", ""}, // the second wait is longer
+		{"a1 take retry +1s take retry +2s", "a1"},
+		{"a1 take retry:9s +8s", ""},
+		{"a1 take retry:9s +9s", "a1"},
+		{"a1 take retry:59m +59m", "a1"},
+		{"a1 take retry:1h +1h", ""},
+		{"a1 +1h", ""},
+		{"a1 +59m59s", "a1"},
+		{"a1 +59m59s a2 +1s", "a2"},
+		{"a1 take retry +59m59s a2 +1s", "a2"},
+		{"a1 take retry a2/y", ""},             // of the same address
+		{"a1/x b1/x c1/x d1/y", "a1 d1 b1 c1"}, // lanes take turns
 	} {
 		s := newScene()
-		tc.do(s)
-		if diff := cmp.Diff(tc.want, s.take()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		s.do(tc.do)
+		if got := strings.Join(s.take(), " "); got != tc.want {
+			t.Errorf("%s: %q is sent, want %q", tc.do, got, tc.want)
 		}
 		s.check(t)
 	}
+}
+
+// TestSchedule_new_address_does_not_wait: the wait was for the old one.
+func TestSchedule_new_address_does_not_wait(t *testing.T) {
+	s := newScene()
+	s.do("a1 take retry:9s")
+	to := push.Target{Device: "a", Address: "new"}
+	s.schedule.put(job{to, push.Notification{Name: "n", Body: "a2"}, s.now})
+	if got := s.take(); len(got) != 1 || got[0] != "a2" {
+		t.Errorf("%q is sent, want a2", got)
+	}
+	s.check(t)
 }
 
 // TestSchedule_failing_lane_stops_alone: after five failures in a row a lane waits, then probes
@@ -129,19 +136,19 @@ func TestSchedule_failing_lane_stops_alone(t *testing.T) {
 		s.put(name)
 	}
 	for range s.take() {
-		s.finish(Result{Outcome: Retry, Wait: 30 * time.Second})
+		s.finish(push.Result{Outcome: push.Retry, Wait: 30 * time.Second})
 	}
 	s.put("f1 x")
 	s.put("g1 y")
 	if diff := cmp.Diff([]string{"g1"}, s.take()); diff != "" {
 		t.Errorf("while lane x is stopped (-want +got):\n%s", diff)
 	}
-	s.finish(Result{Outcome: Sent})
+	s.finish(push.Result{Outcome: push.Sent})
 	s.now = s.now.Add(30 * time.Second)
 	if got := s.take(); len(got) != 1 {
 		t.Fatalf("the probe is %v, want one request", got)
 	}
-	s.finish(Result{Outcome: Sent})
+	s.finish(push.Result{Outcome: push.Sent})
 	if got := s.take(); len(got) != 5 {
 		t.Errorf("after the probe %v are sent, want the other five", got)
 	}
@@ -151,19 +158,22 @@ func TestSchedule_failing_lane_stops_alone(t *testing.T) {
 // TestSchedule_random_steps: whatever happens, bounds hold, nothing is sent beside another of its
 // name, and every notification is accounted for.
 func TestSchedule_random_steps(t *testing.T) {
-	outcomes := []Outcome{Sent, Sent, Retry, Retry, DropTarget, Refused, Withheld}
+	outcomes := []push.Outcome{
+		push.Sent, push.Sent, push.Retry, push.Retry, push.DropTarget, push.Refused, push.Withheld,
+	}
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		s := newScene()
 		for range 400 {
 			switch random.IntN(8) {
 			case 0, 1, 2, 3:
-				s.put(fmt.Sprintf("%c%d %c", 'a'+random.IntN(20), random.IntN(9), 'x'+random.IntN(3)))
+				s.put(fmt.Sprintf("%c%d %c",
+					'a'+random.IntN(20), random.IntN(9), 'x'+random.IntN(3)))
 			case 4:
 				s.take()
 			case 5, 6:
 				if len(s.underWay) > 0 {
-					s.finish(Result{
+					s.finish(push.Result{
 						Outcome: outcomes[random.IntN(len(outcomes))],
 						Wait:    time.Duration(random.IntN(4)) * 10 * time.Second,
 					})
@@ -176,12 +186,12 @@ func TestSchedule_random_steps(t *testing.T) {
 		for range 100 {
 			s.take()
 			for len(s.underWay) > 0 {
-				s.finish(Result{Outcome: Sent})
+				s.finish(push.Result{Outcome: push.Sent})
 			}
 			s.now = s.now.Add(10 * time.Minute)
 		}
 		s.check(t)
-		if len(s.entries) != 0 || len(s.lanes) != 0 || s.wheel.count != 0 || len(s.wheel.slots) != 0 {
+		if len(s.entries)+len(s.lanes)+s.wheel.count+len(s.wheel.slots) != 0 {
 			t.Errorf("at the end there are %d entries, %d lanes, %d waits: seed %d",
 				len(s.entries), len(s.lanes), s.wheel.count, seed)
 		}
@@ -215,7 +225,7 @@ func (s *scene) check(t *testing.T) {
 			len(s.entries), s.ages.Len()+s.inFlight)
 	}
 	for _, l := range s.lanes {
-		may := l.queue.Len() > 0 && l.breaker.allows(s.now) && l.inFlight < MaxInFlightOfLane
+		may := l.queue.Len() > 0 && l.breaker.allows(s.now) && l.inFlight < push.MaxInFlightOfLane
 		if l.ready == nil && may && l.wait == nil {
 			t.Errorf("lane %q is forgotten: %d wait", l.name, l.queue.Len())
 		}

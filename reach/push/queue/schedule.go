@@ -1,10 +1,11 @@
-package push
+package queue
 
 import (
 	"container/list"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/push"
 )
 
 // Bounds of a Queue.
@@ -12,10 +13,6 @@ const (
 	// MaxQueued is how many notifications wait for a provider. One more takes the place of the
 	// oldest.
 	MaxQueued = 10_000
-	// MaxInFlight is how many requests to a provider are under way, and MaxInFlightOfLane how many
-	// of them to one lane that has a name.
-	MaxInFlight       = 200
-	MaxInFlightOfLane = 50
 	// MaxAge is when a notification that was not sent is dropped.
 	MaxAge = time.Hour
 
@@ -50,8 +47,8 @@ type entryKey struct {
 
 // job is a notification for a target, and when it came.
 type job struct {
-	to   Target
-	n    Notification
+	to   push.Target
+	n    push.Notification
 	came time.Time
 }
 
@@ -84,7 +81,7 @@ type lane struct {
 // schedule decides what is sent next. It does no I/O and has no clock. Each step takes constant
 // time. It is not safe for concurrent use.
 type schedule struct {
-	laneOf   func(Target) string
+	laneOf   func(push.Target) string
 	entries  map[entryKey]*entry
 	lanes    map[string]*lane
 	ages     list.List // of *entry that are queued or waiting, the oldest first
@@ -103,7 +100,6 @@ func (s *schedule) put(j job) {
 		s.insert(j.came, &entry{key: key, job: j})
 		return
 	}
-	//rule:push_latest_replaces.newest-of-a-name
 	switch e.step {
 	case stepSending:
 		if e.newer != nil {
@@ -113,6 +109,7 @@ func (s *schedule) put(j job) {
 	case stepQueued, stepWaiting:
 		s.counts.Replaced++
 		moved := e.to.Address != j.to.Address
+		//rule:push_latest_replaces.newest-of-a-name
 		e.job = j
 		s.ages.MoveToBack(e.age)
 		if moved {
@@ -169,9 +166,9 @@ func (s *schedule) drop(now time.Time, e *entry) {
 // place puts a lane where its state belongs: among the ready, in the wheel, or nowhere. An empty
 // lane is forgotten at once if it has not failed, and else after a while.
 func (s *schedule) place(now time.Time, l *lane) {
-	bound := MaxInFlight
+	bound := push.MaxInFlight
 	if l.name != "" {
-		bound = MaxInFlightOfLane
+		bound = push.MaxInFlightOfLane
 	}
 	allowed := l.breaker.allows(now)
 	if ready := l.queue.Len() > 0 && l.inFlight < bound && allowed; ready != (l.ready != nil) {
@@ -208,7 +205,7 @@ func (l *lane) empty() bool { return l.queue.Len() == 0 && l.inFlight == 0 }
 func (s *schedule) take(now time.Time) *entry {
 	s.tick(now)
 	//rule:push_queue_is_bounded.requests-under-way
-	if s.inFlight >= MaxInFlight || s.ready.Len() == 0 {
+	if s.inFlight >= push.MaxInFlight || s.ready.Len() == 0 {
 		return nil
 	}
 	l := s.ready.Front().Value.(*lane)
@@ -257,11 +254,11 @@ func (s *schedule) tick(now time.Time) {
 func (s *schedule) next() time.Time { return s.wheel.next() }
 
 // finish says what became of an entry that take has returned.
-func (s *schedule) finish(now time.Time, e *entry, r Result) {
+func (s *schedule) finish(now time.Time, e *entry, r push.Result) {
 	l := e.lane
 	l.inFlight--
 	s.inFlight--
-	if r.Outcome == Retry {
+	if r.Outcome == push.Retry {
 		l.breaker.failed(now, r.Wait)
 	} else {
 		l.breaker.succeeded()
@@ -274,14 +271,14 @@ func (s *schedule) finish(now time.Time, e *entry, r Result) {
 
 // follow decides what comes after an entry that was under way: the newer job of its key, another
 // attempt, or nothing.
-func (s *schedule) follow(now time.Time, e *entry, r Result) {
+func (s *schedule) follow(now time.Time, e *entry, r push.Result) {
 	next := &entry{key: e.key, job: e.job, attempts: e.attempts + 1}
 	if e.newer != nil {
 		next.job = *e.newer
-		if r.Outcome == Retry {
+		if r.Outcome == push.Retry {
 			s.counts.Replaced++
 		}
-		if next.to.Address != e.to.Address || r.Outcome != Retry {
+		if next.to.Address != e.to.Address || r.Outcome != push.Retry {
 			if r.Drops(next.to) && next.to.Address == e.to.Address {
 				s.counts.Dropped++
 				return
@@ -290,7 +287,7 @@ func (s *schedule) follow(now time.Time, e *entry, r Result) {
 			s.insert(now, next)
 			return
 		}
-	} else if r.Outcome != Retry {
+	} else if r.Outcome != push.Retry {
 		return
 	}
 	wait := min(firstWait<<min(next.attempts-1, 10), longestWait)
