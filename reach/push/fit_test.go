@@ -58,9 +58,9 @@ func TestFit_order_of_what_is_cut(t *testing.T) {
 
 // FuzzCut: a cut text is valid, no longer than allowed, and a beginning of the whole.
 func FuzzCut(f *testing.F) {
-	f.Add("Lunch 🍜 at one?", 9)
+	f.Add("Lunch 🍜 at one?", 11)
 	f.Add("é", 1)
-	f.Add("日本語", 6)
+	f.Add("日本語日本語", 8)
 	f.Add("", 0)
 	f.Fuzz(func(t *testing.T, text string, most int) {
 		if most < 0 || !utf8.ValidString(text) {

@@ -41,6 +41,13 @@ func (p *scripted) Send(ctx context.Context, to push.Target, n push.Notification
 	return p.answer(ctx, to, n)
 }
 
+// requests returns the bodies that it got, and when.
+func (p *scripted) requests() (bodies []string, at []time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.got, p.at
+}
+
 func always(r push.Result) func(context.Context, push.Target, push.Notification) push.Result {
 	return func(context.Context, push.Target, push.Notification) push.Result { return r }
 }
@@ -128,12 +135,28 @@ func TestQueue_bounds_each_lane(t *testing.T) {
 	})
 }
 
+// TestQueue_bounds_all_lanes_together: many hosts get no more requests than one provider may.
+func TestQueue_bounds_all_lanes_together(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := running(t, &scripted{answer: hangs})
+		for i := range 300 {
+			to := device(i)
+			to.App = fmt.Sprintf("host%d.example", i)
+			q.Enqueue(to, note("a"))
+		}
+		synctest.Wait()
+		if _, gauges := q.Stats(); gauges.InFlight != push.MaxInFlight || gauges.Queued != 100 {
+			t.Errorf("there are %+v, want %d under way", gauges, push.MaxInFlight)
+		}
+	})
+}
+
 // TestQueue_waits_as_told: Retry-After holds, and a wait beyond the age ends the notification.
 func TestQueue_waits_as_told(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &scripted{}
 		p.answer = func(context.Context, push.Target, push.Notification) push.Result {
-			if len(p.got) == 1 {
+			if got, _ := p.requests(); len(got) == 1 {
 				return push.Result{Outcome: push.Retry, Wait: 90 * time.Second}
 			}
 			return push.Result{Outcome: push.Sent}
@@ -142,8 +165,8 @@ func TestQueue_waits_as_told(t *testing.T) {
 		began := time.Now()
 		q.Enqueue(device(1), note("a"))
 		time.Sleep(2 * time.Minute)
-		if len(p.at) != 2 || p.at[1].Sub(began) != 90*time.Second {
-			t.Fatalf("the requests were at %v after %v, want a second after 90 s", p.at, began)
+		if _, at := p.requests(); len(at) != 2 || at[1].Sub(began) != 90*time.Second {
+			t.Fatalf("the requests were at %v after %v, want a second after 90 s", at, began)
 		}
 		counts, _ := q.Stats()
 		if counts.Sent != 1 || counts.Retried != 1 {
@@ -172,8 +195,8 @@ func TestQueue_gives_up_after_an_hour(t *testing.T) {
 				counts.Expired, gauges)
 		}
 		// 200 at once, then one probe at a time: each takes 10 s, and the pause rises to a minute.
-		if len(p.got) > push.MaxInFlight+70 {
-			t.Errorf("%d requests in an hour, want one probe at a time", len(p.got))
+		if got, _ := p.requests(); len(got) > push.MaxInFlight+70 {
+			t.Errorf("%d requests in an hour, want one probe at a time", len(got))
 		}
 	})
 }
@@ -191,7 +214,8 @@ func TestQueue_latest_replaces(t *testing.T) {
 			synctest.Wait()
 		}
 		time.Sleep(5 * time.Second)
-		if diff := cmp.Diff([]string{"0", "9"}, p.got); diff != "" {
+		got, _ := p.requests()
+		if diff := cmp.Diff([]string{"0", "9"}, got); diff != "" {
 			t.Errorf("sent (-want +got):\n%s", diff)
 		}
 	})

@@ -168,6 +168,7 @@ func (s *schedule) drop(now time.Time, e *entry) {
 func (s *schedule) place(now time.Time, l *lane) {
 	bound := push.MaxInFlight
 	if l.name != "" {
+		//rule:push_queue_is_bounded.requests-of-a-lane
 		bound = push.MaxInFlightOfLane
 	}
 	allowed := l.breaker.allows(now)
