@@ -77,6 +77,8 @@ type Result struct {
 	// Wait is the least time until a notification to the same target is tried again, if the
 	// outcome is Retry. 0 means that the provider said none.
 	Wait time.Duration
+	// OneTarget reports that the wait is for this target alone: the provider takes others.
+	OneTarget bool
 	// DeadSince is when the provider knew that the address was dead, if the outcome is DropTarget.
 	// Zero means that the provider did not say.
 	DeadSince time.Time

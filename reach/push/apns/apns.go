@@ -94,6 +94,9 @@ func New(c Config) (*Provider, error) {
 	return p, nil
 }
 
+// Close closes the connections that no request uses. The Provider can be used after it.
+func (p *Provider) Close() { p.client.CloseIdleConnections() }
+
 // Lane returns the environment: each has its own servers.
 func (p *Provider) Lane(to push.Target) string {
 	if to.Environment == push.Sandbox {
@@ -216,7 +219,9 @@ func (p *Provider) judge(a wire.Answer) push.Result {
 		return push.Result{Outcome: push.DropTarget, Detail: said + ": the token is none of this " +
 			"environment; see that builds of Xcode register for the sandbox"}
 	case a.Status == http.StatusTooManyRequests, a.Status >= 500:
-		return wire.Busy(a, p.clock(), 0)
+		r := wire.Busy(a, p.clock(), 0)
+		r.OneTarget = f.Reason == "TooManyRequests" // for one device token
+		return r
 	case a.Status == http.StatusRequestEntityTooLarge:
 		return refused(said + ": shorten the notification")
 	case a.Status == http.StatusForbidden:

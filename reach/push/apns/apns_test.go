@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/tidemark-im/tidemark/reach/push"
 	"github.com/tidemark-im/tidemark/reach/push/pushtest"
@@ -16,6 +17,8 @@ import (
 )
 
 const app = "im.tidemark.test"
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestProvider(t *testing.T) {
 	pushtest.Run(t, func(t *testing.T) pushtest.Scene { s, _ := connect(t); return s })
@@ -50,6 +53,7 @@ func connect(t *testing.T) (pushtest.Scene, Config) {
 		t.Fatal(err)
 	}
 	s.Provider = p
+	t.Cleanup(p.Close)
 	return s, config
 }
 
@@ -163,6 +167,20 @@ func TestSilence_is_carried(t *testing.T) {
 		if r.Outcome != push.Sent || len(got) != 1 || got[0].Kind != kind || got[0].Badge != 3 ||
 			got[0].Urgent != (kind == push.Badge) {
 			t.Errorf("%s: the result is %+v, and %+v arrived", kind, r, got)
+		}
+	}
+}
+
+// TestBusy_for_one_device: only a limit of one device token leaves the others alone.
+func TestBusy_for_one_device(t *testing.T) {
+	s, _ := connect(t)
+	for trouble, want := range map[pushtest.Trouble]bool{
+		pushtest.Busy: true, pushtest.Failed: false, pushtest.Unavailable: false,
+	} {
+		s.Server.Script(trouble)
+		r := s.Provider.Send(t.Context(), s.Targets[0], banner(push.Banner))
+		if r.Outcome != push.Retry || r.OneTarget != want {
+			t.Errorf("%s: the result is %+v, want it for one target: %t", trouble, r, want)
 		}
 	}
 }

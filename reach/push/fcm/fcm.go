@@ -36,6 +36,8 @@ const (
 	// maxUnconfirmed is how many banners of a device may be unconfirmed. FCM keeps 100 messages
 	// without a collapse key for a device that is away, and drops all of them at the next.
 	maxUnconfirmed = 80
+	// maxConnections is how many connections there are. One takes about a hundred requests at once.
+	maxConnections = 8
 
 	productionURL = "https://fcm.googleapis.com"
 )
@@ -88,7 +90,7 @@ func New(c Config) (*Provider, error) {
 	p.client = &http.Client{CheckRedirect: wire.NoRedirect, Transport: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: c.TLS, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: 5 * time.Second, MaxResponseHeaderBytes: wire.MaxHeaders,
-		MaxConnsPerHost: push.MaxInFlight, IdleConnTimeout: 5 * time.Minute,
+		MaxConnsPerHost: maxConnections, IdleConnTimeout: 5 * time.Minute,
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: 30 * time.Second, PingTimeout: 10 * time.Second,
 			WriteByteTimeout: 10 * time.Second,
@@ -97,6 +99,9 @@ func New(c Config) (*Provider, error) {
 	p.login = &login{account: a, client: p.client, clock: p.clock}
 	return p, nil
 }
+
+// Close closes the connections that no request uses. The Provider can be used after it.
+func (p *Provider) Close() { p.client.CloseIdleConnections() }
 
 // Lane returns "": FCM is one server.
 func (p *Provider) Lane(push.Target) string { return "" }

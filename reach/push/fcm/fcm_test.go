@@ -7,11 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/tidemark-im/tidemark/reach/push"
 	"github.com/tidemark-im/tidemark/reach/push/internal/wire"
 	"github.com/tidemark-im/tidemark/reach/push/pushtest"
 	"github.com/tidemark-im/tidemark/reach/push/pushtest/fakefcm"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestProvider(t *testing.T) {
 	pushtest.Run(t, func(t *testing.T) pushtest.Scene { s, _ := connect(t, time.Now); return s })
@@ -37,6 +41,7 @@ func connect(t *testing.T, clock func() time.Time) (pushtest.Scene, *fakefcm.FCM
 		t.Fatal(err)
 	}
 	s.Provider = p
+	t.Cleanup(p.Close)
 	return s, fake
 }
 
@@ -60,6 +65,21 @@ func TestProvider_collapses_summaries_only(t *testing.T) {
 			t.Errorf("%s has the collapse key %q and the tag %q, want %q and bmFtZQ",
 				kind, got.Collapse, got.Name, want)
 		}
+	}
+}
+
+// TestProvider_few_connections: many requests share them.
+func TestProvider_few_connections(t *testing.T) {
+	s, _ := connect(t, time.Now)
+	var sends sync.WaitGroup
+	for range push.MaxInFlight {
+		sends.Go(func() { s.Provider.Send(t.Context(), s.Targets[0], banner(push.Banner)) })
+	}
+	sends.Wait()
+	requests, connections := s.Server.Seen()
+	if connections > maxConnections || requests != push.MaxInFlight {
+		t.Errorf("%d requests took %d connections, want at most %d",
+			requests, connections, maxConnections)
 	}
 }
 

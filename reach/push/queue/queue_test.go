@@ -9,10 +9,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach/push"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // scripted is a provider of tests. It answers as answer says, and records what it got.
 type scripted struct {

@@ -259,7 +259,8 @@ func (s *schedule) finish(now time.Time, e *entry, r push.Result) {
 	l := e.lane
 	l.inFlight--
 	s.inFlight--
-	if r.Outcome == push.Retry {
+	//rule:push_waits_as_told.one-target-stops-no-lane
+	if r.Outcome == push.Retry && !r.OneTarget {
 		l.breaker.failed(now, r.Wait)
 	} else {
 		l.breaker.succeeded()

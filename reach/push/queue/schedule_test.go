@@ -155,6 +155,20 @@ func TestSchedule_failing_lane_stops_alone(t *testing.T) {
 	s.check(t)
 }
 
+// TestSchedule_one_target_stops_no_lane: a device that gets too much says nothing about others.
+func TestSchedule_one_target_stops_no_lane(t *testing.T) {
+	s := newScene()
+	s.do("a1 b1 c1 d1 e1 f1")
+	for range s.take() {
+		s.finish(push.Result{Outcome: push.Retry, Wait: time.Hour / 2, OneTarget: true})
+	}
+	s.do("g1 +1s")
+	if got := s.take(); len(got) != 1 || got[0] != "g1" {
+		t.Errorf("%q is sent, want g1", got)
+	}
+	s.check(t)
+}
+
 // TestSchedule_random_steps: whatever happens, bounds hold, nothing is sent beside another of its
 // name, and every notification is accounted for.
 func TestSchedule_random_steps(t *testing.T) {

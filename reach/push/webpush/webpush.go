@@ -74,6 +74,9 @@ func New(c Config) (*Provider, error) {
 // CheckEndpoint returns an Error unless a device may register an endpoint.
 func (p *Provider) CheckEndpoint(endpoint string) error { return p.guard.Check(endpoint) }
 
+// Close closes the connections that no request uses. The Provider can be used after it.
+func (p *Provider) Close() { p.client.CloseIdleConnections() }
+
 // Lane returns the host of the endpoint.
 func (p *Provider) Lane(to push.Target) string {
 	u, err := url.Parse(to.Address)

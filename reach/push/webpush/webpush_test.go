@@ -9,12 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/tidemark-im/tidemark/reach/push"
 	"github.com/tidemark-im/tidemark/reach/push/pushtest"
 	"github.com/tidemark-im/tidemark/reach/push/pushtest/fakewebpush"
 )
 
 const subject = "mailto:operator@tidemark.im"
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestProvider(t *testing.T) {
 	pushtest.Run(t, func(t *testing.T) pushtest.Scene { s, _ := connect(t, newKey(t)); return s })
@@ -52,6 +56,7 @@ func connect(t *testing.T, key *ecdsa.PrivateKey) (pushtest.Scene, *fakewebpush.
 		t.Fatal(err)
 	}
 	s.Provider = p
+	t.Cleanup(p.Close)
 	return s, fake
 }
 

@@ -34,9 +34,9 @@ type APNs struct {
 	Device *pushtest.Device
 
 	skew time.Duration
-	// token is the provider token in use, and since when.
-	token string
-	since time.Time
+	// token is the provider token in use, and issued the time in it.
+	token  string
+	issued time.Time
 }
 
 // Skew implements pushtest.Protocol.
@@ -98,7 +98,8 @@ func (a *APNs) Accept(r *http.Request, body []byte, now time.Time) (
 	return a.payload(r.Header, body, now)
 }
 
-// login checks the provider token. A server that changes it within 20 minutes is refused.
+// login checks the provider token. A server whose next token is less than 20 minutes younger is
+// refused: it changes its token too often.
 func (a *APNs) login(r *http.Request, now time.Time) *pushtest.Refusal {
 	text, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "bearer ")
 	if !bearer {
@@ -121,12 +122,10 @@ func (a *APNs) login(r *http.Request, now time.Time) *pushtest.Refusal {
 		return problem(403, "ExpiredProviderToken")
 	case issued.After(now.Add(time.Minute)):
 		return problem(403, "InvalidProviderToken")
-	case a.token != "" && a.token != text && now.Sub(a.since) < 20*time.Minute:
+	case a.token != "" && a.token != text && issued.Sub(a.issued) < 20*time.Minute:
 		return problem(429, "TooManyProviderTokenUpdates")
 	}
-	if a.token != text {
-		a.token, a.since = text, now
-	}
+	a.token, a.issued = text, issued
 	return nil
 }
 
