@@ -20,9 +20,11 @@ const (
 	// failuresToOpen is how many failures in a row open a breaker.
 	failuresToOpen = 5
 	// firstPause is how long a breaker is open at first. Each failed probe doubles it, up to
-	// longestPause. A provider that demands a longer wait gets it.
+	// longestPause. A provider that demands a longer wait gets it, up to longestTold: what it says
+	// about one target may not concern the next. The notification itself waits for as long as told.
 	firstPause   = time.Second
 	longestPause = time.Minute
+	longestTold  = 5 * time.Minute
 )
 
 // breaker stops the requests of one lane while its provider fails. The zero value is closed.
@@ -66,6 +68,7 @@ func (b *breaker) succeeded() {
 // failed says that the provider gave no answer, or demands a wait.
 func (b *breaker) failed(now time.Time, wait time.Duration) {
 	b.failures++
+	wait = min(wait, longestTold)
 	switch {
 	case b.state == breakerOpen:
 		b.until = later(b.until, now.Add(wait))

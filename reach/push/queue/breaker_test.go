@@ -30,6 +30,8 @@ func TestBreaker_table(t *testing.T) {
 			breakerOpen, time.Second},
 		{"closed, the fifth, which says when", breaker{state: breakerClosed, failures: 4},
 			failed(time.Minute), breakerOpen, time.Minute},
+		{"closed, the fifth, which says never", breaker{state: breakerClosed, failures: 4},
+			failed(time.Hour), breakerOpen, longestTold},
 		{"open, a late success", open, succeeded, breakerOpen, 0},
 		{"open, a late failure", open, failed(7 * time.Second), breakerOpen, 7 * time.Second},
 		{"open, a request", open, began, breakerProbing, -1},

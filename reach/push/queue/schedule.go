@@ -52,6 +52,17 @@ type job struct {
 	came time.Time
 }
 
+// keyOf returns the key of a job. A badge replaces only badges, whatever its name: in place of a
+// banner it would hide a message.
+func keyOf(j job) entryKey {
+	k := entryKey{j.to.User, j.to.Device, j.n.Name}
+	//rule:push_latest_replaces.badge-hides-no-banner
+	if j.n.Kind == push.Badge {
+		k.name = ""
+	}
+	return k
+}
+
 // entry is the newest job of a key.
 type entry struct {
 	job
@@ -94,7 +105,7 @@ type schedule struct {
 // put takes a job up.
 func (s *schedule) put(j job) {
 	s.counts.Enqueued++
-	key := entryKey{j.to.User, j.to.Device, j.n.Name}
+	key := keyOf(j)
 	e, there := s.entries[key]
 	if !there {
 		s.insert(j.came, &entry{key: key, job: j})

@@ -116,6 +116,25 @@ func TestSchedule_steps_of_a_notification(t *testing.T) {
 	}
 }
 
+// TestSchedule_badge_replaces_only_badges: a Clear replaces the banner that it is about.
+func TestSchedule_badge_replaces_only_badges(t *testing.T) {
+	s := newScene()
+	put := func(kind push.Kind, name, body string) {
+		n := push.Notification{Kind: kind, Name: name, Body: body}
+		s.schedule.put(job{push.Target{Device: "a"}, n, s.now})
+	}
+	put(push.Banner, "n", "banner n")
+	put(push.Banner, "m", "banner m")
+	put(push.Badge, "n", "badge 1")
+	put(push.Badge, "", "badge 2")
+	put(push.Clear, "m", "clear m")
+	want := []string{"banner n", "clear m", "badge 2"}
+	if diff := cmp.Diff(want, s.take()); diff != "" {
+		t.Errorf("sent (-want +got):\n%s", diff)
+	}
+	s.check(t)
+}
+
 // TestSchedule_new_address_does_not_wait: the wait was for the old one.
 func TestSchedule_new_address_does_not_wait(t *testing.T) {
 	s := newScene()
