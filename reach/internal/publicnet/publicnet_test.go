@@ -70,6 +70,7 @@ func TestControl(t *testing.T) {
 		{"[fd00::1]:443", nil, false},
 		{"[fe80::1]:443", nil, false},
 		{"[2002:7f00:1::]:443", nil, false},
+		{"[64:ff9b::7f00:1]:443", nil, false},
 		{"10.1.2.3:8080", inside, true},
 		{"[::ffff:10.1.2.3]:8080", inside, true},
 		{"[fd00::1]:8080", inside, true},

@@ -109,7 +109,8 @@ type Server struct {
 	captured [][]byte
 	refusals []string
 	requests int
-	conns    map[net.Conn]bool
+	// conns are the connections that there were, with the number of answers.
+	conns map[net.Conn]int
 }
 
 // Start starts a fake provider for a test.
@@ -122,7 +123,7 @@ func Start(t *testing.T, protocol Protocol) *Server {
 	}
 	s := &Server{
 		URL: "https://" + listener.Addr().String(), protocol: protocol,
-		TLS: &tls.Config{RootCAs: roots}, conns: make(map[net.Conn]bool),
+		TLS: &tls.Config{RootCAs: roots}, conns: make(map[net.Conn]int),
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
@@ -132,7 +133,7 @@ func Start(t *testing.T, protocol Protocol) *Server {
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.conns[c] = true
+			s.conns[c] = 0
 			return context.WithValue(ctx, connection{}, c)
 		},
 	}
@@ -210,15 +211,33 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.requests++
-	trouble := OK
-	if len(s.script) > 0 {
-		trouble, s.script = s.script[0], s.script[1:]
-	}
+	conn := r.Context().Value(connection{}).(net.Conn)
+	trouble := s.next(conn)
 	s.mu.Unlock()
-	if s.breaks(w, r, trouble) {
+	if s.breaks(w, r, conn, trouble) {
 		return
 	}
 	s.judge(r, body, trouble).write(w)
+	s.mu.Lock()
+	s.conns[conn]++
+	s.mu.Unlock()
+}
+
+// next returns the next trouble of the script. GOAWAY waits for a connection that has answered:
+// before that, the server may not have written its SETTINGS, which come first.
+func (s *Server) next(conn net.Conn) Trouble {
+	if len(s.script) == 0 {
+		return OK
+	}
+	trouble := s.script[0]
+	switch trouble {
+	case GoAwayBefore, GoAwayAfter, GoAwayLater:
+		if s.conns[conn] == 0 {
+			return OK
+		}
+	}
+	s.script = s.script[1:]
+	return trouble
 }
 
 // judge returns the answer to a request.
@@ -251,8 +270,9 @@ func (s *Server) judge(r *http.Request, body []byte, trouble Trouble) *Refusal {
 }
 
 // breaks troubles the connection. It reports whether the request has got what it gets.
-func (s *Server) breaks(w http.ResponseWriter, r *http.Request, trouble Trouble) bool {
-	conn := r.Context().Value(connection{}).(net.Conn)
+func (s *Server) breaks(
+	w http.ResponseWriter, r *http.Request, conn net.Conn, trouble Trouble,
+) bool {
 	switch trouble {
 	case GoAwayBefore:
 		_, _ = conn.Write(goAway(0))

@@ -16,7 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach/push"
+	"github.com/tidemark-im/tidemark/reach/push/queue"
 )
 
 // Scene is a provider that is connected to a fake.
@@ -65,6 +67,7 @@ func Run(t *testing.T, open func(t *testing.T) Scene) {
 		"too_large_is_refused":                     tooLarge,
 		"what_is_wrong_is_not_sent":                wrong,
 		"many_at_once":                             many,
+		"a_queue_brings_all_through_troubles":      queued,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -442,5 +445,61 @@ func many(t *testing.T, s Scene) {
 	}
 	if refusals := s.Server.Refusals(); len(got) != all || len(refusals) > 0 {
 		t.Errorf("%d of %d arrived; the fake says %v", len(got), all, fmt.Sprint(refusals))
+	}
+}
+
+// queued sends by a queue, while connections end in every way.
+func queued(t *testing.T, s Scene) {
+	const all = 400
+	q := queue.New(s.Provider)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { q.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	s.sent(t, s.Targets[0], banner()) // connects
+	troubles := []Trouble{
+		OK, OK, GoAwayBefore, OK, Half, OK, OK, GoAwayAfter, OK, GoAwayLater,
+	}
+	var script []Trouble
+	for i := range all / 4 {
+		script = append(script, troubles[i%len(troubles)])
+	}
+	s.Server.Script(script...)
+	for i := range all {
+		to, n := s.Targets[i%len(s.Targets)], banner()
+		to.Device = tidemark.DeviceID(fmt.Sprint("device", i))
+		n.Badge, n.Body = i, "old"
+		q.Enqueue(to, n)
+		n.Body = "new"
+		q.Enqueue(to, n)
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		counts, gauges := q.Stats()
+		if gauges.Queued+gauges.InFlight == 0 {
+			if counts.Sent+counts.Replaced != 2*all {
+				t.Errorf("the counts are %+v, want %d sent or replaced", counts, 2*all)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute the queue has %+v, and counted %+v", gauges, counts)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	arrived := make(map[int]string)
+	for _, r := range s.Server.Received() {
+		if arrived[r.Badge] == "new" && r.Body == "old" {
+			t.Errorf("device %d got the old one after the new one", r.Badge)
+		}
+		arrived[r.Badge] = r.Body
+	}
+	if requests, _ := s.Server.Seen(); requests <= all+1 {
+		t.Errorf("there were %d requests for %d devices, want some to be repeated", requests, all)
+	}
+	for i := range all {
+		if arrived[i] != "new" {
+			t.Errorf("device %d got %q at last, want new", i, arrived[i])
+		}
 	}
 }
