@@ -38,7 +38,8 @@ type Target struct {
 	App string
 	// Environment is Production or Sandbox. Only APNs has both.
 	Environment Environment
-	// Address is the token of APNs or FCM, or the URL of a push service's endpoint.
+	// Address is the token of APNs or FCM, the installation id of FCM, or the URL of a push
+	// service's endpoint.
 	Address string
 	// Key is the device's key. Web Push and sealed notifications need it.
 	Key Key

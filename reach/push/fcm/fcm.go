@@ -36,6 +36,10 @@ const (
 	// maxUnconfirmed is how many banners of a device may be unconfirmed. FCM keeps 100 messages
 	// without a collapse key for a device that is away, and drops all of them at the next.
 	maxUnconfirmed = 80
+	// fidLength is the length of a Firebase installation id: 22 characters of base64url ("Manage
+	// Firebase installations"). It has taken the place of the registration token.
+	fidLength = 22
+
 	// maxConnections is how many connections there are. One takes about a hundred requests at once.
 	maxConnections = 8
 
@@ -146,7 +150,10 @@ type request struct {
 }
 
 type message struct {
-	Token   string          `json:"token"`
+	// The target is either of these.
+	Token string `json:"token,omitempty"`
+	FID   string `json:"fid,omitempty"`
+
 	Data    json.RawMessage `json:"data"`
 	Android android         `json:"android"`
 }
@@ -159,9 +166,15 @@ type android struct {
 
 // encode returns the body of a request.
 func encode(to push.Target, n push.Notification) ([]byte, error) {
-	m := message{Token: to.Address, Android: android{
+	m := message{Android: android{
 		TTL: strconv.Itoa(int(n.Lifetime()/time.Second)) + "s", Priority: "NORMAL",
 	}}
+	// A registration token is longer than the installation id that it begins with.
+	if len(to.Address) == fidLength {
+		m.FID = to.Address
+	} else {
+		m.Token = to.Address
+	}
 	if n.Urgency == push.High {
 		m.Android.Priority = "HIGH"
 	}

@@ -27,7 +27,10 @@ func connect(t *testing.T, clock func() time.Time) (pushtest.Scene, *fakefcm.FCM
 	fake := fakefcm.New(t)
 	fake.Device = pushtest.NewDevice(t)
 	s := pushtest.Scene{Server: pushtest.Start(t, fake)}
-	for _, token := range []string{"dGVzdA:APA91a", "dGVzdA:APA91b", "dGVzdA:APA91c"} {
+	for _, token := range []string{
+		"dGVzdA12345678901234_a:APA91bHun4MxP5egoKMwt2KZFBaFUH", "dGVzdA12345678901234_b",
+		"dGVzdA12345678901234_c:APA91bHun4MxP5egoKMwt2KZFBaFUH",
+	} {
 		fake.Tokens = append(fake.Tokens, token)
 		s.Targets = append(s.Targets, push.Target{
 			User: "bob", Device: "phone", Address: token, Key: fake.Device.Key(),

@@ -35,7 +35,8 @@ const (
 
 // FCM is a pushtest.Protocol.
 type FCM struct {
-	// Tokens are the registration tokens of devices.
+	// Tokens are the registration tokens of devices, or their installation ids, which have no
+	// colon.
 	Tokens []string
 	// Device opens what is sealed.
 	Device *pushtest.Device
@@ -188,9 +189,9 @@ func (f *FCM) Accept(r *http.Request, body []byte, now time.Time) (
 	}
 	var p struct {
 		Message struct {
-			Token   string
-			Data    map[string]string
-			Android struct {
+			Token, FID string
+			Data       map[string]string
+			Android    struct {
 				TTL, Priority string
 				CollapseKey   string `json:"collapse_key"`
 			}
@@ -202,6 +203,7 @@ func (f *FCM) Accept(r *http.Request, body []byte, now time.Time) (
 		return none, invalid(err.Error())
 	}
 	m := p.Message
+	target := m.Token + m.FID
 	size := 0
 	for key, value := range m.Data {
 		size += len(key) + len(value)
@@ -217,7 +219,9 @@ func (f *FCM) Accept(r *http.Request, body []byte, now time.Time) (
 		return none, invalid("the ttl is no duration")
 	case m.Android.Priority != "HIGH" && m.Android.Priority != "NORMAL":
 		return none, invalid("the priority is unknown")
-	case !slices.Contains(f.Tokens, m.Token):
+	case m.Token != "" && m.FID != "", strings.Contains(target, ":") != (m.Token != ""):
+		return none, invalid("the target is not either a token or an installation id")
+	case !slices.Contains(f.Tokens, target):
 		return none, invalid("the registration token is not valid")
 	}
 	ttl, err := time.ParseDuration(m.Android.TTL)
