@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tidemark-im/tidemark/reach/push"
+	"github.com/tidemark-im/tidemark/reach/push/internal/wire"
 	"github.com/tidemark-im/tidemark/reach/push/pushtest"
 	"github.com/tidemark-im/tidemark/reach/push/pushtest/fakewebpush"
 )
@@ -197,6 +199,23 @@ func TestSubject_is_real(t *testing.T) {
 	} {
 		if err := checkSubject(subject); (err == nil) != want {
 			t.Errorf("checkSubject(%q) = %v, want it right: %t", subject, err, want)
+		}
+	}
+}
+
+// TestJudge_every_status, also those that RFC 8030 does not name.
+func TestJudge_every_status(t *testing.T) {
+	s, _ := connect(t, nil)
+	for status, want := range map[int]push.Outcome{
+		200: push.Sent, 201: push.Sent, 202: push.Sent, 204: push.Sent,
+		301: push.Refused, 302: push.Refused, 307: push.Refused, 400: push.Refused,
+		401: push.Refused, 403: push.Refused, 404: push.DropTarget, 405: push.Refused,
+		410: push.DropTarget, 413: push.Refused, 415: push.Refused, 429: push.Retry,
+		500: push.Retry, 502: push.Retry, 503: push.Retry, 504: push.Retry,
+	} {
+		got := s.Provider.(*Provider).judge(wire.Answer{Status: status, Header: http.Header{}})
+		if got.Outcome != want || want != push.Sent && got.Detail == "" {
+			t.Errorf("%d is %+v, want %s", status, got, want)
 		}
 	}
 }
