@@ -340,7 +340,9 @@ func (e *Engine) Test(ctx context.Context, id storage.OutletID) (*outlet.Refusal
 }
 
 // once delivers one event, beside all others.
-func (e *Engine) once(ctx context.Context, id storage.OutletID, event outlet.Event) (*outlet.Refusal, error) {
+func (e *Engine) once(
+	ctx context.Context, id storage.OutletID, event outlet.Event,
+) (*outlet.Refusal, error) {
 	info, err := e.Outlet(ctx, id)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 
 const home = "https://example.com"
 
-func refuse(status int) func(context.Context, []outlet.Event) (int, *outlet.Refusal) {
+func refuse(status int) answer {
 	return func(context.Context, []outlet.Event) (int, *outlet.Refusal) {
 		return 0, &outlet.Refusal{Status: status, Detail: "no"}
 	}
@@ -41,7 +41,10 @@ func TestEngine_delivers_what_is_appended(t *testing.T) {
 		for _, e := range w.inbox(home).got {
 			types = append(types, e.Type)
 		}
-		want := []outlet.Type{outlet.ChatUpdated, outlet.MemberChanged, outlet.MessagePersisted, outlet.MessagePersisted}
+		want := []outlet.Type{
+			outlet.ChatUpdated, outlet.MemberChanged, outlet.MessagePersisted,
+			outlet.MessagePersisted,
+		}
 		if !slices.Equal(types, want) {
 			t.Errorf("got the events %v, want %v", types, want)
 		}
@@ -82,7 +85,8 @@ func TestEngine_members_come_before_their_messages(t *testing.T) {
 		p := w.start(nil)
 		w.outlet(p, NewOutlet{})
 		c := w.group()
-		_, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{"bob"}, tidemark.Ordinary, time.Now())
+		_, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{"bob"}, tidemark.Ordinary,
+			time.Now())
 		w.ok(err)
 		w.send(c, p)
 		w.whole(home, 2*time.Second)
@@ -124,7 +128,7 @@ func TestEngine_members_come_before_their_messages(t *testing.T) {
 }
 
 func TestEngine_receiver_that_is_down_gets_all_later(t *testing.T) {
-	for name, answer := range map[string]func(context.Context, []outlet.Event) (int, *outlet.Refusal){
+	for name, answer := range map[string]answer{
 		"refuses": refuse(500),
 		"hangs": func(ctx context.Context, _ []outlet.Event) (int, *outlet.Refusal) {
 			select {
@@ -181,7 +185,9 @@ func TestEngine_slow_receiver_does_not_hold_up_others(t *testing.T) {
 		p := w.start(nil)
 		w.outlet(p, NewOutlet{})
 		w.outlet(p, NewOutlet{URL: "https://slow"})
-		w.inbox("https://slow").does(func(ctx context.Context, events []outlet.Event) (int, *outlet.Refusal) {
+		w.inbox("https://slow").does(func(
+			_ context.Context, events []outlet.Event,
+		) (int, *outlet.Refusal) {
 			time.Sleep(3 * time.Second)
 			return len(events), nil
 		})
@@ -210,7 +216,9 @@ func TestEngine_poison_is_parked_and_resent(t *testing.T) {
 		}
 		w.inbox(home).does(func(_ context.Context, events []outlet.Event) (int, *outlet.Refusal) {
 			if slices.ContainsFunc(events, poisoned) {
-				return 0, &outlet.Refusal{Action: outlet.Split, Status: 422, Detail: "cannot read that"}
+				return 0, &outlet.Refusal{
+					Action: outlet.Split, Status: 422, Detail: "cannot read that",
+				}
 			}
 			return len(events), nil
 		})
@@ -487,7 +495,8 @@ func TestEngine_order_after_a_refusal(t *testing.T) {
 		refusals := 0
 		w.inbox(home).does(func(_ context.Context, events []outlet.Event) (int, *outlet.Refusal) {
 			for i, e := range events {
-				if e.Chat == c && e.Type == outlet.MessagePersisted && sequenceOf(e) == 5 && refusals < 3 {
+				fifth := e.Chat == c && e.Type == outlet.MessagePersisted && sequenceOf(e) == 5
+				if fifth && refusals < 3 {
 					refusals++
 					return i, &outlet.Refusal{Status: 500}
 				}

@@ -15,8 +15,8 @@ var retryAfter = []time.Duration{
 	time.Hour,
 }
 
-// retryWait returns the wait after the nth failure in a row, from 1, with a jitter of a tenth. It is
-// at least what the receiver asked for.
+// retryWait returns the wait after the nth failure in a row, from 1, with a jitter of a tenth. It
+// is at least what the receiver asked for.
 func retryWait(n int, asked time.Duration) time.Duration {
 	wait := retryAfter[min(n, len(retryAfter))-1]
 	wait += time.Duration(rand.Int64N(int64(wait/5))) - wait/10

@@ -196,8 +196,8 @@ func (e *Engine) walk(ctx context.Context, id storage.OutletID) error {
 	return ctx.Err()
 }
 
-// endWalk ends the first walk of an outlet when it has no own backlog. Later ones are noted in their
-// chats.
+// endWalk ends the first walk of an outlet when it has no own backlog. Later ones are noted in
+// their chats.
 func (e *Engine) endWalk(ctx context.Context, id storage.OutletID) error {
 	q := storage.BacklogQuery{Outlet: id, Limit: 1}
 	for shard := range storage.Shards {
@@ -216,8 +216,8 @@ func (e *Engine) endWalk(ctx context.Context, id storage.OutletID) error {
 	return err
 }
 
-// slack is how much the clocks of nodes may differ. The messages of a chat are in the order of their
-// times only so far.
+// slack is how much the clocks of nodes may differ. The messages of a chat are in the order of
+// their times only so far.
 const slack = time.Minute
 
 // since returns the position before the first message of a chat that is not older than a time, less

@@ -41,7 +41,9 @@ func (e *Engine) hopeless(r *receiver, event *outlet.Event, again retry) bool {
 func parkedKind(id storage.OutletID) string { return "parked:" + string(id) }
 
 // park stores an event for an operator.
-func (e *Engine) park(ctx context.Context, r *receiver, event *outlet.Event, why *outlet.Refusal) error {
+func (e *Engine) park(
+	ctx context.Context, r *receiver, event *outlet.Event, why *outlet.Refusal,
+) error {
 	parked := Parked{Event: *event, At: time.Now().UTC(), Status: why.Status, Detail: why.Detail}
 	value, err := json.Marshal(parked)
 	if err == nil && len(value) > storage.MaxDocument {

@@ -16,9 +16,9 @@ import (
 )
 
 // TestEngine_told_or_owed_and_told_in_order_at_random runs schedules of sends, kills, stops,
-// receivers that fail, and outlets that are born, paused, replayed and deleted, in several processes
-// whose store fails now and then. In the end, each receiver has all messages, each one for the first
-// time after all earlier ones of its chat, and no backlog is left (row_once).
+// receivers that fail, and outlets that are born, paused, replayed and deleted, in several
+// processes whose store fails now and then. In the end, each receiver has all messages, each one
+// for the first time after all earlier ones of its chat, and no backlog is left (row_once).
 func TestEngine_told_or_owed_and_told_in_order_at_random(t *testing.T) {
 	runs, first := number(t, "TIDEMARK_REACH_RUNS", 20), number(t, "TIDEMARK_SEED", 1)
 	var total happened
@@ -241,7 +241,8 @@ func (s *schedule) trouble(in *inbox) {
 	case 2: // Some are refused, and of some batches only the first are accepted.
 		in.does(func(_ context.Context, events []outlet.Event) (int, *outlet.Refusal) {
 			if n := roll(2 * (len(events) + 1)); n < len(events) {
-				return n, &outlet.Refusal{Action: []outlet.Action{outlet.Retry, outlet.Split}[roll(2)], Status: 500}
+				action := []outlet.Action{outlet.Retry, outlet.Split}[roll(2)]
+				return n, &outlet.Refusal{Action: action, Status: 500}
 			}
 			return len(events), nil
 		})
@@ -285,7 +286,8 @@ func (s *schedule) end() {
 			c, err := s.store.Chat(s.ctx, chat)
 			s.ok(err)
 			if in.first[chat] < c.Head && (in.begins[chat] != 0 || s.since(chat, id)) {
-				s.Errorf("told_or_owed: %s has %s up to %d of %d", url, chat, in.first[chat], c.Head)
+				s.Errorf("told_or_owed: %s has %s up to %d of %d", url, chat, in.first[chat],
+					c.Head)
 			}
 		}
 		for _, wrong := range in.wrong {

@@ -65,8 +65,9 @@ func newReceiver(
 ) *receiver {
 	r := &receiver{
 		spec: spec, client: client, failed: failed,
-		busy: map[tidemark.ChatID]struct{}{}, drained: map[tidemark.ChatID]bool{}, again: map[tidemark.ChatID]retry{},
-		wake: signal.New(), slots: make(chan struct{}, deliveries/2), ended: make(chan struct{}),
+		busy: map[tidemark.ChatID]struct{}{}, drained: map[tidemark.ChatID]bool{},
+		again: map[tidemark.ChatID]retry{},
+		wake:  signal.New(), slots: make(chan struct{}, deliveries/2), ended: make(chan struct{}),
 	}
 	r.lane = batch.New(batch.Config{
 		Name: "the outlet " + string(spec.ID), Workers: deliveries,
@@ -200,8 +201,8 @@ type outcome struct {
 	unanswered bool
 }
 
-// start delivers the steps that the outlet wants, in the background. It returns nil if a delivery of
-// the chat is under way. The channel gets the outcome.
+// start delivers the steps that the outlet wants, in the background. It returns nil if a delivery
+// of the chat is under way. The channel gets the outcome.
 func (r *receiver) start(chat tidemark.ChatID, steps []step) <-chan outcome {
 	done := make(chan outcome, 1)
 	var events []outlet.Event

@@ -18,8 +18,8 @@ const sealPrefix = "v1:"
 // uses AES-256-GCM. It is safe for concurrent use.
 type Sealer struct{ aead cipher.AEAD }
 
-// NewSealer returns a sealer with a key. Its bytes should be random and secret. Processes that share
-// a store need the same one. Invalid: the key has less than 32 bytes.
+// NewSealer returns a sealer with a key. Its bytes should be random and secret. Processes that
+// share a store need the same one. Invalid: the key has less than 32 bytes.
 func NewSealer(key []byte) (*Sealer, error) {
 	if len(key) < 32 {
 		return nil, tidemark.Errorf(tidemark.Invalid,

@@ -83,7 +83,9 @@ type Walk struct {
 }
 
 // wants reports whether the outlet gets events of a type.
-func (s *Spec) wants(t outlet.Type) bool { return len(s.Events) == 0 || slices.Contains(s.Events, t) }
+func (s *Spec) wants(t outlet.Type) bool {
+	return len(s.Events) == 0 || slices.Contains(s.Events, t)
+}
 
 // list is the stored list of outlets.
 type list struct {

@@ -275,8 +275,8 @@ func (e *Engine) receiver(id storage.OutletID) *receiver {
 	return e.receivers[id]
 }
 
-// settle settles the backlogs of chats that are quiet, and saves how far those came that are not. At
-// the end, all are saved.
+// settle settles the backlogs of chats that are quiet, and saves how far those came that are not.
+// At the end, all are saved.
 func (e *Engine) settle(ctx context.Context, end bool) error {
 	if !e.trust() {
 		return nil

@@ -36,11 +36,14 @@ func newWorld(t testing.TB) *world {
 	return &world{TB: t, ctx: t.Context(), store: memory.New(), inboxes: map[string]*inbox{}}
 }
 
+// answer says what a receiver does with events, and how many of them it accepts.
+type answer func(ctx context.Context, events []outlet.Event) (int, *outlet.Refusal)
+
 // inbox is a receiver. It notes what it gets, and what is wrong with it.
 type inbox struct {
 	mu sync.Mutex
-	// answer, if not nil, says what the receiver does with events. It returns how many it accepts.
-	answer func(ctx context.Context, events []outlet.Event) (int, *outlet.Refusal)
+	// answer is nil if it accepts everything.
+	answer answer
 	// first has the highest sequence of each chat up to which all messages were accepted, and wrong
 	// what came before an earlier one.
 	first  map[tidemark.ChatID]tidemark.Sequence
@@ -63,7 +66,7 @@ func (w *world) inbox(url string) *inbox {
 }
 
 // does changes what the receiver does.
-func (i *inbox) does(answer func(context.Context, []outlet.Event) (int, *outlet.Refusal)) {
+func (i *inbox) does(answer answer) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.answer = answer
@@ -72,7 +75,7 @@ func (i *inbox) does(answer func(context.Context, []outlet.Event) (int, *outlet.
 func (i *inbox) accept(e outlet.Event) {
 	i.got = append(i.got, e)
 	body := string(e.Data)
-	if before, again := i.bodies[e.ID]; again && before != body && e.Type == outlet.MessagePersisted {
+	if before, again := i.bodies[e.ID]; again && before != body {
 		i.wrong = append(i.wrong, "two events have the id "+e.ID)
 	}
 	i.bodies[e.ID] = body
@@ -286,7 +289,8 @@ func (w *world) send(chat tidemark.ChatID, to ...*process) {
 	w.mu.Unlock()
 	_, err := storage.AppendOne(w.ctx, w.store, tidemark.Draft{
 		ChatID: chat, SenderID: "alice", ClientMessageID: n, Content: "message " + n,
-		ContentType: "text/plain", Kind: tidemark.KindMessage, MessageID: tidemark.MessageID("m" + n),
+		ContentType: "text/plain", Kind: tidemark.KindMessage,
+		MessageID: tidemark.MessageID("m" + n),
 		CreatedAt: time.Now(),
 	})
 	w.ok(err)

@@ -37,6 +37,7 @@ func arrows() []arrow {
 			own:   []string{"", "storage", "internal/batch", "internal/signal", "reach/outlet"},
 		},
 		{place: "reach/outlet", own: []string{""}},
+		{place: "reach/webhook", own: []string{"", "reach/internal/publicnet", "reach/outlet"}},
 		{place: "storage/memory", own: []string{"", "storage", "storage/internal/lives"}},
 		{
 			place:  "storage/metered",

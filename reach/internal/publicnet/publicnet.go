@@ -86,12 +86,34 @@ func (g *Guard) Control(network, address string, raw syscall.RawConn) error {
 	return nil
 }
 
+// Inside is for net.Dialer.Control. It allows the allowed prefixes only.
+func (g *Guard) Inside(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	//rule:webhooks_leave_by_public_addresses.allowed-networks-only
+	if err == nil && slices.ContainsFunc(g.allowed,
+		func(p netip.Prefix) bool { return p.Contains(to.Addr().Unmap()) }) {
+		return nil
+	}
+	return ErrPrivate
+}
+
 // Client returns a client that connects only where the guard allows, follows no redirect, and uses
 // no proxy of the environment. The transport may have TLS settings and bounds.
 func (g *Guard) Client(transport *http.Transport) *http.Client {
+	return client(transport, g.Control)
+}
+
+// InsideClient is Client for the allowed prefixes only.
+func (g *Guard) InsideClient(transport *http.Transport) *http.Client {
+	return client(transport, g.Inside)
+}
+
+func client(
+	transport *http.Transport, control func(string, string, syscall.RawConn) error,
+) *http.Client {
 	transport = transport.Clone()
 	transport.Proxy = nil
-	transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second, Control: g.Control}).DialContext
+	transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second, Control: control}).DialContext
 	return &http.Client{
 		Transport: transport,
 		//rule:push_endpoints_are_public.no-redirect

@@ -1,0 +1,264 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/internal/publicnet"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+)
+
+const (
+	// timeout bounds a delivery: connect, handshake, request and answer.
+	timeout = 15 * time.Second
+	// maxAnswer is how many bytes of an answer are read, and maxHeader of its header.
+	maxAnswer = 4 << 10
+	maxHeader = 16 << 10
+	// batchEvents and batchBytes bound a batch.
+	batchEvents = 100
+	batchBytes  = 256 << 10
+	// maxWait bounds what a receiver may ask for by Retry-After.
+	maxWait = time.Hour
+	// connections is how many connections to a receiver there are at most.
+	connections = 16
+)
+
+// Config configures an outlet. URL and Secrets are required.
+type Config struct {
+	// URL begins with https:// and has no port but 443. Within Allow, http:// and any port are
+	// allowed, too.
+	URL string
+	// Secrets sign each delivery, the newest first. There are several while a secret is replaced.
+	Secrets []string
+	// Batch allows up to 100 events in a delivery, as a JSON array.
+	Batch bool
+	// Content is "full", or "none" for messages without content, attachments and metadata.
+	Content string
+	// Allow are private networks to which deliveries may go.
+	Allow []netip.Prefix
+	// Roots are the authorities of TLS, nil for those of the system.
+	Roots *x509.CertPool
+}
+
+// Outlet delivers events to one URL. It is safe for concurrent use.
+type Outlet struct {
+	url     string
+	signers []signer
+	batch   bool
+	bare    bool
+	client  *http.Client
+}
+
+var _ outlet.Client = (*Outlet)(nil)
+
+// New returns an outlet. It connects to nothing. Invalid: a field of the configuration; the error
+// names it.
+func New(cfg Config) (*Outlet, error) {
+	o := &Outlet{url: cfg.URL, batch: cfg.Batch, bare: cfg.Content == "none"}
+	for _, secret := range cfg.Secrets {
+		s, err := newSigner(secret)
+		if err != nil {
+			return nil, err
+		}
+		o.signers = append(o.signers, s)
+	}
+	if len(o.signers) == 0 {
+		return nil, tidemark.BadParam(tidemark.Invalid, "secret", "is missing")
+	}
+	guard := publicnet.New(cfg.Allow, nil)
+	transport := &http.Transport{
+		TLSClientConfig:        &tls.Config{RootCAs: cfg.Roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    timeout / 3,
+		ForceAttemptHTTP2:      true,
+		MaxConnsPerHost:        connections,
+		MaxIdleConnsPerHost:    connections,
+		IdleConnTimeout:        time.Minute,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+	u, err := url.Parse(cfg.URL)
+	if err == nil && u.Scheme == "http" && len(cfg.Allow) > 0 {
+		o.client = guard.InsideClient(transport)
+		u.Scheme = "https" // for the other checks
+		err = guard.Check(u.String())
+	} else {
+		o.client = guard.Client(transport)
+		err = guard.Check(cfg.URL)
+	}
+	if err != nil {
+		return nil, tidemark.BadParam(tidemark.Invalid, "url", "%s", tidemark.DetailOf(err))
+	}
+	return o, nil
+}
+
+// Limits implements outlet.Client.
+func (o *Outlet) Limits() outlet.Limits {
+	if o.batch {
+		return outlet.Limits{Events: batchEvents, Bytes: batchBytes}
+	}
+	return outlet.Limits{Events: 1, Bytes: batchBytes}
+}
+
+// Close implements outlet.Client.
+func (o *Outlet) Close() error {
+	o.client.CloseIdleConnections()
+	return nil
+}
+
+// Deliver implements outlet.Client. All events are accepted, or none is.
+func (o *Outlet) Deliver(
+	ctx context.Context, events []outlet.Event,
+) (accepted int, refused *outlet.Refusal) {
+	id, body := o.body(events)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.url, bytes.NewReader(body))
+	if err != nil {
+		return 0, &outlet.Refusal{Detail: err.Error()}
+	}
+	now := time.Now().Unix()
+	signatures := make([]string, len(o.signers))
+	for i := range o.signers {
+		signatures[i] = o.signers[i].sign(id, now, body)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "Tidemark-Webhooks/1")
+	request.Header.Set("webhook-id", id)
+	request.Header.Set("webhook-timestamp", strconv.FormatInt(now, 10))
+	request.Header.Set("webhook-signature", strings.Join(signatures, " "))
+	answer, err := o.client.Do(request)
+	if err != nil {
+		return 0, &outlet.Refusal{Detail: whyNot(err)}
+	}
+	defer answer.Body.Close()
+	//rule:bounded_use.read-little-of-an-answer
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // The status says enough.
+	if answer.StatusCode/100 == 2 {
+		return len(events), nil
+	}
+	return 0, judge(answer, text, len(events))
+}
+
+// judge returns what follows from an answer that is no success.
+func judge(answer *http.Response, text []byte, events int) *outlet.Refusal {
+	r := &outlet.Refusal{
+		Status: answer.StatusCode,
+		Detail: fmt.Sprintf("%s: %s", answer.Status, printable(text)),
+	}
+	switch status := answer.StatusCode; {
+	case status == http.StatusGone:
+		r.Action = outlet.Disable
+		r.Detail = "the receiver answered 410 Gone: it wants no more events"
+	case status/100 == 3:
+		r.Detail = fmt.Sprintf("%s: redirects are not followed; set the outlet's url to %q if it "+
+			"has moved", answer.Status, answer.Header.Get("Location"))
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		r.After = retryAfter(answer.Header.Get("Retry-After"), time.Now())
+	case events > 1 && status/100 == 4:
+		r.Action = outlet.Split
+	}
+	return r
+}
+
+// retryAfter returns the wait that a header asks for, from 0 to maxWait.
+func retryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 32); err == nil {
+		return min(time.Duration(seconds)*time.Second, maxWait)
+	}
+	at, err := http.ParseTime(header)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxWait)
+}
+
+// whyNot returns why there was no answer, without the URL, which the reader knows.
+func whyNot(err error) string {
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
+	var network net.Error
+	switch {
+	case errors.Is(err, publicnet.ErrPrivate):
+		return "the receiver's address is not public: " + err.Error() +
+			"; serve with --reach-allow-cidr if it may be reached"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return fmt.Sprintf("the receiver gave no answer within %v", timeout)
+	}
+	return "the receiver cannot be reached: " + err.Error()
+}
+
+// printable returns the text of an answer for an operator.
+func printable(text []byte) string {
+	if !utf8.Valid(text) {
+		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
+	}
+	quoted := strconv.QuoteToGraphic(string(text))
+	return quoted[1 : len(quoted)-1]
+}
+
+// body returns the id and the body of a delivery.
+func (o *Outlet) body(events []outlet.Event) (id string, body []byte) {
+	if !o.batch {
+		return events[0].ID, o.append(nil, &events[0])
+	}
+	subject := make([]string, len(events))
+	body = []byte{'['}
+	for i := range events {
+		subject[i] = events[i].ID
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = o.append(body, &events[i])
+	}
+	return outlet.EventID("batch", subject...), append(body, ']')
+}
+
+// append appends the body of an event. It has the id, since a batch has one header for all.
+func (o *Outlet) append(b []byte, e *outlet.Event) []byte {
+	b = append(b, `{"id":`...)
+	b = tidemark.AppendString(b, e.ID)
+	b = append(b, `,"type":`...)
+	b = tidemark.AppendString(b, string(e.Type))
+	b = append(b, `,"timestamp":`...)
+	b = tidemark.AppendTime(b, e.Time)
+	b = append(b, `,"data":`...)
+	//rule:webhook_content_none.strip-content
+	if o.bare && e.Type == outlet.MessagePersisted {
+		b = append(b, withoutContent(e.Data)...)
+	} else {
+		b = append(b, e.Data...)
+	}
+	return append(b, '}')
+}
+
+// withoutContent returns a message without what its sender and the application put into it.
+func withoutContent(data json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return json.RawMessage("{}") // It is no message of ours.
+	}
+	for _, name := range []string{"content", "attachments", "metadata"} {
+		fields[name] = json.RawMessage("null")
+	}
+	bare, err := json.Marshal(fields)
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return bare
+}
