@@ -278,7 +278,13 @@ func (s *schedule) end() {
 		_, err := last.Update(s.ctx, id, Change{Paused: &resumed})
 		s.ok(err)
 	}
-	time.Sleep(2 * time.Hour) // Longer than the longest wait of a retry.
+	time.Sleep(20 * time.Second)
+	for range 120 { // Longer than the longest wait of a retry.
+		if s.quiet(last) {
+			break
+		}
+		time.Sleep(time.Minute)
+	}
 	for id, url := range s.outlets {
 		in := s.inbox(url)
 		in.mu.Lock()
@@ -313,6 +319,18 @@ func (s *schedule) end() {
 			s.waits += int(r.counts.deferred.Load())
 		}
 	}
+}
+
+// quiet reports whether no backlog is left, and no replay is under way.
+func (s *schedule) quiet(p *process) bool {
+	left := s.backlogs(storage.AllOutlets)
+	for id := range s.outlets {
+		left += s.backlogs(id)
+		if info, err := p.Outlet(s.ctx, id); err != nil || info.Walk != nil {
+			left++
+		}
+	}
+	return left == 0
 }
 
 // since reports whether a chat has a message that an outlet must have: one that came after the

@@ -40,9 +40,9 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 	serve := []string{"serve", "--dev", "--listen", "127.0.0.1:0", "--store", store}
 	p.env = []string{"TIDEMARK_STORE=" + store}
 	schema := func(n int) string {
-		return fmt.Sprintf("%sschema %d, compatible %[2]d, needed 1", shown, n)
+		return fmt.Sprintf("%sschema %d, compatible %d, needed 2", shown, n, min(n, 1))
 	}
-	const tooNew = "for programs that need version 999 or a later one, and this program needs 1; " +
+	const tooNew = "for programs that need version 999 or a later one, and this program needs 2; " +
 		"run a newer program"
 	for _, step := range []struct {
 		name string
@@ -57,15 +57,21 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 			"nothing to take down",
 			"", []string{"migrate", "down"}, true, "there is no schema to take down",
 		},
-		{"the command", "", []string{"migrate", "up"}, false, schema(1)},
-		{"again", "", []string{"migrate", "up"}, false, schema(1)},
-		{"down", "", []string{"migrate", "down"}, false, schema(0)},
+		{"the command", "", []string{"migrate", "up"}, false, schema(2)},
+		{"again", "", []string{"migrate", "up"}, false, schema(2)},
+		{"down", "", []string{"migrate", "down"}, false, schema(1)},
+		{
+			"old",
+			"", serve, true,
+			"the schema has version 1, and this program needs 2; run tidemark migrate up",
+		},
+		{"further down", "", []string{"migrate", "down"}, false, schema(0)},
 		{
 			"older",
 			"", serve, true,
-			"the schema has version 0, and this program needs 1; run tidemark migrate up",
+			"the schema has version 0, and this program needs 2; run tidemark migrate up",
 		},
-		{"up again", "", []string{"migrate", "up"}, false, schema(1)},
+		{"up again", "", []string{"migrate", "up"}, false, schema(2)},
 		{
 			"newer",
 			"UPDATE schema_migrations SET version = 999; " +

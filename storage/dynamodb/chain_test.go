@@ -112,7 +112,7 @@ func TestChain(t *testing.T) {
 	storagetest.RunChain(t, func(t *testing.T) storagetest.Chain {
 		t.Helper()
 		url := service.Shared(t).Store(t)
-		c := storagetest.Chain{Open: func(ctx context.Context) (storage.Store, error) {
+		c := storagetest.Chain{Newest: 1, Open: func(ctx context.Context) (storage.Store, error) {
 			s, err := Open(ctx, Config{URL: url})
 			if err != nil {
 				return nil, err

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -17,21 +18,29 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
 )
 
-// later are the migrations of programs to come: names, and statements up and down.
-var later = [][3]string{
-	{"0002_notes", "ALTER TABLE messages ADD COLUMN note text;", "ALTER TABLE messages DROP note;"},
+// newest is the number of this program's newest migration.
+const newest = 2
+
+// later are the migrations of programs to come, up and down.
+var later = [2][2]string{
+	{"ALTER TABLE messages ADD COLUMN note text;", "ALTER TABLE messages DROP note;"},
 	{
-		"0003_body", "UPDATE schema_compatible SET version = 2;" +
+		fmt.Sprintf("UPDATE schema_compatible SET version = %d;", newest+1) +
 			"ALTER TABLE messages RENAME content TO body;",
 		"ALTER TABLE messages RENAME body TO content; UPDATE schema_compatible SET version = 1;",
 	},
 }
 
-// chain returns the migrations of a program that needs a version.
-func chain(t *testing.T, version int) fstest.MapFS {
+// laterFile returns the name of a migration of later.
+func laterFile(i int, direction Direction) string {
+	return fmt.Sprintf("postgres/%04d_later.%s.sql", newest+1+i, direction)
+}
+
+// chain returns the migrations of a program of storagetest.Chain: 1, 2 or 3.
+func chain(t *testing.T, program int) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
-	names, err := fs.Glob(migrations.Postgres, "postgres/0001_*")
+	names, err := fs.Glob(migrations.Postgres, "postgres/*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,17 +51,17 @@ func chain(t *testing.T, version int) fstest.MapFS {
 		}
 		files[name] = &fstest.MapFile{Data: text}
 	}
-	for _, m := range later[:version-1] {
-		files["postgres/"+m[0]+".up.sql"] = &fstest.MapFile{Data: []byte(m[1])}
-		files["postgres/"+m[0]+".down.sql"] = &fstest.MapFile{Data: []byte(m[2])}
+	for i, m := range later[:program-1] {
+		files[laterFile(i, Up)] = &fstest.MapFile{Data: []byte(m[0])}
+		files[laterFile(i, Down)] = &fstest.MapFile{Data: []byte(m[1])}
 	}
 	return files
 }
 
-// program returns a program that needs a version, with the database of a URL.
-func program(t *testing.T, url string, version int) storagetest.Program {
+// program returns a program of storagetest.Chain, with the database of a URL.
+func program(t *testing.T, url string, number int) storagetest.Program {
 	t.Helper()
-	files := chain(t, version)
+	files := chain(t, number)
 	return storagetest.Program{
 		Up:   func(ctx context.Context) error { return migrate(ctx, url, Up, files) },
 		Down: func(ctx context.Context) error { return migrate(ctx, url, Down, files) },
@@ -70,6 +79,7 @@ func TestChain(t *testing.T) {
 			Programs: [3]storagetest.Program{
 				program(t, url, 1), program(t, url, 2), program(t, url, 3),
 			},
+			Newest: newest,
 			Open: func(ctx context.Context) (storage.Store, error) {
 				return Open(ctx, Config{URL: url})
 			},
@@ -82,7 +92,7 @@ func TestChain(t *testing.T) {
 func TestChain_schema_fits_while_a_migration_runs(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
-		version        int
+		program        int
 		during, behind string // the words of the refusals, "" for none
 	}{
 		{"that only adds", 2, "", ""},
@@ -90,7 +100,7 @@ func TestChain_schema_fits_while_a_migration_runs(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			url := newDatabase(t, service.Shared(t))
-			if tc.version == 3 {
+			if tc.program == 3 {
 				if err := program(t, url, 2).Up(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -122,7 +132,7 @@ func TestChain_schema_fits_while_a_migration_runs(t *testing.T) {
 				t.Fatal(err)
 			}
 			ended := make(chan error, 1)
-			go func() { ended <- program(t, url, tc.version).Up(t.Context()) }()
+			go func() { ended <- program(t, url, tc.program).Up(t.Context()) }()
 			for waits := false; !waits; {
 				select {
 				case err := <-ended:
@@ -155,26 +165,28 @@ func TestChain_schema_fits_when_a_migration_fails(t *testing.T) {
 	url := newDatabase(t, server)
 	name := url[strings.LastIndex(url, "/")+1 : strings.Index(url, "?")]
 	broken := chain(t, 3)
-	body := broken["postgres/0003_body.up.sql"]
+	body := broken[laterFile(1, Up)]
 	whole := body.Data
 	body.Data = append(whole[:len(whole):len(whole)], "DROP TABLE there_is_none;"...)
 	if err := migrate(t.Context(), url, Up, broken); err == nil ||
 		!strings.Contains(err.Error(), "there_is_none") {
 		t.Fatalf("got %v, want the error of the database", err)
 	}
-	want := storage.Schema{Version: 3, Compatible: 1, Needed: 3, Dirty: true}
+	want := storage.Schema{Version: newest + 2, Compatible: 1, Needed: newest + 2, Dirty: true}
 	if got, err := status(t.Context(), url, broken); err != nil || got != want {
 		t.Fatalf("got %+v, %v, want %+v", got, err, want)
 	}
 	body.Data = whole
 	for _, direction := range []Direction{Up, Down} {
 		wantError(t, migrate(t.Context(), url, direction, broken), tidemark.Conflict,
-			"a migration to version 3 failed half-way", "by hand", "restore a backup")
+			fmt.Sprintf("a migration to version %d failed half-way", newest+2), "by hand",
+			"restore a backup")
 	}
 	if err := openTest(t, url).Check(t.Context()); err != nil {
 		t.Error(err)
 	}
-	server.Exec(t, name, "UPDATE schema_migrations SET version = 2, dirty = false")
+	server.Exec(t, name, fmt.Sprintf("UPDATE schema_migrations SET version = %d, dirty = false",
+		newest+1))
 	if err := migrate(t.Context(), url, Up, broken); err != nil {
 		t.Fatal(err)
 	}

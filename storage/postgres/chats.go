@@ -71,8 +71,9 @@ func missing(err error, id tidemark.ChatID) error {
 // chat is taken.
 const insertChat = `WITH chat AS (
 	INSERT INTO chats (id, type, history, name, direct_key, created_at, activity_at, member_count,
-		large, creation)
-	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9, $12) ON CONFLICT DO NOTHING
+		large, creation, outbox_shard)
+	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9, $12, $14)
+		ON CONFLICT DO NOTHING
 		RETURNING key
 ), described AS (
 	INSERT INTO chat_metadata (chat, metadata) SELECT key, $13::text FROM chat
@@ -121,7 +122,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		err := c.QueryRow(ctx, insertChat, string(chat.ID), string(chat.Type), string(chat.History),
 			chat.Name, pair, chat.CreatedAt.UnixMilli(), members, string(new.Creator), chat.Large,
 			string(tidemark.Owner), string(tidemark.Ordinary), chat.Creation,
-			textOrNull(chat.Metadata)).Scan(&key)
+			textOrNull(chat.Metadata), shardOf(chat.ID)).Scan(&key)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			created = err == nil
 			return err
@@ -178,7 +179,7 @@ const (
 		INSERT INTO chat_metadata (chat, metadata) SELECT $1, $4::text WHERE $4::text IS NOT NULL
 		ON CONFLICT (chat) DO UPDATE SET metadata = excluded.metadata
 	)
-	UPDATE chats SET name = $2, version = $3 WHERE key = $1`
+	UPDATE chats AS c SET name = $2, version = $3, ` + opened + ` WHERE key = $1`
 )
 
 // UpdateChat implements storage.Chats.

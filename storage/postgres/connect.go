@@ -134,6 +134,12 @@ func (c *conn) briefly(ctx context.Context, do func(tx pgx.Tx) error) error {
 		pgx.TxOptions{BeginQuery: begin + "; SET LOCAL lock_timeout = '100ms'"}, do)
 }
 
+// soon runs do in a transaction whose commit does not wait for the disk. A crash may undo it.
+func (c *conn) soon(ctx context.Context, do func(tx pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, c.Conn,
+		pgx.TxOptions{BeginQuery: begin + "; SET LOCAL synchronous_commit = off"}, do)
+}
+
 // idle is the status of a connection without a transaction (Postgres, ReadyForQuery).
 const idle = 'I'
 

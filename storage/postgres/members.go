@@ -42,6 +42,9 @@ func (s *Store) locked(
 	})
 }
 
+// next returns the members' version of the chat after the change.
+func (m *membership) next() int64 { return int64(m.chat.MembersVersion) + 1 }
+
 // changeable returns Denied for a direct chat.
 func (m *membership) changeable() error {
 	if m.chat.Type == tidemark.Direct {
@@ -108,12 +111,13 @@ func (r *memberRow) member() (tidemark.Member, error) {
 // plain current would let the planner choose the index members_of_user. The connection would keep
 // that plan, which reads the whole index.
 const (
-	putMembers = `INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals)
-		SELECT $1, u.id, $2, $6, $5, $7, u.intervals
+	putMembers = `INSERT INTO members (chat, user_id, chat_id, current, role, joined_at, intervals,
+			version)
+		SELECT $1, u.id, $2, $6, $5, $7, u.intervals, $8::bigint
 			FROM unnest($3::text[], $4::text[]) AS u (id, intervals)
 		ON CONFLICT (chat, user_id) DO UPDATE
 			SET current = excluded.current, role = excluded.role, joined_at = excluded.joined_at,
-				intervals = excluded.intervals, metadata = NULL`
+				intervals = excluded.intervals, metadata = NULL, version = excluded.version`
 	startAtHead = `INSERT INTO delivery_state AS d
 			(chat, user_id, last_acked_sequence, last_read_sequence, acked_at, read_at)
 		SELECT $1, u.id, $3, $3, $4, $4 FROM unnest($2::text[]) AS u (id) ORDER BY u.id COLLATE "C"
@@ -134,14 +138,16 @@ const (
 		SELECT u.id, $1, 0 FROM unnest($2::text[]) AS u (id) ORDER BY u.id COLLATE "C"
 		ON CONFLICT (user_id, chat_id) DO UPDATE SET first_undelivered_seq = 0
 			WHERE p.first_undelivered_seq > 0`
-	setMembership = `UPDATE chats
-		SET member_count = $2, members_version = members_version + 1, large = $3 WHERE key = $1`
+	setMembership = `UPDATE chats AS c
+		SET member_count = $2, members_version = members_version + 1, large = $3, ` + opened + `
+		WHERE key = $1`
 	statesNamed = `SELECT u.id, ` + stateColumns + ` FROM unnest($2::text[]) AS u (id)
 		LEFT JOIN LATERAL (SELECT * FROM delivery_state
 			WHERE chat = $1 AND user_id = u.id LIMIT 1) AS d ON true ORDER BY u.id COLLATE "C"`
-	leave = `UPDATE members SET current = false, intervals = $3, metadata = NULL
+	leave = `UPDATE members SET current = false, intervals = $3, metadata = NULL, version = $4
 		WHERE chat = $1 AND user_id = $2`
-	updateMember = `UPDATE members SET role = $3, metadata = $4 WHERE chat = $1 AND user_id = $2`
+	updateMember = `UPDATE members SET role = $3, metadata = $4, version = $5
+		WHERE chat = $1 AND user_id = $2`
 	// hold creates the pending row if there is none, and locks it. A concurrent Mark then waits,
 	// and writes its row afterwards. A DELETE alone would miss a row that is marked between its
 	// snapshot and the commit.
@@ -213,7 +219,7 @@ func (m *membership) add(
 		added.Version++
 		at := now.UnixMilli()
 		batch.Queue(putMembers, m.key, string(m.chat.ID), joining, intervals,
-			string(role), true, at)
+			string(role), true, at, m.next())
 		if m.chat.History == tidemark.HistorySinceJoin && m.chat.Head > 0 && len(first) > 0 {
 			batch.Queue(startAtHead, m.key, first, int64(m.chat.Head), at)
 		}
@@ -271,7 +277,8 @@ func (s *Store) RemoveMember(
 				m.promote(&batch, heir)
 			}
 		}
-		batch.Queue(leave, m.key, string(user), intervals.Left(m.chat.Head).Text())
+		batch.Queue(leave, m.key, string(user), intervals.Left(m.chat.Head).Text(),
+			m.next())
 		//rule:pending_once.lock-row-at-removal
 		batch.Queue(hold, string(user), string(chat))
 		batch.Queue(unmark, string(user), string(chat))
@@ -303,7 +310,7 @@ func (m *membership) roster(ctx context.Context) (*tidemark.Roster, error) {
 // promote makes a member an owner.
 func (m *membership) promote(batch *pgx.Batch, heir tidemark.Member) {
 	batch.Queue(updateMember, m.key, string(heir.UserID), string(tidemark.Owner),
-		textOrNull(heir.Metadata))
+		textOrNull(heir.Metadata), m.next())
 }
 
 // UpdateMember implements storage.Members.
@@ -359,7 +366,7 @@ func (m *membership) update(
 	}
 	updated.Version++
 	batch.Queue(updateMember, m.key, string(user), string(updated.Member.Role),
-		textOrNull(updated.Member.Metadata))
+		textOrNull(updated.Member.Metadata), m.next())
 	batch.Queue(setMembership, m.key, m.chat.MemberCount, m.chat.Large)
 	return updated, m.tx.SendBatch(ctx, &batch).Close()
 }

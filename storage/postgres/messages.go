@@ -41,6 +41,8 @@ const (
 //     change only under the lock of their chat, so their order is free.
 //   - It compares chat + 0 with the chat of a draft. Otherwise the primary key of messages fits,
 //     too, and reads the whole chat for each draft.
+//   - It opens the chat's backlog for outlets, if that is not open. An open one stays as it is, so
+//     the update stays within its page (HOT).
 //   - It has no join. A look-up is a sub-select by the whole key, and facts about a chat are in
 //     arrays. So the planner has no choice, whatever its statistics are, and one plan always
 //     serves. Joins became scans of whole tables.
@@ -61,7 +63,8 @@ const appendDrafts = `WITH stale AS MATERIALIZED (
 			ELSE c.head + $6[width_bucket(c.key, $1)] END,
 		sent_2 = c.sent_2 + ($7::bigint[])[width_bucket(c.key, $1)],
 		last_sent_2 = CASE ($8::bigint[])[width_bucket(c.key, $1)] WHEN 0 THEN c.last_sent_2
-			ELSE c.head + $8[width_bucket(c.key, $1)] END
+			ELSE c.head + $8[width_bucket(c.key, $1)] END,
+		` + opened + `
 	WHERE c.key = ANY ($1)
 		AND c.members_version = ($2::bigint[])[width_bucket(c.key, $1)]
 		AND array_position((SELECT places FROM stale), width_bucket(c.key, $1)::bigint) IS NULL

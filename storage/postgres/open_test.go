@@ -56,13 +56,13 @@ func TestOpen_refuses(t *testing.T) {
 			url := base(t)
 			server.Exec(t, database(url), "DROP TABLE schema_compatible")
 			return url
-		}, tidemark.Conflict, []string{"version 1", "does not say which programs", "restore"}},
+		}, tidemark.Conflict, []string{"version 2", "does not say which programs", "restore"}},
 		{"a lost row of compatible programs", func(t *testing.T) string {
 			t.Helper()
 			url := base(t)
 			server.Exec(t, database(url), "DELETE FROM schema_compatible")
 			return url
-		}, tidemark.Conflict, []string{"version 1", "does not say which programs", "restore"}},
+		}, tidemark.Conflict, []string{"version 2", "does not say which programs", "restore"}},
 		{"a migration that failed", func(t *testing.T) string {
 			t.Helper()
 			url := base(t)

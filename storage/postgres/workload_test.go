@@ -107,6 +107,11 @@ func fixture() []string {
 			SELECT m.user_id, m.chat_id, CASE WHEN c.large THEN 0 ELSE 1 END
 			FROM ` + chats + ` JOIN members AS m ON m.chat = c.key
 				WHERE CASE c.no WHEN 0 THEN c.large ELSE c.no % 5 = 0 END`,
+		`INSERT INTO outlet_backlogs (outlet, shard, chat_id, sequence, members, version, stamp)
+			SELECT 'away', c.no % 64, c.id, 1, 1, 1, 'stamp' FROM ` + chats,
+		`INSERT INTO documents (kind, name, version, value)
+			SELECT 'filler', s::text, 1, '{}' FROM generate_series(1, 5000) AS s
+			WHERE $from = 0`,
 	}
 }
 

@@ -218,6 +218,17 @@ var outboxRules = []rule{
 		f.equal("backlog", f.backlog(c),
 			from(c, storage.Position{Sequence: 6, Members: 1, Version: 1}))
 	}},
+	{"Settle_of_a_part_leaves_a_replay", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
+		f.send(c, alice, 9)
+		f.rewind(hook, c, storage.Position{Sequence: 3})
+		read := f.backlogs(hook)[c]
+		f.rewind(hook, c, storage.Position{Sequence: 3})
+		to := storage.Position{Sequence: 5, Members: 1, Version: 1}
+		f.equal("settled over a replay", f.settle(read, to, false), false)
+		f.equal("backlog", f.backlogs(hook)[c].From, storage.Position{Sequence: 3})
+	}},
 	{"Outbox_refuses_what_makes_no_sense", func(f *fixture) {
 		c := f.group("c", f.user("alice"))
 		b := storage.Backlog{Outlet: hook, Chat: c}

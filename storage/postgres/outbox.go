@@ -1,0 +1,339 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+var _ storage.Outbox = (*Store)(nil)
+
+// opened is a part of each UPDATE of a chat c that makes news: it opens the chat's backlog for
+// outlets, if that is not open. The shard is storage.ShardOf. It is computed only then.
+//
+//rule:told_or_owed.open-backlog-in-step-in-postgres
+const opened = `outbox_shard = coalesce(c.outbox_shard,
+		(get_byte(sha256(convert_to(c.id, 'UTF8')), 0) % 64)::smallint)`
+
+// shardOf returns the shard of a chat as a parameter.
+func shardOf(chat tidemark.ChatID) int16 { return int16(storage.ShardOf(chat)) }
+
+// A position is a storage.Position as parameters or columns.
+type position struct{ sequence, members, version int64 }
+
+func positionOf(p storage.Position) position {
+	return position{int64(p.Sequence), int64(p.Members), int64(p.Version)}
+}
+
+func (p *position) position() storage.Position {
+	return storage.Position{
+		Sequence: tidemark.Sequence(p.sequence), Members: uint64(p.members),
+		Version: uint64(p.version),
+	}
+}
+
+const (
+	backlogsOfChats = `SELECT id, outbox_shard, outbox_sequence, outbox_members, outbox_version,
+			outbox_split, ''
+		FROM chats
+		WHERE outbox_shard = ANY ($1::smallint[]) AND (outbox_shard, id) > ($2::smallint, $3)
+		ORDER BY outbox_shard, id LIMIT $4`
+	backlogsOfOutlet = `SELECT chat_id, shard, sequence, members, version, false, stamp
+		FROM outlet_backlogs
+		WHERE outlet = $5 AND shard = ANY ($1::smallint[])
+			AND (shard, chat_id) > ($2::smallint, $3)
+		ORDER BY shard, chat_id LIMIT $4`
+	// backlogOfChat returns a row without a backlog, too. A condition would fit chats_in_outbox.
+	backlogOfChat = `SELECT id, coalesce(outbox_shard, -1), outbox_sequence, outbox_members,
+			outbox_version, outbox_split, ''
+		FROM chats WHERE id = $1`
+	backlogOfBoth = `SELECT chat_id, shard, sequence, members, version, false, stamp
+		FROM outlet_backlogs WHERE outlet = $3 AND shard = $2 AND chat_id = $1`
+)
+
+// Backlogs implements storage.Outbox.
+func (s *Store) Backlogs(
+	ctx context.Context, q storage.BacklogQuery,
+) ([]storage.Backlog, bool, error) {
+	text, parameters := backlogsQuery(&q)
+	found, more, err := list(ctx, s, text, q.Limit, parameters, func(
+		row pgx.Rows,
+	) (storage.Backlog, error) {
+		b := storage.Backlog{Outlet: q.Outlet}
+		var from position
+		err := row.Scan(&b.Chat, &b.Shard, &from.sequence, &from.members, &from.version, &b.Split,
+			&b.Stamp)
+		b.From = from.position()
+		return b, err
+	})
+	if len(found) == 1 && found[0].Shard < 0 {
+		return nil, false, err
+	}
+	return found, more, err
+}
+
+// backlogsQuery returns the statement of a query, with its parameters.
+func backlogsQuery(q *storage.BacklogQuery) (text string, parameters []any) {
+	all := q.Outlet == storage.AllOutlets
+	if q.Chat != "" {
+		if all {
+			return backlogOfChat, []any{string(q.Chat)}
+		}
+		return backlogOfBoth, []any{string(q.Chat), shardOf(q.Chat), string(q.Outlet)}
+	}
+	shards := make([]int16, len(q.Shards))
+	for i, shard := range q.Shards {
+		shards[i] = int16(shard)
+	}
+	after := int16(q.After.Shard)
+	if q.After.Chat == "" {
+		after = -1
+	}
+	parameters = []any{shards, after, string(q.After.Chat), int64(q.Limit) + 1}
+	if all {
+		return backlogsOfChats, parameters
+	}
+	return backlogsOfOutlet, append(parameters, string(q.Outlet))
+}
+
+// rewind opens backlogs, or lets open ones begin lower. The rows are in the order of the key.
+//
+//rule:told_or_owed.rewind-to-least-in-postgres
+const rewind = `INSERT INTO outlet_backlogs AS b
+		(outlet, shard, chat_id, sequence, members, version, stamp)
+	SELECT r.outlet, r.shard, r.chat_id, least(r.sequence, c.head),
+		least(r.members, c.members_version), least(r.version, c.version), r.stamp
+	FROM unnest($1::text[], $2::smallint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],
+		$7::text[]) WITH ORDINALITY
+		AS r (outlet, shard, chat_id, sequence, members, version, stamp, no)
+	CROSS JOIN LATERAL (SELECT head, members_version, version FROM chats
+		WHERE id = r.chat_id LIMIT 1) AS c
+	ORDER BY r.no
+	ON CONFLICT (outlet, shard, chat_id) DO UPDATE SET
+		sequence = least(b.sequence, excluded.sequence),
+		members = least(b.members, excluded.members),
+		version = least(b.version, excluded.version), stamp = excluded.stamp`
+
+// Rewind implements storage.Outbox.
+func (s *Store) Rewind(ctx context.Context, backlogs []storage.Backlog) error {
+	err := cmp.Or(storage.CheckRewind(backlogs), checkBatch(len(backlogs)))
+	if err != nil || len(backlogs) == 0 {
+		return err
+	}
+	backlogs = slices.Clone(backlogs)
+	slices.SortFunc(backlogs, func(a, b storage.Backlog) int {
+		return cmp.Or(cmp.Compare(a.Outlet, b.Outlet),
+			cmp.Compare(shardOf(a.Chat), shardOf(b.Chat)), cmp.Compare(a.Chat, b.Chat))
+	})
+	n := len(backlogs)
+	outlets, chats, stamps := make([]string, n), make([]string, n), make([]string, n)
+	shards := make([]int16, n)
+	sequences, members, versions := make([]int64, n), make([]int64, n), make([]int64, n)
+	for i, b := range backlogs {
+		outlets[i], chats[i], shards[i] = string(b.Outlet), string(b.Chat), shardOf(b.Chat)
+		from := positionOf(b.From)
+		sequences[i], members[i], versions[i] = from.sequence, from.members, from.version
+		stamps[i] = rand.Text()
+	}
+	return s.again(ctx, func(ctx context.Context, c *conn) error {
+		_, err := c.Exec(ctx, rewind, outlets, shards, chats, sequences, members, versions, stamps)
+		return err
+	})
+}
+
+// again is change for what may be repeated.
+func (s *Store) again(ctx context.Context, do func(context.Context, *conn) error) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.calls.Leave()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return s.health.Written("outbox", attempts(ctx, s.writers, mayRepeat, do))
+}
+
+const (
+	// soon makes the commit of a transaction not wait for the disk. A crash may undo it, which
+	// Settle may do.
+	soon   = `SET LOCAL synchronous_commit = off`
+	keysOf = `SELECT n.no, c.key FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
+		CROSS JOIN LATERAL (SELECT key FROM chats WHERE id = n.id LIMIT 1) AS c`
+	//rule:told_or_owed.keep-backlog-of-later-news-in-postgres
+	settleChat = `UPDATE chats AS c SET
+			outbox_sequence = greatest(c.outbox_sequence, least($5, c.head)),
+			outbox_members = greatest(c.outbox_members, least($6, c.members_version)),
+			outbox_version = greatest(c.outbox_version, least($7, c.version)),
+			outbox_split = $8,
+			outbox_shard = CASE WHEN greatest(c.outbox_sequence, $5) >= c.head
+					AND greatest(c.outbox_members, $6) >= c.members_version
+					AND greatest(c.outbox_version, $7) >= c.version THEN NULL
+				ELSE c.outbox_shard END
+		WHERE c.key = $1 AND c.outbox_shard IS NOT NULL
+			AND (c.outbox_sequence, c.outbox_members, c.outbox_version) = ($2, $3, $4)`
+	positionOfChat = `SELECT head, members_version, version FROM chats WHERE key = $1
+		FOR NO KEY UPDATE`
+	closeBacklog = `DELETE FROM outlet_backlogs WHERE outlet = $1 AND shard = $2 AND chat_id = $3
+		AND sequence = $4 AND members = $5 AND version = $6 AND stamp = $7`
+	//rule:told_in_order.move-what-was-read-in-postgres
+	moveBacklog = `UPDATE outlet_backlogs SET sequence = $8, members = $9, version = $10
+		WHERE outlet = $1 AND shard = $2 AND chat_id = $3
+			AND sequence = $4 AND members = $5 AND version = $6 AND stamp = $7`
+)
+
+// Settle implements storage.Outbox.
+func (s *Store) Settle(ctx context.Context, items []storage.Settlement) ([]bool, error) {
+	err := cmp.Or(storage.CheckSettle(items), checkBatch(len(items)))
+	if err != nil || len(items) == 0 {
+		return nil, err
+	}
+	settled := make([]bool, len(items))
+	err = s.again(ctx, func(ctx context.Context, c *conn) error {
+		keys := make([]int64, len(items))
+		chats := make([]string, len(items))
+		for i := range items {
+			chats[i] = string(items[i].Chat)
+		}
+		err := c.each(ctx, keysOf, []any{chats}, func(row pgx.Rows) error {
+			var no, key int64
+			err := row.Scan(&no, &key)
+			if err == nil {
+				keys[no-1] = key
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		// Locks are taken in the order of the keys, as by every statement that locks several chats.
+		order := make([]int, 0, len(items))
+		for i := range items {
+			if keys[i] != 0 {
+				order = append(order, i)
+			}
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
+		return settle(ctx, c, items, keys, order, settled)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return settled, nil
+}
+
+// settle settles backlogs in an order, and notes which of them were settled. Those of chats are one
+// transaction of one round trip. Each of the others is a transaction of its own, which locks one
+// chat.
+func settle(
+	ctx context.Context, c *conn, items []storage.Settlement, keys []int64, order []int,
+	settled []bool,
+) error {
+	var batch pgx.Batch
+	for _, i := range order {
+		item := &items[i]
+		if item.Outlet != storage.AllOutlets {
+			continue
+		}
+		from, to := positionOf(item.From), positionOf(item.To)
+		batch.Queue(settleChat, keys[i], from.sequence, from.members, from.version, to.sequence,
+			to.members, to.version, item.NowSplit).Exec(func(done pgconn.CommandTag) error {
+			settled[i] = done.RowsAffected() > 0
+			return nil
+		})
+	}
+	if batch.Len() > 0 {
+		err := c.soon(ctx, func(tx pgx.Tx) error { return tx.SendBatch(ctx, &batch).Close() })
+		if err != nil {
+			return err
+		}
+	}
+	for _, i := range order {
+		if items[i].Outlet == storage.AllOutlets {
+			continue
+		}
+		err := c.soon(ctx, func(tx pgx.Tx) (err error) {
+			settled[i], err = settleOwn(ctx, tx, keys[i], &items[i])
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleOwn settles the backlog of a single outlet, in one step with its chat: the chat is locked.
+func settleOwn(
+	ctx context.Context, tx pgx.Tx, key int64, item *storage.Settlement,
+) (settled bool, err error) {
+	from := positionOf(item.From)
+	var found position
+	err = tx.QueryRow(ctx, positionOfChat, key).
+		Scan(&found.sequence, &found.members, &found.version)
+	if err != nil {
+		return false, err
+	}
+	end := found.position()
+	now := item.From.Most(item.To.Least(end))
+	same := []any{
+		string(item.Outlet), shardOf(item.Chat), string(item.Chat), from.sequence, from.members,
+		from.version, item.Stamp,
+	}
+	//rule:told_or_owed.keep-own-backlog-of-later-news-in-postgres
+	if now == end {
+		done, err := tx.Exec(ctx, closeBacklog, same...)
+		return done.RowsAffected() > 0, err
+	}
+	next := positionOf(now)
+	done, err := tx.Exec(ctx, moveBacklog, append(same, next.sequence, next.members,
+		next.version)...)
+	return done.RowsAffected() > 0, err
+}
+
+const eachChat = `SELECT id FROM chats WHERE id > $1 ORDER BY id LIMIT $2`
+
+// EachChat implements storage.Outbox. The ids ascend.
+func (s *Store) EachChat(
+	ctx context.Context, after tidemark.ChatID, limit int,
+) (chats []tidemark.ChatID, next tidemark.ChatID, more bool, err error) {
+	chats, more, err = list(ctx, s, eachChat, limit, []any{string(after), int64(limit) + 1},
+		func(row pgx.Rows) (id tidemark.ChatID, err error) {
+			err = row.Scan(&id)
+			return id, err
+		})
+	if more {
+		next = chats[len(chats)-1]
+	}
+	return chats, next, more, err
+}
+
+// membersSince finds the members that changed by their version, and sorts them by their ids. OFFSET
+// 0 keeps the planner from reading all members in the order of their ids.
+const membersSince = `SELECT m.user_id, m.role, m.joined_at, m.intervals, m.metadata, m.version
+	FROM (SELECT * FROM members
+		WHERE chat + 0 = (SELECT key FROM chats WHERE id = $1 LIMIT 1) AND version > $2
+		OFFSET 0) AS m
+	WHERE m.user_id > $3 ORDER BY m.user_id LIMIT $4`
+
+// MembersSince implements storage.Outbox.
+func (s *Store) MembersSince(
+	ctx context.Context, q storage.MembersQuery,
+) ([]storage.ChangedMember, bool, error) {
+	parameters := []any{string(q.Chat), int64(q.Since), string(q.After), int64(q.Limit) + 1}
+	return list(ctx, s, membersSince, q.Limit, parameters,
+		func(row pgx.Rows) (storage.ChangedMember, error) {
+			var m memberRow
+			var version int64
+			if err := row.Scan(append(m.columns(), &version)...); err != nil {
+				return storage.ChangedMember{}, err
+			}
+			member, err := m.member()
+			return storage.ChangedMember{Member: member, Version: uint64(version)}, err
+		})
+}
