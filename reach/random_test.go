@@ -20,7 +20,7 @@ import (
 // processes whose store fails now and then. In the end, each receiver has all messages, each one
 // for the first time after all earlier ones of its chat, and no backlog is left (row_once).
 func TestEngine_told_or_owed_and_told_in_order_at_random(t *testing.T) {
-	runs, first := number(t, "TIDEMARK_REACH_RUNS", 20), number(t, "TIDEMARK_SEED", 1)
+	runs, first := number(t, "TIDEMARK_REACH_RUNS", 200), number(t, "TIDEMARK_SEED", 1)
 	var total happened
 	for seed := first; seed < first+runs; seed++ {
 		t.Run(fmt.Sprint("TIDEMARK_SEED=", seed), func(t *testing.T) {
