@@ -38,7 +38,7 @@ export function memoryStore(options: MemoryOptions = {}): Store {
 }
 
 /** The data of one user, and the tables over them. */
-class UserData implements Tables {
+export class UserData implements Tables {
   #meta: Meta | undefined;
   #chats = new Map<string, StoredChat>();
   #entries = new Map<string, Entry[]>();

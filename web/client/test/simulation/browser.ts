@@ -97,6 +97,8 @@ export class Tab implements Watched, StoreWatch {
   #stores = 0;
   /** The client may have a store that the simulation does not see. */
   #other = false;
+  /** What was shown last came from the disk. */
+  #wasDurable = true;
   /** Until when ticks may fall: pages show a rebase a little later than it is stored. */
   #mayFall = 0;
   #held: (() => void)[] = [];
@@ -130,7 +132,7 @@ export class Tab implements Watched, StoreWatch {
       url: server.url, user: this.user,
       getToken: () => (browser.signedOut ? Promise.reject(signedOut('signed out'))
         : Promise.resolve(server.token(browser.foreign ?? this.user, 900))),
-      store: new WatchedStore(this.disk.store(browser.durable), this),
+      store: new WatchedStore(this.disk, browser.durable, this),
       ...(browser.durable ? { tabs } : {}),
       platform: place.platform,
     });
@@ -185,7 +187,9 @@ export class Tab implements Watched, StoreWatch {
     const ticks = this.#ticks.get(chat);
     if (!this.alive || timeline === undefined || ticks === undefined) return;
     // Memory took the place of the disk. A rebase there may take ticks back, and nobody sees it.
-    if (this.browser.durable && !this.durable) ticks.clear();
+    // What it showed last does not bind the disk, when that comes back.
+    if (this.browser.durable && !(this.durable && this.#wasDurable)) this.forgetTicks();
+    this.#wasDurable = this.durable;
     if (this.browser.server.clock.now() < this.#mayFall) ticks.clear();
     this.browser.oracle.items(this, chat, timeline.items.get(), ticks);
   }
@@ -299,7 +303,7 @@ export class Tab implements Watched, StoreWatch {
     this.browser.oracle.told(this.storeId, this.user, rows);
   }
 
-  added(...[, send, ordinal]: Parameters<StoreWatch['added']>): void {
-    this.browser.oracle.added(this, send, ordinal);
+  added(...[, send]: Parameters<StoreWatch['added']>): void {
+    this.browser.oracle.added(this, send);
   }
 }

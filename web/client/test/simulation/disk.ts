@@ -1,7 +1,8 @@
 // The disks of the simulated browsers, and what goes wrong with them.
 
-import { storeFull, storeUnavailable } from '../../src/errors.js';
-import { MemoryData, memoryStore } from '../../src/store/memory.js';
+import { storeFull, storeLost, storeUnavailable } from '../../src/errors.js';
+import { MemoryData, UserData } from '../../src/store/memory.js';
+import { storeOn } from '../../src/store/steps.js';
 import type {
   Change, Changes, Committed, Entry, NewSend, Opened, Store, StoredChat,
 } from '../../src/types.js';
@@ -34,8 +35,24 @@ export class Disk {
     this.tag = newId();
   }
 
-  store(durable: boolean): Store {
-    return memoryStore({ data: this.data, durable, newId: this.#newId });
+  /** Returns a store on this disk. Each of its transactions begins after `wait`. */
+  store(durable: boolean, wait = (): Promise<void> => Promise.resolve()): Store {
+    const { users } = this.data;
+    let key: string | undefined;
+    return storeOn({
+      durable,
+      attach(user, server) {
+        key = `${server} ${user}`;
+        if (!users.has(key)) users.set(key, new UserData());
+      },
+      async transact(_, run) {
+        await wait();
+        const data = users.get(key ?? '');
+        if (data === undefined) throw storeLost('The store is closed.');
+        return data.transact(run);
+      },
+      detach() { key = undefined; },
+    }, this.#newId);
   }
 
   /** Removes all data, as a browser does that needs space. Nothing is left of them. */
@@ -98,7 +115,7 @@ export interface StoreWatch {
   opened(user: string, opened: Opened): void;
   committed(id: string, change: Change, rows: readonly StoredChat[], returned: boolean): void;
   told(id: string, rows: readonly StoredChat[]): void;
-  added(id: string, send: NewSend, ordinal: number): void;
+  added(id: string, send: NewSend): void;
 }
 
 const never = new Promise<never>(() => undefined);
@@ -110,18 +127,21 @@ export class WatchedStore implements Store {
   readonly #inner: Store;
   readonly #watch: StoreWatch;
   #id = '';
+  /** How long the next transaction waits, in milliseconds. */
+  #wait = 0;
 
-  constructor(inner: Store, watch: StoreWatch) {
-    this.#inner = inner;
+  constructor(disk: Disk, durable: boolean, watch: StoreWatch) {
+    this.#inner = disk.store(durable, () => this.#watch.pass(this.#wait));
     this.#watch = watch;
-    this.durable = inner.durable;
+    this.durable = durable;
   }
 
   async #step<T>(
     step: StoreStep, run: () => Promise<T>, after: (result: T, returned: boolean) => void,
   ): Promise<T> {
     const fault = this.#watch.fault(step);
-    await this.#watch.pass(fault === 'slow' ? 14_000 : 1);
+    const fails = fault === 'crash before' || fault === 'full' || fault === 'unavailable';
+    if (fails || fault === 'lost') await this.#watch.pass(1);
     if (fault === 'crash before') {
       this.#watch.crash();
       return never;
@@ -132,6 +152,8 @@ export class WatchedStore implements Store {
       await this.#watch.evict();
       this.onlost?.('evicted');
     }
+    // The step is asked for now, and its transaction comes later: what it is for may be gone then.
+    this.#wait = fault === 'slow' ? 14_000 : 1;
     const result = await run();
     after(result, fault === undefined || fault === 'slow');
     if (fault === 'crash after') {
@@ -161,8 +183,8 @@ export class WatchedStore implements Store {
   }
 
   add(send: NewSend): Promise<number> {
-    return this.#step('add', () => this.#inner.add(send), (ordinal) => {
-      this.#watch.added(this.#id, send, ordinal);
+    return this.#step('add', () => this.#inner.add(send), () => {
+      this.#watch.added(this.#id, send);
     });
   }
 

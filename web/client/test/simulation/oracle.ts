@@ -38,8 +38,6 @@ interface Kept {
   readonly user: string;
   /** The highest prefix of each chat and incarnation. */
   readonly prefixes: Map<string, number>;
-  /** The sends in the order of their ordinals, by chat. */
-  readonly sends: Map<string, { ordinal: number; content: string; id: string }[]>;
   /** The highest ticks that were shown, by chat and message id. */
   readonly ticks: Map<string, number>;
 }
@@ -50,6 +48,11 @@ interface Reach {
   readonly sequence: number;
   /** The other members when it was stored. Those who have left since then do not count. */
   readonly others: readonly string[];
+  /**
+   * The highest tick that each of them has ever stood for. A restore takes nothing away: one member
+   * may have said so to the data that were lost, and another to those that took their place.
+   */
+  readonly best: Map<string, number>;
   /** The highest tick that was true at some time. */
   rank: number;
 }
@@ -75,10 +78,26 @@ export class Oracle {
   readonly #sessions = new Map<string, Map<number, Event>>();
   /** Events, by session, that came while their chat was of other data on the disk. */
   readonly #foreign = new Set<string>();
-  /** Sends that failed once: their order is no longer promised. */
+  /**
+   * The sends of each disk and chat, in the order in which a store took them first. After data have
+   * vanished, each tab adds what it had in its outbox to the next data. That may be a send which
+   * another tab has seen stored, so their ordinals say nothing of the order of writing.
+   */
+  readonly #sends = new Map<Disk, Map<string, { content: string; id: string }[]>>();
+  /** Sends that have left the outbox of a disk, because the server had stored them. */
+  readonly #confirmed = new Set<string>();
+  /**
+   * Sends whose order is no longer promised. They failed once; or the server has lost them after
+   * they were confirmed, and a tab that did not know of that has sent them again.
+   */
   readonly #unordered = new Set<string>();
-  /** What was acknowledged in lost data, by user, chat and incarnation. */
+  /** What was acknowledged or read in lost data, by user, chat and incarnation. */
   readonly #lost = new Map<string, number>();
+  /**
+   * Who could see which message in data that were lost, as `MESSAGE USER`. The present data may not
+   * know that the user was ever a member. They keep what they have.
+   */
+  readonly #couldSee = new Set<string>();
   /** What the users have written, by content. */
   readonly #written = new Map<string, { user: string; chat: string }>();
   broken: Broken | undefined;
@@ -88,9 +107,11 @@ export class Oracle {
     server.onStored = (message) => {
       const { message_id: id, chat_id: chat, sequence, sender_id: sender } = message;
       this.#messages.set(id, message);
+      const { client_message_id: send } = message;
+      if (this.#confirmed.has(send)) this.#unordered.add(send);
       const others = server.data.roster(server.data.chat(chat)).map((m) => m.user)
         .filter((user) => user !== sender);
-      this.#reaches.set(id, { chat, sequence, others, rank: ranks.sent });
+      this.#reaches.set(id, { chat, sequence, others, best: new Map(), rank: ranks.sent });
     };
     server.onResume = (session, after) => {
       const events = this.#sessions.get(session);
@@ -117,7 +138,7 @@ export class Oracle {
   #of(id: string, user: string): Kept {
     let kept = this.#kept.get(id);
     if (kept === undefined) {
-      kept = { user, prefixes: new Map(), sends: new Map(), ticks: new Map() };
+      kept = { user, prefixes: new Map(), ticks: new Map() };
       this.#kept.set(id, kept);
     }
     return kept;
@@ -151,7 +172,8 @@ export class Oracle {
         if (key.startsWith(`${chat} `)) kept.ticks.delete(key);
       }
     }
-    for (const one of change.failed ?? []) this.#unordered.add(one.client_message_id);
+    for (const send of change.sent ?? []) this.#confirmed.add(send);
+    for (const one of change.failed ?? []) this.failed(one.client_message_id);
     if (returned) this.told(tab.storeId, tab.user, rows);
     for (const entry of change.entries ?? []) this.#checkEntry(tab, entry);
     for (const row of rows) await this.#checkPrefix(tab, row);
@@ -161,12 +183,18 @@ export class Oracle {
     }
   }
 
-  added(tab: Watched, send: NewSend, ordinal: number): void {
-    const kept = this.#of(tab.storeId, tab.user);
-    const list = kept.sends.get(send.chat_id) ?? [];
-    kept.sends.set(send.chat_id, list);
+  /** A send has failed: the next one goes, and this one only if a person says so. */
+  failed(send: string): void {
+    this.#unordered.add(send);
+  }
+
+  added(tab: Watched, send: NewSend): void {
+    const chats = this.#sends.get(tab.disk) ?? new Map<string, { content: string; id: string }[]>();
+    this.#sends.set(tab.disk, chats);
+    const list = chats.get(send.chat_id) ?? [];
+    chats.set(send.chat_id, list);
     if (list.some((s) => s.id === send.client_message_id)) return;
-    list.push({ ordinal, content: send.content ?? '', id: send.client_message_id });
+    list.push({ content: send.content ?? '', id: send.client_message_id });
   }
 
   #checkEntry(tab: Watched, entry: Entry): void {
@@ -181,10 +209,15 @@ export class Oracle {
       this.fail('nothing_passed', `${tab.name} stores a message over ${String(entry.from)}–` +
         String(entry.to));
     }
-    const chat = this.#server.data.chats.get(message.chat_id);
-    if (chat?.members.has(tab.user) === false) {
+    if (this.#isForeign(tab.user, message)) {
       this.fail('one_user', `${tab.name} stores a message of a foreign chat`);
     }
+  }
+
+  /** The user was never a member of the chat of a message, in the present data and in lost ones. */
+  #isForeign(user: string, { chat_id: chat, message_id: id }: Message): boolean {
+    return this.#server.data.chats.get(chat)?.members.has(user) === false
+      && !this.#couldSee.has(`${id} ${user}`);
   }
 
   /** The entries of a chat as they are on the disk. */
@@ -354,7 +387,9 @@ export class Oracle {
     const kept = this.#kept.get(tab.storeId);
     const stored = tab.durable ? kept?.prefixes.get(`${ack.chat} ${incarnation}`) ?? 0 : 0;
     const lost = this.#lost.get(`${tab.user} ${ack.chat} ${incarnation}`) ?? 0;
-    const most = Math.max(stored, tab.shown.get(ack.chat) ?? 0, state.acked, lost);
+    // What the user has read elsewhere they have received, and the server says so already.
+    const known = Math.max(state.acked, state.read);
+    const most = Math.max(stored, tab.shown.get(ack.chat) ?? 0, known, lost);
     const n = Math.max(ack.acked, ack.read);
     if (n > most && this.#receivable(tab.user, ack.chat, most + 1, n)) {
       this.fail('ack_is_stored', `${tab.name} acknowledges ${ack.chat} ${String(n)}, but ` +
@@ -407,7 +442,7 @@ export class Oracle {
     if (known?.content !== m.content) {
       this.fail('nothing_passed', `${tab.name} shows a message that the server never had`);
     }
-    if (this.#server.data.chats.get(m.chat_id)?.members.has(tab.user) === false) {
+    if (this.#isForeign(tab.user, m)) {
       this.fail('one_user', `${tab.name} shows a message of a chat of others`);
     }
   }
@@ -441,12 +476,15 @@ export class Oracle {
     const { data } = this.#server;
     const chat = data.chats.get(reach.chat);
     if (reach.rank === ranks.read || chat?.messages[reach.sequence - 1]?.message_id !== id) return;
-    const marks = reach.others.filter((user) => isOpen(chat.members.get(user)?.intervals ?? []))
-      .map((user) => data.state(user, chat.id));
-    const to = (of: (mark: { acked: number; read: number }) => number): boolean =>
-      marks.every((mark) => of(mark) >= reach.sequence);
-    if (to((mark) => mark.read)) reach.rank = ranks.read;
-    else if (to((mark) => Math.max(mark.acked, mark.read))) reach.rank = ranks.delivered;
+    const now = reach.others.filter((user) => isOpen(chat.members.get(user)?.intervals ?? []));
+    for (const user of now) {
+      const { acked, read } = data.state(user, chat.id);
+      const rank = read >= reach.sequence ? ranks.read
+        : acked >= reach.sequence ? ranks.delivered : ranks.sent;
+      reach.best.set(user, Math.max(rank, reach.best.get(user) ?? ranks.sent));
+    }
+    const least = Math.min(ranks.read, ...now.map((user) => reach.best.get(user) ?? ranks.sent));
+    reach.rank = Math.max(reach.rank, least);
   }
 
   /** What a new tab must not fall below. */
@@ -458,8 +496,12 @@ export class Oracle {
   loses(): void {
     const { data } = this.#server;
     for (const chat of data.chats.values()) {
-      for (const user of chat.members.keys()) {
-        this.#lost.set(`${user} ${chat.id} ${data.incarnation}`, data.state(user, chat.id).acked);
+      for (const [user, { intervals }] of chat.members) {
+        const { acked, read } = data.state(user, chat.id);
+        this.#lost.set(`${user} ${chat.id} ${data.incarnation}`, Math.max(acked, read));
+        for (const { message_id: id, sequence } of chat.messages) {
+          if (contains(intervals, sequence)) this.#couldSee.add(`${id} ${user}`);
+        }
       }
     }
     this.forgetTicks();
@@ -492,13 +534,14 @@ export class Oracle {
           this.fail('one_user', `"${m.content}" of ${written.user} is stored for ${m.sender_id}`);
         }
       }
-      for (const kept of this.#kept.values()) this.#checkOrder(kept, chat.id, at);
+      for (const chats of this.#sends.values()) this.#checkOrder(chats.get(chat.id) ?? [], at);
     }
   }
 
-  #checkOrder(kept: Kept, chat: string, at: ReadonlyMap<string, number>): void {
-    const sends = [...kept.sends.get(chat) ?? []].sort((a, b) => a.ordinal - b.ordinal)
-      .filter((s) => !this.#unordered.has(s.id));
+  #checkOrder(
+    all: readonly { content: string; id: string }[], at: ReadonlyMap<string, number>,
+  ): void {
+    const sends = all.filter((s) => !this.#unordered.has(s.id));
     let last = 0;
     let before = '';
     for (const send of sends) {
