@@ -45,7 +45,8 @@ function smaller(): Plugin {
         const { code } = await minify(file.code, {
           module: true,
           compress: {
-            passes: 3, ecma: 2020, pure_getters: true, unsafe_arrows: true, unsafe_methods: true,
+            passes: 3, ecma: 2020, lhs_constants: false, pure_getters: true, unsafe_arrows: true,
+            unsafe_methods: true,
           },
         });
         if (!code) throw new Error(`${file.fileName} is empty`);

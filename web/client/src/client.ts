@@ -7,7 +7,7 @@ import { entriesOf } from './core/plan.js';
 import type { Commands } from './core/timeline.js';
 import { TidemarkError, invalid, signedOut } from './errors.js';
 import { pathOf } from './shell/catchup.js';
-import { entriesBetween } from './shell/entries.js';
+import { entriesAbove } from './shell/entries.js';
 import { restOf } from './shell/rest.js';
 import { surroundings } from './shell/surroundings.js';
 import { tabOf } from './shell/tab.js';
@@ -170,9 +170,8 @@ export function createClient(options: Options): Client {
         const stored = data.chats.get(id);
         const from = told.get(id)?.through;
         if (!stored || from === undefined || from >= stored.prefix) return;
-        const { prefix } = stored;
-        pass(stored, prefix);
-        for await (const { message } of entriesBetween(data, id, from, prefix)) {
+        pass(stored, stored.prefix);
+        for await (const { message } of entriesAbove(data, stored, from)) {
           if (message) emit('message', message);
         }
       }

@@ -464,3 +464,170 @@ void test('a session that begins while chats are listed is synced, not the old o
   place.link.cut();
   await scene.until(() => client.state.get().phase === 'live', 60_000);
 });
+
+void test('what a timeline shows stays after a stop, and goes with a sign-out', async () => {
+  const scene = new Scene('ann', 'bob');
+  const store = memoryStore({ durable: true });
+  const page = store.page.bind(store);
+  let held = Promise.resolve();
+  store.page = async (...of) => { await held; return page(...of); };
+  const { client } = await scene.started('bob', { store });
+  const chat = client.chat('team');
+  const { items } = chat.timeline();
+  const sent = await scene.within(1_000, chat.send({ content: 'one' }));
+  await scene.within(10_000, sent.confirmed());
+  scene.call('ann', 'POST', '/acks', { chats: [{ chat_id: 'team', last_acked_sequence: 1 }] });
+  await scene.until(() => items.get()[0]?.tick === 'delivered');
+  const shown = () => items.get().map(({ content, tick }) => [content, tick]);
+  // The timeline reads what has come, and the client stops meanwhile.
+  let go = (): void => undefined;
+  held = new Promise((resolve) => { go = resolve; });
+  for (const [i, text] of ['two', 'three'].entries()) {
+    scene.says('ann', text);
+    await scene.until(() => client.chats.get()[0]?.prefix === i + 2);
+  }
+  await scene.within(10_000, client.stop());
+  go();
+  await scene.pass(1_000);
+  assert.deepEqual(shown()[0], ['one', 'delivered']);
+  await scene.within(10_000, client.start());
+  await scene.until(() => shown().length === 3);
+  await scene.within(10_000, client.signOut());
+  await scene.until(() => shown().length === 0);
+});
+
+void test('a page that is read while the server is restored is not told twice', async () => {
+  const scene = new Scene('ann', 'bob');
+  const store = memoryStore({ durable: true });
+  const page = store.page.bind(store);
+  let held = Promise.resolve();
+  store.page = async (...of) => { await held; return page(...of); };
+  const { client } = await scene.started('bob', { store });
+  const told: string[] = [];
+  let restored = false;
+  client.on('message', ({ content }) => told.push(content));
+  client.on('restored', () => { restored = true; });
+  const backup = scene.server.backup();
+  let go = (): void => undefined;
+  held = new Promise((resolve) => { go = resolve; });
+  scene.says('ann', 'lost');
+  await scene.until(() => client.chats.get()[0]?.prefix === 1);
+  scene.server.restore(backup);
+  for (const content of ['one', 'two']) scene.says('ann', content);
+  await scene.until(() => restored && client.chats.get()[0]?.prefix === 2, 60_000);
+  go();
+  await scene.until(() => told.length >= 2);
+  await scene.pass(10_000);
+  assert.deepEqual(told, ['one', 'two']);
+});
+
+void test('a bot that handles a message while the server is restored skips none', async () => {
+  const scene = new Scene('ann', 'bob');
+  const handled: string[] = [];
+  let go = (): void => undefined;
+  const { client } = await scene.started('bob', {
+    handle: (message) => {
+      handled.push(message.content);
+      return message.content === 'lost' ? new Promise((resolve) => { go = resolve; })
+        : Promise.resolve();
+    },
+  });
+  const backup = scene.server.backup();
+  scene.says('ann', 'lost');
+  await scene.until(() => handled.length === 1);
+  scene.server.restore(backup);
+  for (const content of ['one', 'two']) scene.says('ann', content);
+  const team = () => client.chats.get()[0];
+  await scene.until(() => team()?.prefix === 2 && team()?.last?.content === 'two', 60_000);
+  go();
+  await scene.until(() => handled.length >= 3);
+  assert.deepEqual(handled, ['lost', 'one', 'two']);
+});
+
+void test('sends that a store takes while another takes its place are sent in order', async () => {
+  const scene = new Scene('ann', 'bob');
+  const store = memoryStore({ durable: true });
+  const add = store.add.bind(store);
+  let adds = 0;
+  store.add = (send) => ++adds === 1 ? Promise.reject(storeFull('It is full.')) : add(send);
+  const { client } = await scene.started('bob', { store });
+  const changes = store.changes.bind(store);
+  store.changes = async (since) => {
+    await scene.server.clock.sleep(500);
+    return changes(since);
+  };
+  const chat = client.chat('team');
+  // The first one fails, and memory takes the place of the store.
+  const first = chat.send({ content: '1' });
+  const others = ['2', '3'].map((content) => chat.send({ content }));
+  await assert.rejects(scene.within(5_000, first), { code: 'STORE_FULL' });
+  const last = chat.send({ content: '4' });
+  await scene.within(5_000, Promise.all([...others, last]));
+  const stored = () => scene.server.data.chat('team').messages.map(({ content }) => content);
+  await scene.until(() => stored().length === 3, 30_000);
+  assert.deepEqual(stored(), ['2', '3', '4']);
+  assert.equal(client.state.get().durable, false);
+});
+
+void test('a send that is being stored when the data vanish is in the next ones', async () => {
+  const scene = new Scene('ann', 'bob');
+  const store = memoryStore({ durable: true });
+  const add = store.add.bind(store);
+  let fails = false;
+  store.add = async (send) => {
+    const ordinal = await add(send);
+    // The step has its effect, and the store is replaced before the client has seen that.
+    if (fails) {
+      store.open = () => Promise.reject(storeFull('It is full.'));
+      store.onlost?.('evicted');
+    }
+    return ordinal;
+  };
+  const { client } = await scene.started('bob', { store });
+  fails = true;
+  const sent = await scene.within(5_000, client.chat('team').send({ content: 'hello' }));
+  assert.equal(sent.durable, false);
+  await scene.within(30_000, sent.confirmed());
+  assert.equal(scene.server.data.chat('team').messages.length, 1);
+});
+
+void test('a session that is gone with its data is not asked for again and again', async () => {
+  const scene = new Scene('ann', 'bob');
+  scene.says('ann', 'one');
+  const backup = scene.server.backup();
+  const { client, place } = await scene.started('bob', { transports: ['sse'] });
+  scene.server.endSessions('bob');
+  let syncs = 0;
+  place.link.onRequest = ({ url }) => {
+    if (!url.pathname.endsWith('/sync') || ++syncs > 1) return undefined;
+    // The stream is half-open, and another server answers with the data of the backup.
+    place.link.vanish();
+    place.link.cut = () => undefined;
+    scene.server.restore(backup);
+    return 'drop';
+  };
+  await scene.until(() => syncs > 0, 60_000);
+  await scene.until(() => client.state.get().phase === 'live', 15_000);
+  assert.equal(client.chats.get()[0]?.prefix, 1);
+});
+
+void test('a cursor of lost data says nothing of what is acknowledged now', async () => {
+  const scene = new Scene('ann', 'bob');
+  const backup = scene.server.backup();
+  const { client, place } = await scene.started('bob', { store: memoryStore() });
+  scene.says('ann', 'lost');
+  await scene.until(() => client.chats.get()[0]?.prefix === 1);
+  const cursors: unknown[] = [];
+  place.link.onRequest = ({ url, body }) => {
+    if (url.pathname.endsWith('/sync')) {
+      const { chats } = JSON.parse(body) as { chats: { last_acked_sequence: number }[] };
+      cursors.push(...chats.map((one) => one.last_acked_sequence));
+    }
+    return undefined;
+  };
+  scene.server.restore(backup);
+  // Another device of Bob sends, so 1 is acknowledged. Nobody was shown the message that is lost.
+  scene.says('bob', 'mine');
+  await scene.until(() => client.chats.get()[0]?.last?.content === 'mine', 60_000);
+  assert.equal(cursors[0], 0);
+});

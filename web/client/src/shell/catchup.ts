@@ -124,9 +124,12 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
   /** Whether what is stored of a chat is of the present data. */
   const isPresent = (row: StoredChat): boolean => ['', incarnation()].includes(row.incarnation);
 
-  /** The cursor of a chat. It acknowledges, so it is never above what may be acknowledged. */
-  const cursorOf = (row: StoredChat): number =>
-    Math.min(row.prefix, Math.max(row.chat.last_acked_sequence ?? 0, owner.limitOf(row)));
+  /**
+   * The cursor of a chat. It acknowledges, so it is never above what may be acknowledged. What the
+   * present data have as acknowledged says nothing of entries of other data.
+   */
+  const cursorOf = (row: StoredChat): number => Math.min(row.prefix,
+    Math.max(isPresent(row) && row.chat.last_acked_sequence || 0, owner.limitOf(row)));
 
   /** Whether the session lacks something. Cursors also bring again what it has sent already. */
   const needsCursors = (): boolean => older === undefined || [...data.chats].some(([id, row]) =>

@@ -27,12 +27,23 @@ export interface Data {
   reread(): Promise<void>;
 }
 
+/** Returns what runs steps one after the other, also after one that has failed. */
+export function queue(): <T>(step: () => Promise<T>) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (step) => {
+    const result = last.then(step);
+    last = result.catch(() => undefined);
+    return result;
+  };
+}
+
 export function dataOf(
   store: Store, opened: Opened, watch: Watch, failed: (code: string, error: unknown) => void,
 ): Data {
   const chats = new Map(opened.chats.map((row) => [row.chat.chat_id, row]));
   let { outbox, rev, position } = opened;
-  let last: Promise<unknown> = Promise.resolve();
+  /** The results of steps are taken in in the same order. */
+  const inOrder = queue();
 
   async function run<T>(step: (store: Store) => Promise<T>): Promise<T> {
     try {
@@ -41,13 +52,6 @@ export function dataOf(
       failed(codeOf(error) ?? 'STORE_UNAVAILABLE', error);
       throw error;
     }
-  }
-
-  /** Runs steps one after the other, so that their results are taken in in the same order. */
-  function inOrder<T>(step: () => Promise<T>): Promise<T> {
-    const result = last.then(step);
-    last = result.catch(() => undefined);
-    return result;
   }
 
   async function reload(): Promise<void> {

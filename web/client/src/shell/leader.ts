@@ -9,7 +9,7 @@ import type { Chat, SessionStart, Typing } from '../wire.gen.js';
 import { ackerOf } from './acker.js';
 import { catchUpOf } from './catchup.js';
 import type { Data } from './data.js';
-import { entriesBetween } from './entries.js';
+import { entriesAbove } from './entries.js';
 import { reignOf } from './reign.js';
 import { senderOf } from './sender.js';
 import { streamOf, type Arrival } from './stream.js';
@@ -275,13 +275,15 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
 
   /** Lets the application handle what others have written, in order. */
   async function handle(id: string): Promise<void> {
-    const row = data.chats.get(id);
-    if (!row || !options.handle || handling.has(id)) return;
+    if (!options.handle || handling.has(id)) return;
     handling.add(id);
     try {
-      let done = handled.get(id) ?? handledAtFirst(row);
-      for (let prefix = row.prefix; done < prefix; prefix = data.chats.get(id)?.prefix ?? 0) {
-        for await (const { to, message } of entriesBetween(data, id, done, prefix)) {
+      for (;;) {
+        const row = data.chats.get(id);
+        if (!row) return;
+        const done = handled.get(id) ?? handledAtFirst(row);
+        if (done >= row.prefix) return;
+        for await (const { to, message } of entriesAbove(data, row, done)) {
           while (isShown(message) && message.sender_id !== options.user) {
             try {
               await options.handle(message, owner.end);
@@ -292,11 +294,11 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
             }
           }
           if (owner.end.aborted) return;
-          // A rebase may have taken it back meanwhile.
-          done = Math.min(to, data.chats.get(id)?.prefix ?? 0);
-          handled.set(id, done);
           const now = data.chats.get(id);
-          if (now) acker.note(now, 1);
+          // A rebase may have taken it back meanwhile.
+          if (now?.incarnation !== row.incarnation) break;
+          handled.set(id, Math.min(to, now.prefix));
+          acker.note(now, 1);
         }
       }
     } finally {

@@ -27,8 +27,8 @@ export interface Reign {
   wake(): void;
   /**
    * Repeats a call until it is answered, or refused for good. Throws after the end. An answer
-   * without the shape is none, and so is one of another incarnation than the session's. One that
-   * names no incarnation counts as one of the session's.
+   * without the shape is none, and so is one of another incarnation than the session's, except that
+   * the session is gone. One that names no incarnation counts as one of the session's.
    */
   ask(method: string, path: string, shape: string, body?: object):
     Promise<Exclude<Answer, { is: 'retry' }>>;
@@ -89,9 +89,10 @@ export function reignOf(
         const answer = await rest.call(method, path, body, { signal: end });
         check();
         if (answer.is === 'refused' || answer.is === 'ok' && has(shape, answer.body)) {
-          // After a restore the stream may be one of the lost data for a while.
+          // After a restore the stream may be one of the lost data for a while. A session that is
+          // gone (410) has no such data any more.
           const present = this.session?.incarnation;
-          if ((answer.of ?? present) === present) return answer;
+          if ((answer.of ?? present) === present || answer.status === 410) return answer;
         }
         const after = answer.is === 'retry' ? answer.after : undefined;
         await this.pause(after ?? pauseAfter(tries, random()));

@@ -10,7 +10,7 @@ import type {
 import type { Chat, Typing } from '../wire.gen.js';
 import { hexOf } from '../core/hex.js';
 import { isObject } from '../core/ended.js';
-import { dataOf, type Data } from './data.js';
+import { dataOf, queue, type Data } from './data.js';
 import { leaderOf, type Leader, type LeaderOwner, type Line } from './leader.js';
 import type { Rest } from './rest.js';
 
@@ -24,7 +24,9 @@ export interface Tab {
   start(): Promise<void>;
   stop(): Promise<void>;
   signOut(unsent: 'refuse' | 'discard'): Promise<void>;
-  /** Runs a step of the store, and lets the leader and other tabs know of it. */
+  /**
+   * Runs a step of the store after those before it, and lets the leader and other tabs know of it.
+   */
   write<T>(step: (store: Store) => Promise<T>): Promise<T>;
   wake(): void;
   show(chat: string): void;
@@ -90,6 +92,7 @@ export function tabOf(owner: TabOwner): Tab {
   /** What an earlier store knew, for the one that took its place. */
   let carried: readonly StoredChat[] = [];
   const cancels: (() => void)[] = [];
+  const inOrder = queue();
   let cancelStore: (() => void) | undefined;
 
   const post = (notice: Notice): void => { channel?.post({ v: 1, ...notice }); };
@@ -191,6 +194,17 @@ export function tabOf(owner: TabOwner): Tab {
       told = data.rev;
       post({ kind: 'changed', rev: told });
     }
+  }
+
+  async function write<T>(step: (store: Store) => Promise<T>): Promise<T> {
+    if (life === 'on') await booting;
+    const used = data;
+    if (!used) throw stopped('The client is not started.');
+    const result = await used.run(step);
+    await used.reread().catch(() => undefined);
+    if (life === 'on') await booting;
+    // Data that took the place of these meanwhile need the step, too.
+    return data && data.id !== used.id ? write(step) : result;
   }
 
   // ---- The tabs ----
@@ -466,14 +480,7 @@ export function tabOf(owner: TabOwner): Tab {
       if (to !== channel) to?.close();
       signedOut();
     },
-    async write(step) {
-      if (life === 'on') await booting;
-      const present = data;
-      if (!present) throw stopped('The client is not started.');
-      const result = await present.run(step);
-      await present.reread();
-      return result;
-    },
+    write: (step) => inOrder(() => write(step)),
     wake() {
       contend();
       leader?.wake();

@@ -2,7 +2,7 @@
 
 import { contiguous, itemsOf, mergedEntries, type Commands } from '../core/timeline.js';
 import type { Entry, Item, StoredChat, Timeline } from '../types.js';
-import type { Data } from './data.js';
+import { queue, type Data } from './data.js';
 import { derived, type Guard } from './views.js';
 
 export interface TimelineOwner {
@@ -11,7 +11,7 @@ export interface TimelineOwner {
   readonly page: number;
   readonly guard: Guard;
   readonly commands: Commands;
-  /** Is undefined before the store is loaded, and after a sign-out. */
+  /** Is undefined before the store is loaded, after a stop, and after a sign-out. */
   data(): Data | undefined;
   /**
    * Gets a page of history from the server, and whether there is more. Returns undefined if there
@@ -35,20 +35,19 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
   let low = Infinity;
   let seen: StoredChat | undefined;
   let complete = false;
-  let last: Promise<unknown> = Promise.resolve();
   /** How often the data became others. What was asked for before is dropped. */
   let resets = 0;
 
   const row = (): StoredChat | undefined => owner.data()?.chats.get(id);
-  const items = derived<readonly Item[]>(owner.guard, (old = []) => itemsOf(
-    entries, owner.data()?.outbox.filter((item) => item.chat_id === id) ?? [], row(), owner.user,
-    owner.commands, old));
+  const items = derived<readonly Item[]>(owner.guard, (old = []) => {
+    const data = owner.data();
+    // After a stop, what was shown stays. After a sign-out nothing was seen.
+    if (!data) return seen ? old : [];
+    const waiting = data.outbox.filter((item) => item.chat_id === id);
+    return itemsOf(entries, waiting, row(), owner.user, owner.commands, old);
+  });
 
-  const inOrder = <T>(step: () => Promise<T>): Promise<T> => {
-    const result = last.then(step);
-    last = result.catch(() => undefined);
-    return result;
-  };
+  const inOrder = queue();
 
   const add = (news: readonly Entry[]): void => {
     entries = mergedEntries(entries, news);

@@ -278,13 +278,14 @@ export function storeOn(disk: Disk, newId: () => string = randomId): Store {
   let id = '';
   let user = '';
 
-  /** Runs a step on the data that `open` found. */
+  /** Runs a step on the data that `open` had found when the step was asked for. */
   function step<T>(
     write: boolean, run: (tables: Tables, meta: Meta) => T | Promise<T>,
   ): Promise<T> {
+    const wanted = id;
     return disk.transact(write, async (tables) => {
       const meta = await load(tables);
-      if (!meta?.id || meta.id !== id) throw storeLost('The stored data are gone.');
+      if (!meta?.id || meta.id !== wanted) throw storeLost('The stored data are gone.');
       const result = await run(tables, meta);
       if (write) tables.putMeta(meta);
       return result;

@@ -27,6 +27,8 @@ const sender = of('shell/sender.ts');
 const tab = of('shell/tab.ts');
 const acker = of('shell/acker.ts');
 const data = of('shell/data.ts');
+const entries = of('shell/entries.ts');
+const timeline = of('shell/timeline.ts');
 const rest = of('shell/rest.ts');
 const steps = of('store/steps.ts');
 
@@ -89,6 +91,8 @@ export const breaks: readonly Break[] = [
   lead('a frozen leader keeps the lead', "return ['steal'];", 'return [];'),
   catchUp('a chat of other data is taken',
     'if (reign.session && of !== incarnation()) return undefined;', ''),
+  catchUp('a cursor of lost data is what is acknowledged now',
+    'Math.max(isPresent(row) && row.chat', 'Math.max(row.chat'),
   catchUp('a session that is over is synced', 'if (!isPresentSession()) return false;', ''),
   catchUp('what came before the messages below it is not counted',
     'row.prefix > row.chat.head_sequence) refresh(id);', 'row.prefix < 0) refresh(id);'),
@@ -114,11 +118,23 @@ export const breaks: readonly Break[] = [
   rest('requests do not name their user', ", 'X-User-ID': options.user };", ' };'),
   reign('answers about other data are taken',
     'if ((answer.of ?? present) === present) return answer;', 'return answer;'),
+  reign('a session that is gone is asked for until its stream ends',
+    ' || answer.status === 410) return answer;', ') return answer;'),
+  entries('what was read before a restore is told after it',
+    'if (data.chats.get(id)?.incarnation !== incarnation) return;', ''),
+  leader('what was handled before a restore counts after it',
+    'if (now?.incarnation !== row.incarnation) break;', 'if (!now) break;'),
+  timeline('a timeline is drawn without data after a stop', 'return seen ? old : [];',
+    "return itemsOf(entries, [], undefined, owner.user, owner.commands, old);"),
+  tab('a later write overtakes an earlier one', 'inOrder(() => write(step))', 'write(step)'),
+  tab('a send is in the data that were replaced only',
+    'data && data.id !== used.id ? write(step) : result;', 'result;'),
   tab('what another tab has sent is queued again', 'before?.id !== news.id && ', ''),
   sender('the next send waits for ever', 'busy.delete(item.chat_id);', ''),
   acker('acknowledgements that got no answer are forgotten', 'unsaid(acks, entries);', ''),
   data('other tabs\' changes are not read',
     'for (const row of news.chats) chats.set(row.chat.chat_id, row);', ''),
   steps('an older leader may still store', 'if (term !== meta.term) throw', 'if (term < 0) throw'),
+  steps('a late step changes newer data', 'meta.id !== wanted', 'meta.id !== id'),
   steps('a rebase keeps what is above', 'tables.dropEntries(id, through + 1, Infinity);', ''),
 ];
