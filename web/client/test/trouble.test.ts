@@ -631,3 +631,32 @@ void test('a cursor of lost data says nothing of what is acknowledged now', asyn
   await scene.until(() => client.chats.get()[0]?.last?.content === 'mine', 60_000);
   assert.equal(cursors[0], 0);
 });
+
+void test('each page of the list of chats is of the data that it names', async () => {
+  const scene = new Scene('ann', 'bob');
+  for (let n = 0; n < 205; n++) {
+    scene.call('ann', 'POST', '/chats',
+      { type: 'group', chat_id: `z${String(n)}`, member_ids: ['ann', 'bob'] });
+  }
+  const backup = scene.server.backup();
+  for (let n = 1; n <= 5; n++) scene.says('ann', `lost ${n}`);
+  scene.call('bob', 'POST', '/acks',
+    { chats: [{ chat_id: 'team', last_acked_sequence: 5, last_read_sequence: 5 }] });
+  const { client, place } = scene.tab('bob');
+  const known = () => client.chats.get().find(({ chat }) => chat.chat_id === 'team');
+  let restored = false;
+  place.link.onRequest = ({ url }) => {
+    if (restored || !url.searchParams.has('cursor')) return undefined;
+    // The chat is on the first page, and the server is restored before the second one.
+    restored = true;
+    scene.server.restore(backup);
+    for (const content of ['one', 'two']) scene.says('ann', content);
+    return 'drop';
+  };
+  await scene.within(1_000, client.start());
+  await scene.until(() => restored && client.state.get().phase === 'live', 60_000);
+  await scene.until(() => known()?.prefix === 2);
+  const { items } = client.chat('team').timeline();
+  await scene.until(() => items.get().length === 2);
+  assert.deepEqual(items.get().map(({ content }) => content), ['one', 'two']);
+});
