@@ -660,3 +660,45 @@ void test('each page of the list of chats is of the data that it names', async (
   await scene.until(() => items.get().length === 2);
   assert.deepEqual(items.get().map(({ content }) => content), ['one', 'two']);
 });
+
+void test('a store that fails while it is filled loses no send of the one before', async () => {
+  const scene = new Scene('ann', 'bob');
+  const store = memoryStore({ durable: true });
+  const [open, add] = [store.open.bind(store), store.add.bind(store)];
+  let broken = true;
+  let adds = 0;
+  store.open = (user, server) => broken ? Promise.reject(new Error('broken')) : open(user, server);
+  store.add = (send) => ++adds === 2 ? Promise.reject(storeFull('It is full.')) : add(send);
+  const { client, place } = await scene.started('bob', { store });
+  place.link.setOffline(true);
+  for (const content of ['1', '2', '3']) {
+    await scene.within(1_000, client.chat('team').send({ content }));
+  }
+  // The store opens, and is full after the first send.
+  broken = false;
+  await scene.until(() => adds === 2, 400_000);
+  await scene.pass(5_000);
+  assert.equal(client.unsent.get(), 3);
+  place.link.setOffline(false);
+  const stored = () => scene.server.data.chat('team').messages.map(({ content }) => content);
+  await scene.until(() => stored().length === 3, 60_000);
+  assert.deepEqual(stored(), ['1', '2', '3']);
+});
+
+void test('a sign-out looks once more before it refuses', async () => {
+  const scene = new Scene('ann', 'bob');
+  const [data, tabs] = [new MemoryData(), new VirtualTabs(scene.server.clock)];
+  const started = () => scene.started('bob', { store: memoryStore({ data, durable: true }) }, tabs);
+  const [leader, other] = [await started(), await started()];
+  leader.place.link.setOffline(true);
+  await scene.within(1_000, other.client.chat('team').send({ content: 'hello' }));
+  await scene.until(() => leader.client.unsent.get() === 1);
+  await assert.rejects(scene.within(5_000, other.client.signOut()), { code: 'UNSENT' });
+  // The leader sends it, and its notice of that is lost.
+  tabs.loses = () => scene.server.data.chat('team').messages.length > 0;
+  leader.place.link.setOffline(false);
+  await scene.until(() => leader.client.unsent.get() === 0, 60_000);
+  assert.equal(other.client.unsent.get(), 1);
+  await scene.within(5_000, other.client.signOut());
+  assert.equal(other.client.state.get().phase, 'signed-out');
+});
