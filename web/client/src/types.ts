@@ -205,7 +205,10 @@ export interface Sent {
 }
 
 export interface Timeline {
-  /** What to show, oldest first: messages, then the sends that wait. */
+  /**
+   * What to show, oldest first: messages, then the sends that wait. It stays as it is after `stop`,
+   * and is empty after a sign-out.
+   */
   readonly items: View<readonly Item[]>;
   /** Loads older messages. Resolves with false if there are none. */
   older(): Promise<boolean>;
