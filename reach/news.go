@@ -103,8 +103,8 @@ func messagePersisted(m *tidemark.Message) outlet.Event {
 	}
 }
 
-// memberChanged returns the event of the last change of a member. Earlier changes of the member are
-// not told.
+// memberChanged returns the event of the last change of a member. Earlier changes of the member
+// have no event.
 func memberChanged(c *tidemark.Chat, m *storage.ChangedMember) outlet.Event {
 	data, err := json.Marshal(struct {
 		Chat     tidemark.ChatID `json:"chat_id"`
@@ -121,7 +121,7 @@ func memberChanged(c *tidemark.Chat, m *storage.ChangedMember) outlet.Event {
 	return stateEvent(outlet.MemberChanged, c, data, err)
 }
 
-// chatUpdated returns the event of the present state of a chat. A new chat is told in the same way.
+// chatUpdated returns the event of the present state of a chat. A new chat has the same event.
 func chatUpdated(c *tidemark.Chat) outlet.Event {
 	data, err := json.Marshal(struct {
 		Chat     tidemark.ChatID      `json:"chat_id"`

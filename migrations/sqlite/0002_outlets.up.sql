@@ -14,7 +14,8 @@ CREATE INDEX chats_in_outbox ON chats (outbox_shard, id) WHERE outbox_shard IS N
 -- The members' version of the chat with the last change of the member.
 ALTER TABLE members ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
 
-CREATE INDEX members_by_version ON members (chat, version);
+-- Members who have not changed since the chat was created are not in it.
+CREATE INDEX members_by_version ON members (chat, version) WHERE version > 1;
 
 -- The backlogs of single outlets.
 CREATE TABLE outlet_backlogs (

@@ -1,3 +1,4 @@
 // Package webhook delivers events to the HTTP servers of others, as Standard Webhooks says
-// (standardwebhooks.com). It is a leaf of reach. docs/webhooks.md is for those who receive them.
+// (standardwebhooks.com). It is a leaf of reach. No outlet can be configured yet, so nothing uses
+// it.
 package webhook

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"math"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -28,7 +29,11 @@ func shardOf(chat tidemark.ChatID) int16 { return int16(storage.ShardOf(chat)) }
 // A position is a storage.Position as parameters or columns.
 type position struct{ sequence, members, version int64 }
 
+// positionOf returns a position as parameters. What is above every column is the highest value.
 func positionOf(p storage.Position) position {
+	p = p.Least(storage.Position{
+		Sequence: math.MaxInt64, Members: math.MaxInt64, Version: math.MaxInt64,
+	})
 	return position{int64(p.Sequence), int64(p.Members), int64(p.Version)}
 }
 
@@ -313,20 +318,31 @@ func (s *Store) EachChat(
 	return chats, next, more, err
 }
 
-// membersSince finds the members that changed by their version, and sorts them by their ids. OFFSET
-// 0 keeps the planner from reading all members in the order of their ids.
-const membersSince = `SELECT m.user_id, m.role, m.joined_at, m.intervals, m.metadata, m.version
-	FROM (SELECT * FROM members
-		WHERE chat + 0 = (SELECT key FROM chats WHERE id = $1 LIMIT 1) AND version > $2
-		OFFSET 0) AS m
-	WHERE m.user_id > $3 ORDER BY m.user_id LIMIT $4`
+const (
+	// membersSince finds the members that changed by their version, and sorts them by their ids.
+	// OFFSET 0 keeps the planner from reading all members in the order of their ids.
+	membersSince = `SELECT m.user_id, m.role, m.joined_at, m.intervals, m.metadata, m.version
+		FROM (SELECT * FROM members
+			WHERE chat = (SELECT key FROM chats WHERE id = $1 LIMIT 1) AND version > 1
+				AND version > $2 OFFSET 0) AS m
+		WHERE m.user_id > $3 ORDER BY m.user_id LIMIT $4`
+	// membersAll reads all members in the order of their ids.
+	membersAll = `SELECT user_id, role, joined_at, intervals, metadata, version FROM members
+		WHERE chat = (SELECT key FROM chats WHERE id = $1 LIMIT 1) AND version > $2
+			AND user_id > $3
+		ORDER BY user_id LIMIT $4`
+)
 
 // MembersSince implements storage.Outbox.
 func (s *Store) MembersSince(
 	ctx context.Context, q storage.MembersQuery,
 ) ([]storage.ChangedMember, bool, error) {
 	parameters := []any{string(q.Chat), int64(q.Since), string(q.After), int64(q.Limit) + 1}
-	return list(ctx, s, membersSince, q.Limit, parameters,
+	text := membersSince
+	if q.Since == 0 {
+		text = membersAll
+	}
+	return list(ctx, s, text, q.Limit, parameters,
 		func(row pgx.Rows) (storage.ChangedMember, error) {
 			var m memberRow
 			var version int64

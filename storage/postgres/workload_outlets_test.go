@@ -116,6 +116,10 @@ func (w *workload) outlets() []operation {
 			}
 			return err
 		}},
+		{"`MembersSince`, all of 10", nil, func(int) error {
+			_, _, err := w.s.MembersSince(ctx, storage.MembersQuery{Chat: chatNo(5), Limit: 20})
+			return err
+		}},
 		{"`PutDocument`", nil, func(r int) error { return document(r, 0, "{}") }},
 		{"`PutDocument` of one that exists", nil,
 			func(r int) error { return document(r, 1, "[]") }},

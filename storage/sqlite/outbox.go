@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"math"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -155,7 +156,11 @@ func positionAt(row *stmt, i int) storage.Position {
 }
 
 // bindPosition binds a position to three parameters, from parameter i on.
+// What is above every column is bound as the highest value.
 func bindPosition(q *stmt, i int, p storage.Position) {
+	p = p.Least(storage.Position{
+		Sequence: math.MaxInt64, Members: math.MaxInt64, Version: math.MaxInt64,
+	})
 	q.integer(i, int64(p.Sequence))
 	q.integer(i+1, int64(p.Members))
 	q.integer(i+2, int64(p.Version))
@@ -299,7 +304,8 @@ func (s *Store) EachChat(
 const (
 	membersSince = `SELECT user_id, role, joined_at, intervals, metadata, version
 		FROM members INDEXED BY members_by_version
-		WHERE chat = (SELECT key FROM chats WHERE id = ?) AND version > ? AND user_id > ?
+		WHERE chat = (SELECT key FROM chats WHERE id = ?) AND version > 1 AND version > ?
+			AND user_id > ?
 		ORDER BY user_id LIMIT ?`
 	membersAll = `SELECT user_id, role, joined_at, intervals, metadata, version
 		FROM members NOT INDEXED

@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -193,7 +194,9 @@ var outboxRules = []rule{
 	{"Settle_goes_at_most_to_the_end_of_the_chat", func(f *fixture) {
 		alice := f.user("alice")
 		c := f.group("c", alice)
-		beyond := storage.Position{Sequence: 9, Members: 9, Version: 9}
+		beyond := storage.Position{
+			Sequence: 1 << 63, Members: math.MaxUint64, Version: math.MaxInt64,
+		}
 		f.equal("settled", f.settle(*f.backlog(c), beyond, false), true)
 		f.rewind(hook, c, storage.Position{})
 		f.equal("settled alone", f.settle(f.backlogs(hook)[c], beyond, false), true)

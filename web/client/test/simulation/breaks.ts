@@ -92,7 +92,8 @@ export const breaks: readonly Break[] = [
   catchUp('a chat of other data is taken',
     'if (reign.session && of !== incarnation()) return undefined;', ''),
   catchUp('a page of chats is taken late, as one of the data then', 'await know(chats, answer.of);',
-    'if (!cursor) await know(chats); else reign.spawn(reign.pause(5_000).then(() => know(chats)));'),
+    'if (!cursor) await know(chats);' +
+    ' else reign.spawn(reign.pause(5_000).then(() => know(chats)));'),
   catchUp('a cursor of lost data is what is acknowledged now',
     'Math.max(isPresent(row) && row.chat', 'Math.max(row.chat'),
   catchUp('a session that is over is synced', 'if (!isPresentSession()) return false;', ''),
