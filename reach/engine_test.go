@@ -38,7 +38,7 @@ func TestEngine_delivers_what_is_appended(t *testing.T) {
 			t.Errorf("%d backlogs of quiet chats are open", n)
 		}
 		var types []outlet.Type
-		for _, e := range w.inbox(home).got {
+		for _, e := range w.inbox(home).events() {
 			types = append(types, e.Type)
 		}
 		want := []outlet.Type{
@@ -51,7 +51,7 @@ func TestEngine_delivers_what_is_appended(t *testing.T) {
 		w.send(c, p)
 		synctest.Wait()
 		w.whole(home, 0)
-		if n := len(w.inbox(home).got); n != 5 {
+		if n := len(w.inbox(home).events()); n != 5 {
 			t.Errorf("%d events came, want 5: each one once", n)
 		}
 	})
@@ -68,12 +68,12 @@ func TestEngine_begins_with_what_comes(t *testing.T) {
 		w.outlet(p, NewOutlet{})
 		w.send(old, p)
 		synctest.Wait()
-		if got := w.inbox(home).begins[old]; got != 301 {
+		if got := w.inbox(home).begin(old); got != 301 {
 			t.Errorf("the first message was %d, want 301", got)
 		}
 		w.outlet(p, NewOutlet{URL: "https://all", FromStart: true})
 		w.whole("https://all", 10*time.Second)
-		if got := w.inbox("https://all").begins[old]; got != 1 {
+		if got := w.inbox("https://all").begin(old); got != 1 {
 			t.Errorf("the first message was %d, want 1", got)
 		}
 	})
@@ -100,7 +100,7 @@ func TestEngine_members_come_before_their_messages(t *testing.T) {
 		w.ok(err)
 		at := info.CreatedAt.Format(tidemark.TimeLayout)
 		var got []string
-		for _, e := range w.inbox(home).got {
+		for _, e := range w.inbox(home).events() {
 			got = append(got, string(e.Type)+" "+string(e.Data))
 		}
 		want := []string{
@@ -208,6 +208,7 @@ func TestEngine_slow_receiver_does_not_hold_up_others(t *testing.T) {
 func TestEngine_poison_is_parked_and_resent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
+		w.times = seldom
 		p := w.start(nil)
 		id := w.outlet(p, NewOutlet{Batch: true})
 		bad, good := w.group(), w.group()
@@ -227,10 +228,10 @@ func TestEngine_poison_is_parked_and_resent(t *testing.T) {
 			w.send(good, p)
 		}
 		time.Sleep(time.Minute)
-		if got := w.inbox(home).first[good]; got != 5 {
+		if got := w.inbox(home).upTo(good); got != 5 {
 			t.Errorf("the other chat came up to %d, want 5", got)
 		}
-		if got := w.inbox(home).first[bad]; got != 2 {
+		if got := w.inbox(home).upTo(bad); got != 2 {
 			t.Errorf("the chat came up to %d, want 2", got)
 		}
 		for range 26 * 6 {
@@ -300,19 +301,19 @@ func TestEngine_disabled_and_paused_outlets_lose_nothing(t *testing.T) {
 			w.send(c, p)
 		}
 		time.Sleep(time.Minute)
-		if n := len(w.inbox(home).got); n != 0 {
+		if n := len(w.inbox(home).events()); n != 0 {
 			t.Errorf("%d events came although the outlet is disabled", n)
 		}
 		pause(false)
 		w.whole(home, 5*time.Second)
 		pause(true)
 		time.Sleep(2 * time.Second)
-		before := len(w.inbox(home).got)
+		before := len(w.inbox(home).events())
 		for range 100 {
 			w.send(c, p)
 		}
 		time.Sleep(time.Minute)
-		if n := len(w.inbox(home).got) - before; n != 0 {
+		if n := len(w.inbox(home).events()) - before; n != 0 {
 			t.Errorf("%d events came although the outlet is paused", n)
 		}
 		pause(false)
@@ -323,6 +324,7 @@ func TestEngine_disabled_and_paused_outlets_lose_nothing(t *testing.T) {
 func TestEngine_gives_up_after_days(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
+		w.times = seldom
 		p := w.start(nil)
 		id := w.outlet(p, NewOutlet{})
 		w.inbox(home).does(refuse(503))
@@ -350,10 +352,10 @@ func TestEngine_replays(t *testing.T) {
 		w.whole(home, 5*time.Second)
 		replayed := func(want int, replay func() error) {
 			t.Helper()
-			before := len(w.inbox(home).got)
+			before := len(w.inbox(home).events())
 			w.ok(replay())
 			time.Sleep(time.Minute)
-			if n := len(w.inbox(home).got) - before; n != want {
+			if n := len(w.inbox(home).events()) - before; n != want {
 				t.Errorf("%d events were replayed, want %d", n, want)
 			}
 		}
@@ -364,7 +366,7 @@ func TestEngine_replays(t *testing.T) {
 		w.send(c, p)
 		w.whole(home, 5*time.Second)
 		replayed(1, func() error { return p.Replay(w.ctx, id, "", 0, at) })
-		if got := len(w.inbox(home).bodies); got != 21 {
+		if got := w.inbox(home).ids(); got != 21 {
 			t.Errorf("%d ids came, want 21: a repeat has the same id", got)
 		}
 		err := p.Replay(w.ctx, id, "none", 1, time.Time{})

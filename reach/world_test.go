@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,8 @@ type world struct {
 	testing.TB
 	ctx   context.Context
 	store *memory.Store
+	// times are those of the processes that are started.
+	times Times
 	sent  int
 	chats []tidemark.ChatID
 
@@ -63,6 +66,34 @@ func (w *world) inbox(url string) *inbox {
 		}
 	}
 	return w.inboxes[url]
+}
+
+// events returns what the receiver has accepted.
+func (i *inbox) events() []outlet.Event {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.got)
+}
+
+// ids returns how many ids these events have.
+func (i *inbox) ids() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.bodies)
+}
+
+// begin returns the first message of a chat that came.
+func (i *inbox) begin(chat tidemark.ChatID) tidemark.Sequence {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.begins[chat]
+}
+
+// upTo returns up to which message of a chat all came, from the first one on.
+func (i *inbox) upTo(chat tidemark.ChatID) tidemark.Sequence {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.first[chat]
 }
 
 // does changes what the receiver does.
@@ -228,6 +259,7 @@ func (w *world) start(dice func() error) *process {
 			NewSecret: func() string { return "secret" },
 		}},
 		Sealer: sealer(w),
+		Times:  w.times,
 		Log:    slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -239,6 +271,9 @@ func (w *world) start(dice func() error) *process {
 	w.Cleanup(p.stop)
 	return p
 }
+
+// seldom are times for tests of days.
+var seldom = Times{Poll: 30 * time.Second, Trust: 2 * time.Minute, Dead: 5 * time.Minute}
 
 func sealer(t testing.TB) *Sealer {
 	s, err := NewSealer(make([]byte, 32))
