@@ -143,7 +143,8 @@ race: stages postgres-deps dynamodb-deps redis-deps push-deps
 race: ## stage: the packages' own tests under the race detector, on memory
 	@scripts/need gcc gcc libc6-dev
 	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 TIDEMARK_REACH_RUNS=50 $(TEST) race $(VET) \
-		$(SIDE_BY_SIDE) -count=1 $(RACE) -timeout 40m $(SLOWEST) $(filter-out $(DYNAMODB) $(SLOWEST),$(PACKAGES))
+		$(SIDE_BY_SIDE) -count=1 $(RACE) -timeout 40m $(SLOWEST) \
+		$(filter-out $(DYNAMODB) $(SLOWEST),$(PACKAGES))
 
 race-dynamodb: stages dynamodb-deps
 race-dynamodb: ## stage: the tests that only storage/dynamodb has, under the race detector

@@ -465,6 +465,7 @@ func TestEngine_another_process_takes_over(t *testing.T) {
 func TestEngine_list_R_LIST(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
+		w.times.Linger = 500 * time.Millisecond // So a chat is quiet while the process is trusted.
 		one, two := w.start(nil), w.start(nil)
 		w.outlet(one, NewOutlet{})
 		for range 20 {
