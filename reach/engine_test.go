@@ -466,7 +466,7 @@ func TestEngine_list_R_LIST(t *testing.T) {
 	for range 12 { // The names of the processes say which of them promises.
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			w.times.Linger = 500 * time.Millisecond // So a chat is quiet while the process is trusted.
+			w.times.Linger = 500 * time.Millisecond // A chat is quiet while the process is trusted.
 			one, two := w.start(nil), w.start(nil)
 			w.outlet(one, NewOutlet{})
 			for range 20 {
