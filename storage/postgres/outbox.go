@@ -50,11 +50,14 @@ const (
 		FROM chats
 		WHERE outbox_shard = ANY ($1::smallint[]) AND (outbox_shard, id) > ($2::smallint, $3)
 		ORDER BY outbox_shard, id LIMIT $4`
-	backlogsOfOutlet = `SELECT chat_id, shard, sequence, members, version, false, stamp
-		FROM outlet_backlogs
-		WHERE outlet = $5 AND shard = ANY ($1::smallint[])
-			AND (shard, chat_id) > ($2::smallint, $3)
-		ORDER BY shard, chat_id LIMIT $4`
+	// backlogsOfOutlet looks at one shard after the other. So it does not read those of others, of
+	// which an outlet that is down may have millions.
+	backlogsOfOutlet = `SELECT b.chat_id, b.shard, b.sequence, b.members, b.version, false, b.stamp
+		FROM unnest($1::smallint[], $2::text[]) WITH ORDINALITY AS s (shard, after, no)
+		CROSS JOIN LATERAL (SELECT * FROM outlet_backlogs
+			WHERE outlet = $4 AND shard = s.shard AND chat_id > s.after
+			ORDER BY chat_id LIMIT $3) AS b
+		ORDER BY s.no, b.chat_id LIMIT $3`
 	// backlogOfChat returns a row without a backlog, too. A condition would fit chats_in_outbox.
 	backlogOfChat = `SELECT id, coalesce(outbox_shard, -1), outbox_sequence, outbox_members,
 			outbox_version, outbox_split, ''
@@ -101,11 +104,15 @@ func backlogsQuery(q *storage.BacklogQuery) (text string, parameters []any) {
 	if q.After.Chat == "" {
 		after = -1
 	}
-	parameters = []any{shards, after, string(q.After.Chat), int64(q.Limit) + 1}
 	if all {
-		return backlogsOfChats, parameters
+		return backlogsOfChats, []any{shards, after, string(q.After.Chat), int64(q.Limit) + 1}
 	}
-	return backlogsOfOutlet, append(parameters, string(q.Outlet))
+	shards = slices.DeleteFunc(shards, func(shard int16) bool { return shard < after })
+	begin := make([]string, len(shards))
+	if len(shards) > 0 && shards[0] == after {
+		begin[0] = string(q.After.Chat)
+	}
+	return backlogsOfOutlet, []any{shards, begin, int64(q.Limit) + 1, string(q.Outlet)}
 }
 
 // rewind opens backlogs, or lets open ones begin lower. The rows are in the order of the key.
