@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"bytes"
-	"context"
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/base64"
@@ -228,6 +227,8 @@ func TestDeliver_answers(t *testing.T) {
 		"gone":            {410, "", 2, outlet.Refusal{Action: outlet.Disable}, "wants no more"},
 		"busy":            {429, "7", 2, outlet.Refusal{After: 7 * time.Second}, "429"},
 		"away":            {503, "90", 1, outlet.Refusal{After: 90 * time.Second}, "503"},
+		"failed, later":   {500, "90", 2, outlet.Refusal{After: 90 * time.Second}, "500"},
+		"refused, later":  {422, "90", 1, outlet.Refusal{}, "422"},
 		"away for a year": {503, "31536000", 1, outlet.Refusal{After: time.Hour}, "503"},
 		"moved":           {301, "", 1, outlet.Refusal{}, "redirects are not followed"},
 	} {
@@ -265,11 +266,12 @@ func TestDeliver_answers(t *testing.T) {
 func TestDeliver_ends(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer http.HandlerFunc
+		hangs  bool
 		want   string
 	}{
 		"no answer": {func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
-		}, "no answer within"},
+		}, true, "no answer within"},
 		"endless answer": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusBadGateway)
 			for r.Context().Err() == nil {
@@ -277,29 +279,29 @@ func TestDeliver_ends(t *testing.T) {
 					return
 				}
 			}
-		}, "502"},
+		}, false, "502"},
 		"endless header": {func(w http.ResponseWriter, _ *http.Request) {
 			for n := range 1000 {
 				w.Header().Set(fmt.Sprint("X-", n), strings.Repeat("x", 100))
 			}
-		}, "cannot be reached"},
+		}, false, "cannot be reached"},
 		"closed": {func(w http.ResponseWriter, _ *http.Request) {
 			panic(http.ErrAbortHandler)
-		}, "cannot be reached"},
+		}, false, "cannot be reached"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := receive(t, tc.answer)
-			o := r.outlet(t, nil)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			n, refused := o.Deliver(ctx, events(1))
+			o := r.outlet(t, func(c *Config) {
+				if tc.hangs {
+					c.Timeout = short
+				}
+			})
+			n, refused := o.Deliver(t.Context(), events(1))
 			if n != 0 || refused == nil || !strings.Contains(refused.Detail, tc.want) {
 				t.Fatalf("got %d, %+v, want %q", n, refused, tc.want)
 			}
-			if len(refused.Detail) > 4*maxAnswer {
-				t.Errorf("the detail has %d bytes", len(refused.Detail))
-			}
+			checkDetail(t, refused.Detail)
 		})
 	}
 }
@@ -321,12 +323,12 @@ func TestDeliver_webhooks_leave_by_public_addresses(t *testing.T) {
 		url   string
 		allow []netip.Prefix
 	}{
-		{inside.URL, nil},
 		{inside.URL, other},
-		{"https://localhost:" + port, nil},
+		{"https://localhost:" + port, other},
 		{"https://localhost", nil},
 		{"https://169.254.169.254/latest/meta-data", nil},
-		{"https://[::1]:" + port, nil},
+		{"https://[::1]:" + port, other},
+		{"https://[::1]", nil},
 		{plain.URL, other},
 	} {
 		o := inside.outlet(t, func(c *Config) { c.URL, c.Allow = tc.url, tc.allow })
@@ -371,6 +373,10 @@ func TestNew_refuses(t *testing.T) {
 		"no host":             {func(c *Config) { c.URL = "https:///a" }, "no host"},
 		"http":                {func(c *Config) { c.URL = "http://example.com" }, "https"},
 		"a password":          {func(c *Config) { c.URL = "https://a:b@example.com" }, "user"},
+		"a fragment":          {func(c *Config) { c.URL = "https://example.com/#a" }, "fragment"},
+		"another port":        {func(c *Config) { c.URL = "https://example.com:8443" }, "use 443"},
+		"no port":             {func(c *Config) { c.URL = "https://example.com:70000" }, "65535"},
+		"other content":       {func(c *Config) { c.Content = "None" }, "full or none"},
 		"no secret":           {secrets(), "missing"},
 		"a short secret":      {secrets("whsec_c2hvcnQ="), "24 to 64"},
 		"no base64":           {secrets("whsec_%%%"), "base64"},
@@ -394,6 +400,38 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		if d := retryAfter(header, time.Unix(1_790_000_000, 0)); d < 0 || d > maxWait {
 			t.Errorf("%q asks for %v", header, d)
+		}
+	})
+}
+
+// FuzzNew_url: whatever the text, an accepted URL is one that a delivery can use, and that no
+// operator would have to allow.
+func FuzzNew_url(f *testing.F) {
+	for _, seed := range []string{
+		"https://example.com/a?b=c", "https://example.com:443", "https://example.com:", "http://a",
+		"https://a:b@example.com", "https://[::1]:443/", "https://[fe80::1%25eth0]/", "https://a b",
+		"https://example.com:8443", "https://example.com/#", "HTTPS://EXAMPLE.COM", "//a", "https:a",
+		"https://example.com/\x00", "https://%31%32", "https://example.com:0443",
+	} {
+		f.Add(seed)
+	}
+	secrets := []string{NewSecret()}
+	f.Fuzz(func(t *testing.T, text string) {
+		o, err := New(Config{URL: text, Secrets: secrets})
+		if err != nil {
+			if tidemark.CodeOf(err) != tidemark.Invalid {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		request, err := http.NewRequest(http.MethodPost, o.url, nil)
+		if err != nil {
+			t.Fatalf("%q was accepted, and cannot be used: %v", text, err)
+		}
+		u := request.URL
+		if port := u.Port(); u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+			u.Fragment != "" || port != "" && port != "443" {
+			t.Errorf("%q was accepted", text)
 		}
 	})
 }

@@ -27,6 +27,9 @@ var ErrPrivate = errors.New("the address is not public, or the port is not 443")
 
 // Guard says where connections may go. Its methods are safe for concurrent use.
 type Guard struct {
+	// Resolver resolves names, nil for that of the system. Set it before Client is called.
+	Resolver *net.Resolver
+
 	allowed []netip.Prefix
 	hosts   []string
 	public  *ssrf.Guardian
@@ -100,20 +103,21 @@ func (g *Guard) Inside(_, address string, _ syscall.RawConn) error {
 // Client returns a client that connects only where the guard allows, follows no redirect, and uses
 // no proxy of the environment. The transport may have TLS settings and bounds.
 func (g *Guard) Client(transport *http.Transport) *http.Client {
-	return client(transport, g.Control)
+	return g.client(transport, g.Control)
 }
 
 // InsideClient is Client for the allowed prefixes only.
 func (g *Guard) InsideClient(transport *http.Transport) *http.Client {
-	return client(transport, g.Inside)
+	return g.client(transport, g.Inside)
 }
 
-func client(
+func (g *Guard) client(
 	transport *http.Transport, control func(string, string, syscall.RawConn) error,
 ) *http.Client {
 	transport = transport.Clone()
 	transport.Proxy = nil
-	transport.DialContext = (&net.Dialer{Timeout: 5 * time.Second, Control: control}).DialContext
+	dialer := &net.Dialer{Timeout: 5 * time.Second, Control: control, Resolver: g.Resolver}
+	transport.DialContext = dialer.DialContext
 	return &http.Client{
 		Transport: transport,
 		//rule:push_endpoints_are_public.no-redirect
