@@ -199,7 +199,8 @@ func (o *Outlet) Deliver(
 // judge returns what follows from an answer that is no success.
 func judge(answer *http.Response, text []byte, events int) *outlet.Refusal {
 	// The receiver's own reason is left out: it may have any bytes.
-	named := strings.TrimSpace(fmt.Sprint(answer.StatusCode, " ", http.StatusText(answer.StatusCode)))
+	named := strings.TrimSpace(
+		strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode))
 	r := &outlet.Refusal{
 		Status: answer.StatusCode,
 		Detail: named + ": " + printable(string(text), maxAnswer),
