@@ -107,7 +107,7 @@ static: stages ## stage: format check, lint, build, and the tests of the tree's 
 	@go test -C tools $(VET) ./stages
 
 .PHONY: check
-check: postgres-deps dynamodb-deps redis-deps push-deps static
+check: postgres-deps dynamodb-deps redis-deps push-deps webhook-deps static
 check: ## static, and the tests of the packages without Postgres and DynamoDB: < 1 minute, warm
 	$(TEST) check $(VET) -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
 
@@ -131,7 +131,7 @@ stages: # not within a run, whose stages execute it
 # It comes first. So a machine without network fails at once, and no test waits for a download.
 .PHONY: deps
 deps: postgres-deps dynamodb-deps redis-deps proxy-deps chaos-deps browser-deps aws-deps helm-deps
-deps: contract-deps web-deps push-deps
+deps: contract-deps web-deps push-deps webhook-deps
 deps: ## stage: installs what the tests need: programs by apt, npm and pip
 	@scripts/need gcc gcc libc6-dev
 	@scripts/need spin spin
@@ -139,7 +139,7 @@ deps: ## stage: installs what the tests need: programs by apt, npm and pip
 	@scripts/need strace strace
 
 .PHONY: race race-dynamodb
-race: stages postgres-deps dynamodb-deps redis-deps push-deps
+race: stages postgres-deps dynamodb-deps redis-deps push-deps webhook-deps
 race: ## stage: the packages' own tests under the race detector, on memory
 	@scripts/need gcc gcc libc6-dev
 	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 TIDEMARK_REACH_RUNS=50 $(TEST) race $(VET) \
@@ -356,6 +356,10 @@ web-deps: ## what builds and tests web/client and web/app (by npm, below .build)
 .PHONY: push-deps
 push-deps: ## http_ece (by npm, below .build), which decrypts Web Push in a test
 	@scripts/npm-deps reach/push/webpush/testdata/http_ece .build/push
+
+.PHONY: webhook-deps
+webhook-deps: ## the library of Standard Webhooks (by npm, below .build), which verifies in a test
+	@scripts/npm-deps reach/webhook/testdata/standardwebhooks .build/webhook
 
 .PHONY: clean
 clean: ## remove what was built; data (tidemark.db) stays
