@@ -395,6 +395,23 @@ func TestNew_refuses(t *testing.T) {
 	}
 }
 
+// TestNew_bounds: what docs/webhooks.md promises if the configuration says nothing.
+func TestNew_bounds(t *testing.T) {
+	for batch, want := range map[bool]outlet.Limits{
+		false: {Events: 1, Bytes: 256 << 10}, true: {Events: 100, Bytes: 256 << 10},
+	} {
+		o, err := New(Config{
+			URL: "https://example.com", Secrets: []string{NewSecret()}, Batch: batch,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.Limits(); got != want || o.timeout != 15*time.Second {
+			t.Errorf("got %+v and %v, want %+v and 15 s", got, o.timeout, want)
+		}
+	}
+}
+
 func FuzzRetryAfter(f *testing.F) {
 	for _, seed := range []string{"", "0", "5", "-1", "1e9", "99999999999999999999",
 		"Wed, 21 Oct 2026 07:28:00 GMT", "tomorrow"} {
