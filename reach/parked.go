@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -134,7 +135,7 @@ func logKind(id storage.OutletID) string { return "log:" + string(id) }
 func (e *Engine) refused(r *receiver, event outlet.Event, why *outlet.Refusal) {
 	f := Failure{
 		At: time.Now().UTC(), Event: event.ID, Type: event.Type, Chat: event.Chat,
-		Status: why.Status, Detail: why.Detail[:min(len(why.Detail), maxDetail)],
+		Status: why.Status, Detail: short(why.Detail),
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -143,6 +144,14 @@ func (e *Engine) refused(r *receiver, event outlet.Event, why *outlet.Refusal) {
 		kept = kept[1:]
 	}
 	e.failures[r.spec.ID] = append(kept, f)
+}
+
+// short cuts a detail between two characters.
+func short(detail string) string {
+	if len(detail) > maxDetail {
+		detail = strings.ToValidUTF8(detail[:maxDetail], "")
+	}
+	return detail
 }
 
 // saveFailures adds what was refused lately to the stored logs, and disables outlets that have
