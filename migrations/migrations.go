@@ -26,6 +26,8 @@ var Postgres embed.FS
 //   - compatible: the oldest program that may work with the tables after the migration.
 //   - tables: new tables. Each has the parameters of the call CreateTable, and the
 //     TimeToLiveSpecification of the call UpdateTimeToLive. The names have no prefix.
+//   - indexes: global secondary indexes to add to tables of earlier files. Each has the TableName,
+//     the AttributeDefinitions that the table lacks, and in Create the index as in UpdateTable.
 //   - remove: the names of tables of earlier files. Only a contract step removes tables.
 //   - steps: the names of Go functions that change items (schema.Step).
 //

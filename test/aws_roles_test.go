@@ -2,6 +2,7 @@ package test
 
 import (
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -61,22 +62,42 @@ func awsTables(t *testing.T) map[string]map[string]any {
 	return tables
 }
 
-// TestAWS_tables_are_those_of_the_migration compares names, keys, billing and time to live. Each
-// table must have its alarms.
-func TestAWS_tables_are_those_of_the_migration(t *testing.T) {
-	text, err := migrations.DynamoDB.ReadFile("dynamodb/0001_initial.json")
+// migrated returns the tables with their indexes after all migrations, by their names.
+func migrated(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	files, err := fs.Glob(migrations.DynamoDB, "dynamodb/*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var defined struct{ Tables []map[string]any }
-	if err := json.Unmarshal(text, &defined); err != nil {
-		t.Fatal(err)
+	tables := map[string]map[string]any{}
+	for _, file := range files {
+		text, err := migrations.DynamoDB.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var defined struct{ Tables, Indexes []map[string]any }
+		if err := json.Unmarshal(text, &defined); err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range defined.Tables {
+			tables[table["TableName"].(string)] = table
+		}
+		for _, index := range defined.Indexes {
+			of := tables[index["TableName"].(string)]
+			indexes, _ := of["GlobalSecondaryIndexes"].([]any)
+			of["GlobalSecondaryIndexes"] = append(indexes, index["Create"])
+			of["AttributeDefinitions"] = append(of["AttributeDefinitions"].([]any),
+				index["AttributeDefinitions"].([]any)...)
+		}
 	}
-	want := map[string]map[string]any{}
-	for _, table := range defined.Tables {
-		want[table["TableName"].(string)] = table
-	}
-	if diff := cmp.Diff(want, awsTables(t)); diff != "" || len(want) < 6 {
+	return tables
+}
+
+// TestAWS_tables_are_those_of_the_migrations compares names, keys, indexes, billing and time to
+// live. Each table must have its alarms.
+func TestAWS_tables_are_those_of_the_migrations(t *testing.T) {
+	want := migrated(t)
+	if diff := cmp.Diff(want, awsTables(t)); diff != "" || len(want) < 8 {
 		t.Errorf("the stack does not make the tables of the migration (-want +got):\n%s", diff)
 	}
 	var watched []string
@@ -89,7 +110,7 @@ func TestAWS_tables_are_those_of_the_migration(t *testing.T) {
 	}
 }
 
-// A right is an action on a table, "" for all six of them.
+// A right is an action on a table or index, "" for all tables.
 type right struct{ action, table string }
 
 // rightsOf returns the rights of a role's policy.
@@ -217,6 +238,16 @@ func TestAWS_roles_allow_what_is_called_and_no_more(t *testing.T) {
 	got, want := actionsOf(called), actionsOf(rightsOf(t, "ServeRole"))
 	if !slices.Equal(got, want) {
 		t.Errorf("a server calls %q, and its role allows %q", got, want)
+	}
+	serve := map[right]bool{}
+	for r := range rightsOf(t, "ServeRole") {
+		serve[r] = r.table != ""
+	}
+	maps.DeleteFunc(serve, func(_ right, some bool) bool { return !some })
+	if diff := cmp.Diff(map[right]bool{
+		{"Query", "chat_counters/index/outbox"}: true, {"Scan", "chat_counters"}: true,
+	}, serve, cmp.AllowUnexported(right{})); diff != "" {
+		t.Errorf("the rights of a server beside those on all tables (-want +got):\n%s", diff)
 	}
 }
 

@@ -20,17 +20,18 @@ func TestDynamoDB_tables_are_made_when_asked_for(t *testing.T) {
 			t.Errorf("migrate %s: exit %d, %q, %s; want %q", verb, code, out, err, want)
 		}
 	}
-	migrate("status", "schema 0, compatible 0, needed 1")
+	migrate("status", "schema 0, compatible 0, needed 2")
 	code, _, err := invoke(t, nil, "serve", "--dev", "--listen", "127.0.0.1:0", "--store", url)
 	if code != exitFailure ||
 		!strings.Contains(err,
 			"run tidemark migrate up with the same --store, or serve with --migrate") {
 		t.Errorf("serve without tables: exit %d, %s", code, err)
 	}
-	migrate("up", "schema 1, compatible 1, needed 1")
-	migrate("up", "schema 1, compatible 1, needed 1")
+	migrate("up", "schema 2, compatible 1, needed 2")
+	migrate("up", "schema 2, compatible 1, needed 2")
 	startServer(t, "--dev", "--store", url)
-	migrate("down", "schema 0, compatible 0, needed 1")
+	migrate("down", "schema 1, compatible 1, needed 2")
+	migrate("down", "schema 0, compatible 0, needed 2")
 }
 
 // TestDynamoDB_request_units_are_counted checks that /metrics counts request units per operation,

@@ -3,6 +3,7 @@ package dynamodb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"slices"
@@ -25,9 +26,12 @@ import (
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
 )
 
+// newest is the number of this program's newest migration.
+const newest = 2
+
 // laterFiles are the migrations of programs to come. The first adds a table for the idempotency
 // keys, and copies them. The second removes the table in which they were.
-var laterFiles = []string{`{
+var laterFiles = [2]string{`{
 	"compatible": 1,
 	"tables": [{
 		"TableName": "keys",
@@ -36,11 +40,11 @@ var laterFiles = []string{`{
 		"KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}]
 	}],
 	"steps": ["copy-keys"]
-}`, `{
-	"compatible": 2,
+}`, fmt.Sprintf(`{
+	"compatible": %d,
 	"remove": ["idempotency_keys"],
 	"steps": ["copy-keys"]
-}`}
+}`, newest+1)}
 
 var steps = map[string]schema.Step{"copy-keys": {
 	Up: func(ctx context.Context, api *dynamodb.Client, name func(string) string) error {
@@ -70,26 +74,46 @@ func copyItems(ctx context.Context, api *dynamodb.Client, from, to string) error
 	return nil
 }
 
-// chain returns the migrations of a program that needs a version.
-func chain(t *testing.T, version int) fs.FS {
+// upTo returns this program's migrations up to a version.
+func upTo(t *testing.T, version int) fstest.MapFS {
 	t.Helper()
-	const first = "dynamodb/0001_initial.json"
-	text, err := migrations.DynamoDB.ReadFile(first)
-	if err != nil {
-		t.Fatal(err)
+	names, err := fs.Glob(migrations.DynamoDB, "dynamodb/*")
+	if err != nil || len(names) != newest {
+		t.Fatalf("got the migrations %q, %v, want %d", names, err, newest)
 	}
-	files := fstest.MapFS{first: {Data: text}}
-	for i, name := range []string{"dynamodb/0002_keys.json", "dynamodb/0003_no_ids.json"} {
-		if i+2 <= version {
-			files[name] = &fstest.MapFile{Data: []byte(laterFiles[i])}
+	files := fstest.MapFS{}
+	for _, name := range names[:version] {
+		text, err := migrations.DynamoDB.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
 		}
+		files[name] = &fstest.MapFile{Data: text}
 	}
 	return files
 }
 
-// tablesFor returns the tables of a URL, of a program that needs a version.
+// chain returns the migrations of a program of storagetest.Chain: 1, 2 or 3.
+func chain(t *testing.T, program int) fs.FS {
+	t.Helper()
+	files := upTo(t, newest)
+	for i, text := range laterFiles[:program-1] {
+		name := fmt.Sprintf("dynamodb/%04d_later.json", newest+1+i)
+		files[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return files
+}
+
+// tablesFor returns the tables of a URL, of a program of storagetest.Chain.
 func tablesFor(
-	t *testing.T, url string, version int, transport http.RoundTripper,
+	t *testing.T, url string, program int, transport http.RoundTripper,
+) *schema.Tables {
+	t.Helper()
+	return tablesOfFiles(t, url, chain(t, program), transport)
+}
+
+// tablesOfFiles returns the tables of a URL, of a program with these migrations.
+func tablesOfFiles(
+	t *testing.T, url string, files fs.FS, transport http.RoundTripper,
 ) *schema.Tables {
 	t.Helper()
 	to, err := endpoint.Parse(url)
@@ -101,7 +125,7 @@ func tablesFor(
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { endpoint.Release(api) })
-	tables, err := schema.New(api, to, chain(t, version), steps)
+	tables, err := schema.New(api, to, files, steps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,14 +136,15 @@ func TestChain(t *testing.T) {
 	storagetest.RunChain(t, func(t *testing.T) storagetest.Chain {
 		t.Helper()
 		url := service.Shared(t).Store(t)
-		c := storagetest.Chain{Newest: 1, Open: func(ctx context.Context) (storage.Store, error) {
+		c := storagetest.Chain{Newest: newest}
+		c.Open = func(ctx context.Context) (storage.Store, error) {
 			s, err := Open(ctx, Config{URL: url})
 			if err != nil {
 				return nil, err
 			}
 			patient(s)
 			return s, nil
-		}}
+		}
 		for i := range c.Programs {
 			tables := tablesFor(t, url, i+1, nil)
 			c.Programs[i] = storagetest.Program{
@@ -148,19 +173,19 @@ func (o *overtaken) RoundTrip(r *http.Request) (*http.Response, error) {
 // newer program has written meanwhile.
 func TestMigrate_schema_fits_beside_a_quicker_one(t *testing.T) {
 	url := newTables(t)
-	newest := tablesFor(t, url, 3, nil)
+	third := tablesFor(t, url, 3, nil)
 	carrier := &http.Transport{}
 	t.Cleanup(carrier.CloseIdleConnections)
 	slow := tablesFor(t, url, 2, &overtaken{RoundTripper: carrier, quick: func() {
-		if err := newest.Up(t.Context()); err != nil {
+		if err := third.Up(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}})
 	if err := slow.Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := storage.Schema{Version: 3, Compatible: 2, Needed: 3}
-	if got, err := newest.Schema(t.Context()); err != nil || got != want {
+	want := storage.Schema{Version: newest + 2, Compatible: newest + 1, Needed: newest + 2}
+	if got, err := third.Schema(t.Context()); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
@@ -190,11 +215,11 @@ func TestLives_restore_is_noticed_beside_a_newer_program(t *testing.T) {
 	first := life(1)
 	up(2)
 	if got := []tidemark.Incarnation{life(2), life(1)}; got[0] != first || got[1] != first {
-		t.Errorf("at version 2 the lives are %v, want %v", got, first)
+		t.Errorf("at the second version the lives are %v, want %v", got, first)
 	}
 	up(3)
 	if got := []tidemark.Incarnation{life(3), life(2)}; got[0] != first || got[1] != first {
-		t.Errorf("at version 3 the lives are %v, want %v", got, first)
+		t.Errorf("at the third version the lives are %v, want %v", got, first)
 	}
 	makeAgain(t, url, "messages")
 	if second := life(2); second == first || life(3) != second {
@@ -293,7 +318,7 @@ func TestChain_schema_fits_after_a_crash(t *testing.T) {
 	if _, err := s.Append(t.Context(), drafts("c", "anna", 2, "a")); err != nil {
 		t.Fatal(err)
 	}
-	newest := tablesFor(t, url, 3, nil)
+	third := tablesFor(t, url, 3, nil)
 	carrier := &http.Transport{}
 	t.Cleanup(carrier.CloseIdleConnections)
 	cuts := 0
@@ -307,21 +332,21 @@ func TestChain_schema_fits_after_a_crash(t *testing.T) {
 			return false
 		}
 		cuts++
-		wantKeys(t, url, newest, 2)
+		wantKeys(t, url, third, 2)
 		return true
 	}
 	for n := 1; die(n, (*schema.Tables).Up); n += 2 {
-		if err := newest.Up(t.Context()); err != nil {
+		if err := third.Up(t.Context()); err != nil {
 			t.Fatalf("up, after %d calls: %v", n, err)
 		}
-		wantKeys(t, url, newest, 2)
-		for version := uint(3); version > 1; version-- {
+		wantKeys(t, url, third, 2)
+		for version := uint(newest + 2); version > 1; version-- {
 			if die(n, (*schema.Tables).Down) {
-				if err := revert(t.Context(), newest, version-1); err != nil {
+				if err := revert(t.Context(), third, version-1); err != nil {
 					t.Fatalf("down, after %d calls: %v", n, err)
 				}
 			}
-			wantKeys(t, url, newest, 2)
+			wantKeys(t, url, third, 2)
 		}
 	}
 	if cuts < 30 {
@@ -340,9 +365,9 @@ func revert(ctx context.Context, tables *schema.Tables, to uint) error {
 
 // wantKeys checks each program that may work with the store: every table on which it relies has the
 // keys.
-func wantKeys(t *testing.T, url string, newest *schema.Tables, want int) {
+func wantKeys(t *testing.T, url string, third *schema.Tables, want int) {
 	t.Helper()
-	found, err := newest.Schema(t.Context())
+	found, err := third.Schema(t.Context())
 	if tidemark.CodeOf(err) == tidemark.Conflict {
 		return // A program of this version is refused, because one of its tables is missing.
 	}
@@ -351,8 +376,8 @@ func wantKeys(t *testing.T, url string, newest *schema.Tables, want int) {
 	}
 	api, name := raw(t, url)
 	for table, relies := range map[string]bool{
-		"idempotency_keys": found.Compatible < 2,
-		"keys":             found.Version > 1,
+		"idempotency_keys": found.Compatible <= newest,
+		"keys":             found.Version > newest,
 	} {
 		if !relies {
 			continue

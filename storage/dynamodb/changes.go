@@ -232,7 +232,7 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 		u.Change += ", is_large = :yes"
 		u.Values[":yes"] = call.Flag(true)
 	}
-	u.Change += " REMOVE changing, changing_at"
+	u.Change = record.OpenBacklog(a.chat, u.Change, u.Values) + " REMOVE changing, changing_at"
 	it, done, doubtful, err := a.Update(ctx, u)
 	if err != nil {
 		return nil, err

@@ -104,7 +104,7 @@ func TestCost_table(t *testing.T) {
 	w := &workload{t: t, s: metered(t, url, m)}
 	w.other = func() *Store { s := metered(t, url, m); m.take(); return s }
 	w.fixture()
-	operations := append(w.writes(), w.reads()...)
+	operations := slices.Concat(w.writes(), w.outbox(), w.reads())
 	lines := make([]string, len(operations))
 	for round := range 2 {
 		for i, o := range operations {
@@ -185,7 +185,15 @@ func TestCost_sizes_of_items(t *testing.T) {
 			}
 		}
 		err = errors.Join(w.raise(tidemark.Raise{Acked: 9, Read: 9}, who[0], chat),
-			w.raise(tidemark.Raise{Acked: 9, Read: 9}, who[1], chat), w.mark(10, chat, who[1]))
+			w.raise(tidemark.Raise{Acked: 9, Read: 9}, who[1], chat), w.mark(10, chat, who[1]),
+			w.rewind("hook", chat))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A counter is largest with a position and an open backlog.
+		item, err := w.settlement("", chat)
+		item.To.Sequence--
+		err = errors.Join(err, w.settle(&item))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +206,7 @@ func TestCost_sizes_of_items(t *testing.T) {
 	lines := []string{"| table | an item's bytes |", "|---|---|"}
 	for _, table := range []string{
 		"messages", "idempotency_keys", "chat_counters", "chat_memberships", "delivery_state",
-		"pending_deliveries",
+		"pending_deliveries", "outlet_backlogs",
 	} {
 		out, err := client.Scan(t.Context(), &dynamodb.ScanInput{
 			TableName: aws.String(to.Table(table)),

@@ -146,15 +146,16 @@ func (c caller) updateChat(
 	if !changed {
 		return chat, true, nil
 	}
+	values := call.Item{
+		":n": call.Text(chat.Name), ":next": call.Number(chat.Version),
+		":version": call.Number(before.Chat.Version),
+	}
 	u := call.Update{
 		Table: record.Counters, Key: record.ChatKey(id),
-		Change:    "SET #n = :n, version = :next",
+		Change:    record.OpenBacklog(id, "SET #n = :n, version = :next", values),
 		Condition: "version = :version",
-		Values: call.Item{
-			":n": call.Text(chat.Name), ":next": call.Number(chat.Version),
-			":version": call.Number(before.Chat.Version),
-		},
-		Names: map[string]string{"#n": "name"},
+		Values:    values,
+		Names:     map[string]string{"#n": "name"},
 	}
 	if bytes.Equal(chat.Metadata, before.Metadata) {
 		_, done, _, err = c.Update(ctx, u)
@@ -162,14 +163,15 @@ func (c caller) updateChat(
 	}
 	var others []types.TransactWriteItem
 	if before.Described != "" {
-		u.Change = "REMOVE metadata_item " + u.Change
 		others = append(others, types.TransactWriteItem{Delete: &types.Delete{
 			TableName: c.Table(record.Counters), Key: describedKey(before.Described),
 		}})
 	}
-	if chat.Metadata != nil {
+	if chat.Metadata == nil {
+		u.Change += " REMOVE metadata_item"
+	} else {
 		name, it := described(chat.Metadata)
-		u.Change = "SET #n = :n, version = :next, metadata_item = :item"
+		u.Change += ", metadata_item = :item"
 		u.Values[":item"] = call.Text(name)
 		others = append(others, types.TransactWriteItem{Put: &types.Put{
 			TableName: c.Table(record.Counters), Item: it,

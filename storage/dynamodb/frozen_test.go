@@ -35,6 +35,13 @@ func TestFrozen_v1_is_upgraded(t *testing.T) {
 	if storagetest.Rewrite(t, found.Needed) {
 		writeFrozen(t)
 	}
+	loadFrozen(t, url)
+	storagetest.RunFrozen(t, openTest(t, url), storagetest.FrozenLives)
+}
+
+// loadFrozen makes the tables of version 1 with the frozen data, and upgrades them.
+func loadFrozen(t *testing.T, url string) {
+	t.Helper()
 	text, err := os.ReadFile(frozen)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +50,7 @@ func TestFrozen_v1_is_upgraded(t *testing.T) {
 	if err := json.Unmarshal(text, &tables); err != nil {
 		t.Fatal(err)
 	}
-	if err := tablesFor(t, url, 1, nil).Up(t.Context()); err != nil {
+	if err := tablesOfFiles(t, url, upTo(t, 1), nil).Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	api, name := raw(t, url)
@@ -63,7 +70,6 @@ func TestFrozen_v1_is_upgraded(t *testing.T) {
 	if err := Migrate(t.Context(), url, Up); err != nil {
 		t.Fatal(err)
 	}
-	storagetest.RunFrozen(t, openTest(t, url), storagetest.FrozenLives)
 }
 
 func writeFrozen(t *testing.T) {

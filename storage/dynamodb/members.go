@@ -206,16 +206,18 @@ func (a *adding) actions(
 // counted returns the update of a counter when n members join, or leave if n is negative. The
 // condition includes the head, since the members' intervals begin or end there.
 func counted(c *record.Counter, n int) call.Update {
+	values := call.Item{
+		":head": call.Number(c.Head), ":version": call.Number(c.MembersVersion),
+		":next": call.Number(c.MembersVersion + 1), ":count": call.Number(c.MemberCount + n),
+	}
 	//rule:nothing_outside_membership.change-members-at-head
 	return call.Update{
-		Table:     record.Counters,
-		Key:       record.ChatKey(c.ID),
-		Change:    "SET members_version = :next, member_count = :count",
+		Table: record.Counters,
+		Key:   record.ChatKey(c.ID),
+		Change: record.OpenBacklog(c.ID,
+			"SET members_version = :next, member_count = :count", values),
 		Condition: "head = :head AND members_version = :version",
-		Values: call.Item{
-			":head": call.Number(c.Head), ":version": call.Number(c.MembersVersion),
-			":next": call.Number(c.MembersVersion + 1), ":count": call.Number(c.MemberCount + n),
-		},
+		Values:    values,
 	}
 }
 

@@ -28,7 +28,7 @@ func migrated(t *testing.T) (url string) {
 
 func wantSchema(t *testing.T, url string, version uint) {
 	t.Helper()
-	want := storage.Schema{Version: version, Compatible: version, Needed: 1}
+	want := storage.Schema{Version: version, Compatible: min(version, 1), Needed: newest}
 	if got, err := Status(t.Context(), url); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
@@ -67,7 +67,7 @@ func TestMigrate_up_and_down(t *testing.T) {
 		if err := Migrate(t.Context(), url, Up); err != nil {
 			t.Fatal(err)
 		}
-		wantSchema(t, url, 1)
+		wantSchema(t, url, newest)
 	}
 	api, name := raw(t, url)
 	expiry, err := api.DescribeTimeToLive(t.Context(), &dynamodb.DescribeTimeToLiveInput{
@@ -78,8 +78,11 @@ func TestMigrate_up_and_down(t *testing.T) {
 		t.Errorf("the time to live of the keys: got %+v, %v", expiry.TimeToLiveDescription, err)
 	}
 	for range 2 {
-		if err := Migrate(t.Context(), url, Down); err != nil {
-			t.Fatal(err)
+		for version := uint(newest); version > 0; version-- {
+			wantSchema(t, url, version)
+			if err := Migrate(t.Context(), url, Down); err != nil {
+				t.Fatal(err)
+			}
 		}
 		wantSchema(t, url, 0)
 		// The items of before do not prevent a new migration.
@@ -103,7 +106,7 @@ func TestMigrate_many_at_once_do_it_together(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	wantSchema(t, url, 1)
+	wantSchema(t, url, newest)
 }
 
 // Left-over tables are not taken for new ones. Messages below a foreign counter are damage, and so
@@ -137,7 +140,7 @@ func TestMigrate_up_refuses_items_without_a_version(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantSchema(t, url, 1)
+			wantSchema(t, url, newest)
 		})
 	}
 }
@@ -149,13 +152,13 @@ func TestMigrate_protected_tables_stay(t *testing.T) {
 	}
 	wantRefused(t, "down", Migrate(t.Context(), url, Down), tidemark.Conflict,
 		"is protected against deletion", "deletion_protection=off")
-	wantSchema(t, url, 1)
+	wantSchema(t, url, newest)
 	err := errors.Join(Migrate(t.Context(), url+"&deletion_protection=off", Up),
 		Migrate(t.Context(), url, Down))
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSchema(t, url, 0)
+	wantSchema(t, url, newest-1)
 }
 
 func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
@@ -168,14 +171,14 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 	}{
 		{"newer", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			return put(ctx, api, name, map[string]types.AttributeValue{
-				"version":    &types.AttributeValueMemberN{Value: "2"},
-				"compatible": &types.AttributeValueMemberN{Value: "2"},
+				"version":    &types.AttributeValueMemberN{Value: "3"},
+				"compatible": &types.AttributeValueMemberN{Value: "3"},
 			})
-		}, "", tidemark.Conflict, tidemark.Conflict, "the schema has version 2, for programs " +
-			"that need version 2 or a later one, and this program needs 1; run a newer program"},
+		}, "", tidemark.Conflict, tidemark.Conflict, "the schema has version 3, for programs " +
+			"that need version 3 or a later one, and this program needs 2; run a newer program"},
 		{"no number", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			return put(ctx, api, name, map[string]types.AttributeValue{
-				"version":    &types.AttributeValueMemberN{Value: "1"},
+				"version":    &types.AttributeValueMemberN{Value: "2"},
 				"compatible": &types.AttributeValueMemberS{Value: "1"},
 			})
 		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict, "has no version"},
@@ -183,10 +186,10 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 			ctx context.Context, api *dynamodb.Client, name names,
 		) error {
 			return put(ctx, api, name, map[string]types.AttributeValue{
-				"version": &types.AttributeValueMemberN{Value: "1"},
+				"version": &types.AttributeValueMemberN{Value: "2"},
 			})
 		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict,
-			"version 1, and does not say which programs may use it"},
+			"version 2, and does not say which programs may use it"},
 		{"no version", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			return put(ctx, api, name, nil)
 		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict, "has no version"},
@@ -194,7 +197,7 @@ func TestMigrate_refuses_what_needs_a_person(t *testing.T) {
 			_, err := api.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: name("messages")})
 			return err
 		}, tidemark.Conflict, tidemark.Conflict, "", "messages is missing, and the others have " +
-			"the version 1; restore it"},
+			"the version 2; restore it"},
 		{"another key", func(ctx context.Context, api *dynamodb.Client, name names) error {
 			return remake(ctx, api, name, "user_id", types.BillingModePayPerRequest)
 		}, tidemark.Conflict, tidemark.Conflict, tidemark.Conflict,

@@ -153,6 +153,36 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 			}
 			return err
 		},
+		"Backlogs": func() error {
+			_, _, err := one.Backlogs(t.Context(), all("hook", 9))
+			return err
+		},
+		"Backlogs of one chat": func() error {
+			_, _, err := one.Backlogs(t.Context(), storage.BacklogQuery{Chat: "c", Limit: 1})
+			return err
+		},
+		"Rewind": func() error {
+			return one.Rewind(t.Context(), []storage.Backlog{{Outlet: "hook", Chat: "c"}})
+		},
+		"Settle": func() error {
+			_, err := one.Settle(t.Context(), []storage.Settlement{
+				{Backlog: storage.Backlog{Chat: "c"}},
+				{Backlog: storage.Backlog{Outlet: "hook", Chat: "c"}},
+			})
+			return err
+		},
+		"EachChat": func() error {
+			_, _, _, err := one.EachChat(t.Context(), "", 9)
+			return err
+		},
+		"MembersSince": func() error {
+			_, _, err := one.MembersSince(t.Context(), storage.MembersQuery{Chat: "c", Limit: 9})
+			return err
+		},
+		"Documents": func() error {
+			_, _, err := one.Documents(t.Context(), "kind", "", 9)
+			return err
+		},
 	} {
 		must(t, do())
 		w.mu.Lock()

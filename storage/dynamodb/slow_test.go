@@ -3,6 +3,7 @@ package dynamodb
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -170,6 +171,22 @@ func TestSlow_a_batch_goes_on_while_its_items_are_done(t *testing.T) {
 				rows[i] = tidemark.PendingDelivery{UserID: "anna", ChatID: "c", FirstUndelivered: 1}
 			}
 			_, err := s.Mark(ctx, rows)
+			return err
+		}},
+		{"Rewind", func(ctx context.Context, s *Store) error {
+			backlogs := make([]storage.Backlog, storage.MaxBatch)
+			for i := range backlogs {
+				outlet := storage.OutletID(fmt.Sprint("outlet", i))
+				backlogs[i] = storage.Backlog{Outlet: outlet, Chat: "c"}
+			}
+			return s.Rewind(ctx, backlogs)
+		}},
+		{"Settle of one chat", func(ctx context.Context, s *Store) error {
+			items := make([]storage.Settlement, 100)
+			for i := range items {
+				items[i].Outlet, items[i].Chat = storage.OutletID(fmt.Sprint("outlet", i)), "c"
+			}
+			_, err := s.Settle(ctx, items)
 			return err
 		}},
 	} {

@@ -80,7 +80,8 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 func (w *wire) spring(operation, body string) trap {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	reads := operation == "GetItem" || operation == "BatchGetItem" || operation == "Query"
+	reads := operation == "GetItem" || operation == "BatchGetItem" || operation == "Query" ||
+		operation == "Scan"
 	if reads && !strings.Contains(body, `"ConsistentRead":true`) {
 		w.weak = append(w.weak, operation+" "+body)
 	}

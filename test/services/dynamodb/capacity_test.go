@@ -193,3 +193,91 @@ func TestShared_bills_as_AWS_says(t *testing.T) {
 		}
 	}
 }
+
+// TestShared_bills_an_index_as_AWS_says: a sparse index of keys takes a unit for an entry that
+// comes or goes, two for one that moves, and none if its key stays (AWS, "Using Global Secondary
+// Indexes: Provisioned throughput considerations"). The emulator does not double that in a
+// transaction. AWS does not say what it does.
+func TestShared_bills_an_index_as_AWS_says(t *testing.T) {
+	table, client := aws.String("capacity-of-index"), Shared(t).Client()
+	name := func(s string) types.AttributeDefinition {
+		return types.AttributeDefinition{AttributeName: &s, AttributeType: "S"}
+	}
+	_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
+		TableName:            table,
+		BillingMode:          types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{name("p")},
+		KeySchema: []types.KeySchemaElement{
+			{AttributeName: aws.String("p"), KeyType: "HASH"},
+		},
+	})
+	must(t, err)
+	t.Cleanup(func() {
+		_, err := client.DeleteTable(context.Background(),
+			&dynamodb.DeleteTableInput{TableName: table})
+		must(t, err)
+	})
+	_, err = client.UpdateTable(t.Context(), &dynamodb.UpdateTableInput{
+		TableName:            table,
+		AttributeDefinitions: []types.AttributeDefinition{name("p"), name("i")},
+		GlobalSecondaryIndexUpdates: []types.GlobalSecondaryIndexUpdate{{
+			Create: &types.CreateGlobalSecondaryIndexAction{
+				IndexName: aws.String("index"),
+				KeySchema: []types.KeySchemaElement{
+					{AttributeName: aws.String("i"), KeyType: "HASH"},
+					{AttributeName: aws.String("p"), KeyType: "RANGE"},
+				},
+				Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
+			},
+		}},
+	})
+	must(t, err)
+	text := func(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+	update := func(change string, values item) *types.Update {
+		return &types.Update{
+			TableName: table, Key: item{"p": text("p")}, UpdateExpression: &change,
+			ExpressionAttributeValues: values,
+		}
+	}
+	alone := func(u *types.Update) float64 {
+		out, err := client.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+			TableName: u.TableName, Key: u.Key, UpdateExpression: u.UpdateExpression,
+			ExpressionAttributeValues: u.ExpressionAttributeValues,
+			ReturnConsumedCapacity:    types.ReturnConsumedCapacityTotal,
+		})
+		must(t, err)
+		return aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+	}
+	together := func(u *types.Update) float64 {
+		out, err := client.TransactWriteItems(t.Context(), &dynamodb.TransactWriteItemsInput{
+			TransactItems:          []types.TransactWriteItem{{Update: u}},
+			ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+		})
+		must(t, err)
+		return aws.ToFloat64(out.ConsumedCapacity[0].CapacityUnits)
+	}
+	const comes = "SET x = :v, i = if_not_exists(i, :i)"
+	come := item{":v": text("v"), ":i": text("07")}
+	for what, write := range map[string]struct {
+		of   func(*types.Update) float64
+		base float64
+	}{"an update": {alone, 1}, "a transaction": {together, 2}} {
+		for i, step := range []struct {
+			change string
+			values item
+			index  float64
+		}{
+			{"SET x = :v", item{":v": text("v")}, 0},
+			{comes, come, 1},
+			{comes, come, 0},
+			{"SET i = :i", item{":i": text("08")}, 2},
+			{"REMOVE i", nil, 1},
+		} {
+			got := write.of(update(step.change, step.values))
+			if want := write.base + step.index; got != want {
+				t.Errorf("%s, step %d: %q costs %v units, want %v",
+					what, i, step.change, got, want)
+			}
+		}
+	}
+}

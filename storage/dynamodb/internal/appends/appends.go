@@ -385,7 +385,7 @@ func (a *appending) actions(todo []int, next *record.Counter) []types.TransactWr
 	})
 	actions[0] = types.TransactWriteItem{Update: &types.Update{
 		TableName: a.Table(record.Counters), Key: record.ChatKey(a.chat),
-		UpdateExpression:          aws.String(change),
+		UpdateExpression:          aws.String(record.OpenBacklog(a.chat, change, values)),
 		ExpressionAttributeValues: values,
 		//rule:sequence_gapless.append-at-head-and-version
 		ConditionExpression: aws.String("head = :head AND members_version = :version"),

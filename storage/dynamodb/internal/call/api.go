@@ -16,6 +16,7 @@ type api struct {
 	batchGetItem       one[*dynamodb.BatchGetItemInput, *dynamodb.BatchGetItemOutput]
 	query              one[*dynamodb.QueryInput, *dynamodb.QueryOutput]
 	updateItem         one[*dynamodb.UpdateItemInput, *dynamodb.UpdateItemOutput]
+	scan               one[*dynamodb.ScanInput, *dynamodb.ScanOutput]
 	putItem            one[*dynamodb.PutItemInput, *dynamodb.PutItemOutput]
 	batchWriteItem     one[*dynamodb.BatchWriteItemInput, *dynamodb.BatchWriteItemOutput]
 	transactWriteItems one[*dynamodb.TransactWriteItemsInput, *dynamodb.TransactWriteItemsOutput]
@@ -27,6 +28,7 @@ func callsOf(client *dynamodb.Client) api {
 		batchGetItem:       client.BatchGetItem,
 		query:              client.Query,
 		updateItem:         client.UpdateItem,
+		scan:               client.Scan,
 		putItem:            client.PutItem,
 		batchWriteItem:     client.BatchWriteItem,
 		transactWriteItems: client.TransactWriteItems,

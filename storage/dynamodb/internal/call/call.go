@@ -4,6 +4,7 @@ package call
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -233,6 +234,12 @@ type Query struct {
 	After           types.AttributeValue    // exclusive; nil: from the beginning
 	Range           [2]types.AttributeValue // inclusive; nil: all
 	Backwards       bool
+	// Index, if it is not "", is read instead of the table. Then Read.Eventual must be true.
+	Index string
+	// Filter, if it is not "", is an expression over Values. Items that it leaves out are paid for,
+	// and count for Page.
+	Filter string
+	Values Item
 	// Page is the maximum number of items of one call. 0 means as many as fit into 1 MB.
 	Page int
 }
@@ -246,7 +253,10 @@ func (c Caller) Each(ctx context.Context, q Query, do func(Item) (more bool, err
 		ReturnConsumedCapacity:    types.ReturnConsumedCapacityTotal,
 		ExpressionAttributeNames:  map[string]string{},
 		ExpressionAttributeValues: Item{":p": q.Of},
+		IndexName:                 some(q.Index),
+		FilterExpression:          some(q.Filter),
 	}
+	maps.Copy(in.ExpressionAttributeValues, q.Values)
 	if len(q.Only) > 0 {
 		in.ProjectionExpression, in.ExpressionAttributeNames = projected(q.Only)
 	}
@@ -284,6 +294,33 @@ func (c Caller) Each(ctx context.Context, q Query, do func(Item) (more bool, err
 		}
 		in.ExclusiveStartKey = out.LastEvaluatedKey
 	}
+}
+
+// Scan returns a page of a table's items, in an order of DynamoDB, with these attributes only. It
+// begins behind a key, or at the beginning if the key is nil. next is the key of the next page, and
+// nil at the end. A page may be shorter than the limit.
+//
+// It reads a whole table in the end. Only Store.EachChat may do that.
+func (c Caller) Scan(
+	ctx context.Context, r Read, after Item, limit int,
+) (items []Item, next Item, err error) {
+	in := &dynamodb.ScanInput{
+		TableName:              c.Table(r.Table),
+		ConsistentRead:         aws.Bool(!r.Eventual),
+		Limit:                  aws.Int32(int32(limit)),
+		ExclusiveStartKey:      after,
+		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+	}
+	in.ProjectionExpression, in.ExpressionAttributeNames = projected(r.Only)
+	out, _, err := try(ctx, c, c.api.scan, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.spent(units(out.ConsumedCapacity), 0)
+	if len(out.LastEvaluatedKey) > 0 {
+		next = out.LastEvaluatedKey
+	}
+	return out.Items, next, nil
 }
 
 // An Update is a conditional change of one item.

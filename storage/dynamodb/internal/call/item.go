@@ -112,7 +112,9 @@ const ISOTime = "2006-01-02T15:04:05.000Z"
 // NameOf returns a string that identifies a key within its table.
 func NameOf(key Item) string {
 	var b strings.Builder
-	for _, name := range []string{"chat_id", "sequence", "user_id", "receiver_id", "id"} {
+	for _, name := range []string{
+		"chat_id", "sequence", "user_id", "receiver_id", "id", "outlet_shard",
+	} {
 		switch v := key[name].(type) {
 		case *types.AttributeValueMemberS:
 			b.WriteString(v.Value)

@@ -28,6 +28,7 @@ type Counter struct {
 	Described string
 	// CreatedBy is the token of the call that created the chat.
 	CreatedBy string
+	Outbox    Outbox
 	Change
 }
 
@@ -70,6 +71,7 @@ func CounterOf(it call.Item) (*Counter, error) {
 		LastMention: r.Sequence("last_mention"),
 		Described:   r.Text("metadata_item"),
 		CreatedBy:   r.Text("created_by"),
+		Outbox:      outboxOf(&r),
 		Change: Change{
 			Changed:       r.Text("change"),
 			ChangeHead:    r.Sequence("change_head"),
@@ -130,7 +132,7 @@ func (c Access) Counters(
 	return found, nil
 }
 
-// Item returns the counter of a new chat as an item.
+// Item returns the counter of a new chat as an item. Its creation is news for outlets.
 func (c *Counter) Item() call.Item {
 	it := call.Item{
 		"chat_id": call.Text(c.ID), "type": call.Text(c.Type), "name": call.Text(c.Name),
@@ -140,6 +142,8 @@ func (c *Counter) Item() call.Item {
 		"member_count":    call.Number(c.MemberCount), "created_by": call.Text(c.CreatedBy),
 		"creation": call.Text(c.Creation), "version": call.Number(c.Version),
 	}
+	//rule:told_or_owed.open-backlog-at-creation-in-dynamodb
+	it["outbox_shard"] = call.Text(ShardOf(c.ID))
 	if c.Described != "" {
 		it["metadata_item"] = call.Text(c.Described)
 	}

@@ -75,7 +75,7 @@ func (m *Membership) Ever() bool { return m.Version > 0 }
 // At returns the membership at the version of a counter.
 func (m Membership) At(c *Counter) tidemark.Member {
 	//rule:pending_or_delivered.follow-change-in-effect
-	if m.Next == nil || c.Changed == "" || m.Next.Change != c.Changed {
+	if !m.takesEffect(c) {
 		return m.Member
 	}
 	return tidemark.Member{
@@ -84,6 +84,21 @@ func (m Membership) At(c *Counter) tidemark.Member {
 		JoinedAt:  m.Next.At,
 		Intervals: m.Intervals.Joined(c.ChangeHead, c.History, m.Ever()),
 	}
+}
+
+// ChangedAt returns the membership at the version of a counter, and the version of its last change.
+// The version is 0 if the user was never a member.
+func (m Membership) ChangedAt(c *Counter) (tidemark.Member, uint64) {
+	//rule:told_or_owed.version-of-change-in-effect
+	if m.takesEffect(c) {
+		return m.At(c), c.ChangeVersion
+	}
+	return m.Member, m.Version
+}
+
+// takesEffect reports whether the membership follows a change that took effect and is not settled.
+func (m *Membership) takesEffect(c *Counter) bool {
+	return m.Next != nil && c.Changed != "" && m.Next.Change == c.Changed
 }
 
 // Memberships reads the items of some users in a chat with strong consistency.

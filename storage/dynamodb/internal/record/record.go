@@ -15,6 +15,8 @@ const (
 	Keys        = "idempotency_keys"
 	States      = "delivery_state"
 	Pendings    = "pending_deliveries"
+	Backlogs    = "outlet_backlogs"
+	Documents   = "documents"
 )
 
 // Access reads items for one method of storage.Store, and remembers heads and watermarks.

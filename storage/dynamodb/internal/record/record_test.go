@@ -23,7 +23,7 @@ func TestCounter_comes_back_as_it_was_stored(t *testing.T) {
 				ID: "c", Type: tidemark.Direct, History: tidemark.HistoryFull, CreatedAt: at(1),
 				MembersVersion: 1, MemberCount: 2,
 			},
-			Activity: at(1), CreatedBy: "t",
+			Activity: at(1), CreatedBy: "t", Outbox: Outbox{Open: true},
 		},
 		{
 			Chat: tidemark.Chat{
@@ -31,7 +31,7 @@ func TestCounter_comes_back_as_it_was_stored(t *testing.T) {
 				History: tidemark.HistorySinceJoin, CreatedAt: at(1), Head: tidemark.MaxSequence,
 				MembersVersion: 1 << 60, MemberCount: 10_000, Large: true,
 			},
-			Activity: at(2), CreatedBy: "t", Standing: true,
+			Activity: at(2), CreatedBy: "t", Standing: true, Outbox: Outbox{Open: true},
 		},
 	} {
 		got, err := CounterOf(want.Item())

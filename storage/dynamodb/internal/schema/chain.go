@@ -11,6 +11,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidemark-im/tidemark"
 )
@@ -22,8 +23,18 @@ type file struct {
 	// Tables are tables to create. Remove names tables of earlier files to delete.
 	Tables []table
 	Remove []string
+	// Indexes are global secondary indexes to add to tables of earlier files.
+	Indexes []index
 	// Steps names the Steps to run, in this order.
 	Steps []string
+}
+
+// An index is a global secondary index of a table, with the attributes of its key that the table
+// does not define.
+type index struct {
+	TableName            string
+	AttributeDefinitions []types.AttributeDefinition
+	Create               types.CreateGlobalSecondaryIndexAction
 }
 
 // A Step changes items. It must be repeatable: it may run again from its beginning, even after it
@@ -108,6 +119,14 @@ func (f file) follow(versions *[]version, steps map[string]Step) error {
 			return fmt.Errorf("it adds the table %s, which a file before has", *added.TableName)
 		}
 		next.tables = append(next.tables, added)
+	}
+	for _, added := range f.Indexes {
+		i := indexOf(next.tables, added.TableName)
+		if i < 0 || indexOf(last.tables, added.TableName) < 0 {
+			return fmt.Errorf("it adds an index to the table %s, which no file before has",
+				added.TableName)
+		}
+		next.tables[i] = next.tables[i].with(added)
 	}
 	for _, name := range f.Steps {
 		step, known := steps[name]

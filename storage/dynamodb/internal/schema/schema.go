@@ -64,14 +64,45 @@ func (s *Tables) needed() uint { return uint(len(s.versions) - 1) }
 // wanted returns the tables that this program needs.
 func (s *Tables) wanted() []table { return s.versions[s.needed()].tables }
 
+// newest returns the newest definition of a table. A new table has its indexes at once. An index
+// that is added to a table takes AWS minutes, even if the table is empty.
+func (s *Tables) newest(d table) table {
+	if i := indexOf(s.wanted(), *d.TableName); i >= 0 {
+		return s.wanted()[i]
+	}
+	return d
+}
+
 // Schema returns the schema of the tables. Its version is 0 if there are none, or if some are still
 // missing. It needs only the rights to describe the tables and to read the item.
 //
-// Errors: Conflict (a table is another program's, or an existing one has been deleted),
-// Unavailable.
+// Errors: Conflict (a table is another program's, or an existing one or its index has been
+// deleted), Unavailable.
 func (s *Tables) Schema(ctx context.Context) (storage.Schema, error) {
 	found, err := s.look(ctx)
+	if err == nil && found.Version == s.needed() {
+		err = each(ctx, s.wanted(), s.indexed)
+	}
 	return found, s.explain(err)
+}
+
+// indexed returns a Conflict unless a table has its indexes. A restore may leave them out.
+func (s *Tables) indexed(ctx context.Context, d table) error {
+	if len(d.GlobalSecondaryIndexes) == 0 {
+		return nil
+	}
+	is, err := s.describe(ctx, d)
+	if err != nil || is == nil {
+		return err
+	}
+	for _, wanted := range d.GlobalSecondaryIndexes {
+		if found := indexIn(is, *wanted.IndexName); found == nil {
+			return tidemark.Errorf(tidemark.Conflict,
+				"the table %s has no index %s; run tidemark migrate up", *d.TableName,
+				*wanted.IndexName)
+		}
+	}
+	return nil
 }
 
 func (s *Tables) look(ctx context.Context) (storage.Schema, error) {
@@ -341,6 +372,9 @@ func (s *Tables) lower(ctx context.Context, written, last uint) error {
 			return err
 		}
 	}
+	if err := s.dropIndexes(ctx, before.tables, s.versions[last].tables); err != nil {
+		return err
+	}
 	if err := each(ctx, gone, s.drop); err != nil {
 		return err
 	}
@@ -350,6 +384,22 @@ func (s *Tables) lower(ctx context.Context, written, last uint) error {
 			"another migration has just changed the version; see tidemark migrate status")
 	}
 	return err
+}
+
+// dropIndexes deletes the indexes that the later definitions have and the earlier ones have not.
+func (s *Tables) dropIndexes(ctx context.Context, earlier, later []table) error {
+	return each(ctx, later, func(ctx context.Context, d table) error {
+		i := indexOf(earlier, *d.TableName)
+		if i < 0 {
+			return nil
+		}
+		for _, gone := range d.GlobalSecondaryIndexes[len(earlier[i].GlobalSecondaryIndexes):] {
+			if err := s.dropIndex(ctx, d, gone.IndexName); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // deletable returns how many of the tables exist. It returns a Conflict if one is protected, or

@@ -3,13 +3,16 @@ package schema
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -133,7 +136,7 @@ func TestUp_turns_on_recovery_once(t *testing.T) {
 		t.Errorf("got %d tables that can be recovered, by %d changes, want %d by one each",
 			len(b.on), got, want)
 	}
-	wantVersion(t, tables, 1)
+	wantVersion(t, tables, tables.needed())
 }
 
 func TestUp_recovery_that_an_emulator_has_not(t *testing.T) {
@@ -173,7 +176,7 @@ func TestUp_goes_on_after_any_call(t *testing.T) {
 		if e != nil {
 			t.Fatalf("after %d calls: %v", n, e)
 		}
-		if found.Version != 0 {
+		if found.Version == tables.needed() {
 			wantNothingToDo(t, url)
 		}
 		if n%5 != 0 {
@@ -182,9 +185,11 @@ func TestUp_goes_on_after_any_call(t *testing.T) {
 		if err := tables.Up(t.Context()); err != nil {
 			t.Fatalf("after %d calls: %v", n, err)
 		}
-		wantVersion(t, tables, 1)
-		if err := tables.Down(t.Context()); err != nil {
-			t.Fatalf("after %d calls: %v", n, err)
+		for version := tables.needed(); version > 0; version-- {
+			wantVersion(t, tables, version)
+			if err := tables.Down(t.Context()); err != nil {
+				t.Fatalf("after %d calls: %v", n, err)
+			}
 		}
 		wantVersion(t, tables, 0)
 	}
@@ -233,7 +238,156 @@ func TestUp_what_somebody_else_did_meanwhile(t *testing.T) {
 	if err := tables.Up(t.Context()); err != nil {
 		t.Error(err)
 	}
-	wantVersion(t, tables, 1)
+	wantVersion(t, tables, tables.needed())
+}
+
+// slowIndex plays AWS, where an index is made and deleted long after the call. Descriptions of the
+// table show it in the states of a time, and then as it is.
+type slowIndex struct {
+	mu     sync.Mutex
+	states []string
+	calls  []string // what changed the table
+}
+
+func (s *slowIndex) answer(operation, table string) (int, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !strings.HasSuffix(table, Counters):
+	case operation == "UpdateTable" || operation == "CreateTable":
+		s.calls = append(s.calls, operation)
+		s.states = append(s.states, "CREATING", "CREATING")
+	case operation == "DescribeTable" && len(s.states) > 0:
+		state := s.states[0]
+		s.states = s.states[1:]
+		return http.StatusOK, fmt.Sprintf(`{"Table":{"TableName":%q,"TableStatus":"ACTIVE",
+			"KeySchema":[{"AttributeName":"chat_id","KeyType":"HASH"}],
+			"AttributeDefinitions":[{"AttributeName":"chat_id","AttributeType":"S"},
+				{"AttributeName":"outbox_shard","AttributeType":"S"}],
+			"BillingModeSummary":{"BillingMode":"PAY_PER_REQUEST"},
+			"GlobalSecondaryIndexes":[{"IndexName":"outbox","IndexStatus":%q,"Backfilling":true,
+				"KeySchema":[{"AttributeName":"outbox_shard","KeyType":"HASH"},
+					{"AttributeName":"chat_id","KeyType":"RANGE"}]}]}}`, table, state)
+	}
+	return 0, ""
+}
+
+// TestUp_waits_for_an_index: the version is written when the index can be read. Down deletes the
+// index, and nothing else of the table. Both can be repeated.
+func TestUp_waits_for_an_index(t *testing.T) {
+	url := service.Shared(t).Store(t)
+	first := fstest.MapFS{}
+	text, err := migrations.DynamoDB.ReadFile("dynamodb/0001_initial.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first["dynamodb/0001_initial.json"] = &fstest.MapFile{Data: text}
+	if err := openWith(t, url, nil, first, nil).Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	aws := &slowIndex{}
+	tables := open(t, url, between{func(operation, table string) (int, string) {
+		if operation == "PutItem" {
+			aws.mu.Lock()
+			defer aws.mu.Unlock()
+			if len(aws.states) > 0 {
+				t.Error("the version is written before the index is active")
+			}
+			return 0, ""
+		}
+		return aws.answer(operation, table)
+	}})
+	for range 2 {
+		if err := tables.Up(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(aws.calls, []string{"UpdateTable"}) {
+		t.Errorf("the table was changed by %q, want one UpdateTable", aws.calls)
+	}
+	wantVersion(t, tables, 2)
+	plain := open(t, url, nil)
+	if err := plain.Down(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantVersion(t, plain, 1)
+	is, err := plain.describe(t.Context(), plain.wanted()[0])
+	if err != nil || len(is.GlobalSecondaryIndexes) != 0 {
+		t.Errorf("after Down the table is %+v, %v, want one without an index", is, err)
+	}
+}
+
+// TestSchema_without_an_index refuses tables whose index was deleted, or left out by a restore. Up
+// makes it again.
+func TestSchema_without_an_index(t *testing.T) {
+	tables := open(t, service.Shared(t).Store(t), nil)
+	if err := tables.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	counters := tables.wanted()[0]
+	if err := tables.dropIndex(t.Context(), counters,
+		counters.GlobalSecondaryIndexes[0].IndexName); err != nil {
+		t.Fatal(err)
+	}
+	_, err := tables.Schema(t.Context())
+	if tidemark.CodeOf(err) != tidemark.Conflict ||
+		!strings.Contains(tidemark.DetailOf(err), "has no index outbox; run tidemark migrate up") {
+		t.Errorf("got %v, want a Conflict that says what to do", err)
+	}
+	if err := tables.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantVersion(t, tables, tables.needed())
+}
+
+// TestChain_of_indexes: an index of a table that no earlier file has is refused, and two indexes
+// are added one after the other.
+func TestChain_of_indexes(t *testing.T) {
+	const of = `{"compatible": 1, "indexes": [%s]}`
+	index := func(table, name string) string {
+		return fmt.Sprintf(`{"TableName": %q,
+			"AttributeDefinitions": [{"AttributeName": %q, "AttributeType": "S"}],
+			"Create": {"IndexName": %q, "Projection": {"ProjectionType": "KEYS_ONLY"},
+				"KeySchema": [{"AttributeName": %q, "KeyType": "HASH"}]}}`,
+			table, name+"_x", name, name+"_x")
+	}
+	files := fstest.MapFS{}
+	for _, name := range []string{"0001_initial.json", "0002_outlets.json"} {
+		text, err := migrations.DynamoDB.ReadFile("dynamodb/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["dynamodb/"+name] = &fstest.MapFile{Data: text}
+	}
+	third := &fstest.MapFile{}
+	files["dynamodb/0003_more.json"] = third
+	third.Data = fmt.Appendf(nil, of, index("nothing", "one"))
+	if _, err := readChain(files, nil); err == nil ||
+		!strings.Contains(fmt.Sprint(errors.Unwrap(err)), "which no file before has") {
+		t.Errorf("got %v, want an error that names the table", err)
+	}
+	third.Data = fmt.Appendf(nil, of, index("messages", "one")+","+index("messages", "two"))
+	url := service.Shared(t).Store(t)
+	if err := open(t, url, nil).Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tables := openWith(t, url, nil, files, nil)
+	if err := tables.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	messages := tables.wanted()[indexOf(tables.wanted(), tables.to.Table("messages"))]
+	for _, want := range []int{2, 0} {
+		is, err := tables.describe(t.Context(), messages)
+		if err != nil || len(is.GlobalSecondaryIndexes) != want {
+			t.Fatalf("the messages have the indexes %+v, %v, want %d",
+				is.GlobalSecondaryIndexes, err, want)
+		}
+		if want > 0 {
+			if err := tables.Down(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 func TestErrors_say_what_to_do(t *testing.T) {

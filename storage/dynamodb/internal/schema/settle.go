@@ -49,7 +49,8 @@ func (s *Tables) settle(ctx context.Context, d table) error {
 func (s *Tables) do(ctx context.Context, d table, next step, is *state) (err error) {
 	switch next {
 	case create:
-		_, err = ask(ctx, s.api.CreateTable, &d.CreateTableInput)
+		newest := s.newest(d)
+		_, err = ask(ctx, s.api.CreateTable, &newest.CreateTableInput)
 	case protect:
 		_, err = ask(ctx, s.api.UpdateTable, &dynamodb.UpdateTableInput{
 			TableName:                 d.TableName,
@@ -60,6 +61,8 @@ func (s *Tables) do(ctx context.Context, d table, next step, is *state) (err err
 			TableName:        d.TableName,
 			SSESpecification: d.SSESpecification,
 		})
+	case addIndex:
+		_, err = ask(ctx, s.api.UpdateTable, d.indexing(is.table))
 	case askExpiry:
 		var out *dynamodb.DescribeTimeToLiveOutput
 		out, err = ask(ctx, s.api.DescribeTimeToLive,
@@ -83,6 +86,25 @@ func (s *Tables) do(ctx context.Context, d table, next step, is *state) (err err
 		})
 	}
 	return err
+}
+
+// indexing returns the call that adds the first missing index. One call can add only one.
+func (d table) indexing(is *types.TableDescription) *dynamodb.UpdateTableInput {
+	in := &dynamodb.UpdateTableInput{
+		TableName: d.TableName, AttributeDefinitions: d.AttributeDefinitions,
+	}
+	for _, wanted := range d.GlobalSecondaryIndexes {
+		if in.GlobalSecondaryIndexUpdates != nil || indexIn(is, *wanted.IndexName) != nil {
+			continue
+		}
+		in.GlobalSecondaryIndexUpdates = []types.GlobalSecondaryIndexUpdate{{
+			Create: &types.CreateGlobalSecondaryIndexAction{
+				IndexName: wanted.IndexName, KeySchema: wanted.KeySchema,
+				Projection: wanted.Projection,
+			},
+		}}
+	}
+	return in
 }
 
 // recovery returns whether a table has point-in-time recovery. Emulators do not know the call.
@@ -126,6 +148,34 @@ func (s *Tables) drop(ctx context.Context, d table) error {
 			return nil
 		case err != nil && !busy(err): // A table is busy while it is created, changed or deleted.
 			return err
+		}
+		if err := w.pause(ctx, d); err != nil {
+			return err
+		}
+	}
+}
+
+// dropIndex deletes an index of a table, and waits until it is gone.
+func (s *Tables) dropIndex(ctx context.Context, d table, name *string) error {
+	for w := (waiting{}); ; {
+		is, err := s.describe(ctx, d)
+		if err != nil || is == nil {
+			return err
+		}
+		found := indexIn(is, *name)
+		if found == nil {
+			return nil
+		}
+		if found.IndexStatus != types.IndexStatusDeleting {
+			_, err = ask(ctx, s.api.UpdateTable, &dynamodb.UpdateTableInput{
+				TableName: d.TableName,
+				GlobalSecondaryIndexUpdates: []types.GlobalSecondaryIndexUpdate{
+					{Delete: &types.DeleteGlobalSecondaryIndexAction{IndexName: name}},
+				},
+			})
+			if err != nil && !busy(err) {
+				return err
+			}
 		}
 		if err := w.pause(ctx, d); err != nil {
 			return err

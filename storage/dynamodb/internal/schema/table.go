@@ -32,6 +32,17 @@ func (d table) at(to *endpoint.Endpoint) table {
 	return d
 }
 
+// with returns the definition with one more index.
+func (d table) with(added index) table {
+	d.AttributeDefinitions = slices.Concat(d.AttributeDefinitions, added.AttributeDefinitions)
+	d.GlobalSecondaryIndexes = append(slices.Clip(d.GlobalSecondaryIndexes),
+		types.GlobalSecondaryIndex{
+			IndexName: added.Create.IndexName, KeySchema: added.Create.KeySchema,
+			Projection: added.Create.Projection,
+		})
+	return d
+}
+
 // A state is the known state of a table. expiry and recovery are requested one after the other,
 // once the parts above them match.
 type state struct {
@@ -48,6 +59,7 @@ const (
 	wait
 	protect   // set the protection against deletion
 	encrypt   // set the key
+	addIndex  // add the first index that is missing
 	askExpiry // look at the time to live
 	expire    // set the time to live
 	askRecovery
@@ -92,6 +104,9 @@ func (d table) next(is state, recovery bool) (step, error) {
 			return encrypt, nil
 		}
 	}
+	if step, err := d.nextIndex(is.table); step != done || err != nil {
+		return step, err
+	}
 	if is.expiry == nil {
 		return askExpiry, nil
 	}
@@ -105,6 +120,39 @@ func (d table) next(is state, recovery bool) (step, error) {
 		return backUp, nil
 	}
 	return done, nil
+}
+
+// nextIndex returns addIndex, or wait, until the table has the indexes of the definition. It leaves
+// other indexes alone.
+func (d table) nextIndex(is *types.TableDescription) (step, error) {
+	for _, wanted := range d.GlobalSecondaryIndexes {
+		found := indexIn(is, *wanted.IndexName)
+		if found == nil {
+			return addIndex, nil
+		}
+		got := keys(found.KeySchema, is.AttributeDefinitions)
+		if want := keys(wanted.KeySchema, d.AttributeDefinitions); got != want {
+			return done, tidemark.Errorf(tidemark.Conflict,
+				"the index %s of the table %s has the key %s, and the definition says %s; delete "+
+					"it, and migrate again", *wanted.IndexName, *d.TableName, got, want)
+		}
+		if found.IndexStatus != types.IndexStatusActive {
+			return wait, nil
+		}
+	}
+	return done, nil
+}
+
+// indexIn returns the index of a table with a name, nil if there is none.
+func indexIn(
+	is *types.TableDescription, name string,
+) *types.GlobalSecondaryIndexDescription {
+	for i := range is.GlobalSecondaryIndexes {
+		if aws.ToString(is.GlobalSecondaryIndexes[i].IndexName) == name {
+			return &is.GlobalSecondaryIndexes[i]
+		}
+	}
+	return nil
 }
 
 func (d table) nextExpiry(is *types.TimeToLiveDescription) (step, error) {

@@ -18,28 +18,35 @@ const key = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1
 
 func TestDefinitions_are_those_of_the_specification(t *testing.T) {
 	versions, err := readChain(migrations.DynamoDB, nil)
-	if err != nil || len(versions) != 2 {
+	if err != nil || len(versions) != 3 {
 		t.Fatalf("got %d versions, %v", len(versions), err)
 	}
 	got := make(map[string]string)
-	for _, d := range versions[1].tables {
+	for _, d := range versions[2].tables {
 		text := keys(d.KeySchema, d.AttributeDefinitions) + "; " + string(d.BillingMode)
 		if d.TimeToLiveSpecification != nil {
 			text += "; expires by " + *d.TimeToLiveSpecification.AttributeName
 		}
-		if len(d.GlobalSecondaryIndexes)+len(d.LocalSecondaryIndexes) > 0 ||
-			len(d.AttributeDefinitions) != len(d.KeySchema) {
-			t.Errorf("%s has more than a key", *d.TableName)
+		for _, i := range d.GlobalSecondaryIndexes {
+			text += "; index " + *i.IndexName + " " + keys(i.KeySchema, d.AttributeDefinitions) +
+				" " + string(i.Projection.ProjectionType)
+		}
+		if len(d.LocalSecondaryIndexes) > 0 ||
+			len(d.AttributeDefinitions) != len(d.KeySchema)+len(d.GlobalSecondaryIndexes) {
+			t.Errorf("%s has more than its keys", *d.TableName)
 		}
 		got[*d.TableName] = text
 	}
 	want := map[string]string{
-		"chat_counters":      "chat_id S; PAY_PER_REQUEST",
+		"chat_counters": "chat_id S; PAY_PER_REQUEST; " +
+			"index outbox outbox_shard S, chat_id S KEYS_ONLY",
 		"messages":           "chat_id S, sequence N; PAY_PER_REQUEST",
 		"idempotency_keys":   "id S; PAY_PER_REQUEST; expires by expires_at",
 		"chat_memberships":   "chat_id S, user_id S; PAY_PER_REQUEST",
 		"delivery_state":     "user_id S, chat_id S; PAY_PER_REQUEST",
 		"pending_deliveries": "receiver_id S, chat_id S; PAY_PER_REQUEST",
+		"outlet_backlogs":    "outlet_shard S, chat_id S; PAY_PER_REQUEST",
+		"documents":          "kind S, name S; PAY_PER_REQUEST",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -59,6 +66,13 @@ func asDefined(d table) state {
 		},
 		expiry:   &types.TimeToLiveDescription{TimeToLiveStatus: types.TimeToLiveStatusDisabled},
 		recovery: types.PointInTimeRecoveryStatusEnabled,
+	}
+	for _, i := range d.GlobalSecondaryIndexes {
+		is.table.GlobalSecondaryIndexes = append(is.table.GlobalSecondaryIndexes,
+			types.GlobalSecondaryIndexDescription{
+				IndexName: i.IndexName, KeySchema: i.KeySchema,
+				IndexStatus: types.IndexStatusActive,
+			})
 	}
 	if d.SSESpecification != nil {
 		is.table.SSEDescription = &types.SSEDescription{
@@ -149,6 +163,22 @@ func TestNext_step(t *testing.T) {
 			"messages",
 			func(is *state) { is.table.SSEDescription.Status = types.SSEStatusUpdating }, wait, "",
 		},
+		{"an index as defined", "chat_counters", func(*state) {}, done, ""},
+		{
+			"no index",
+			"chat_counters", func(is *state) { is.table.GlobalSecondaryIndexes = nil }, addIndex,
+			"",
+		},
+		{"an index being made", "chat_counters", func(is *state) {
+			is.table.GlobalSecondaryIndexes[0].IndexStatus = types.IndexStatusCreating
+		}, wait, ""},
+		{"an index being deleted", "chat_counters", func(is *state) {
+			is.table.GlobalSecondaryIndexes[0].IndexStatus = types.IndexStatusDeleting
+		}, wait, ""},
+		{"an index with another key", "chat_counters", func(is *state) {
+			is.table.GlobalSecondaryIndexes[0].KeySchema = is.table.KeySchema
+		}, refused, "the index outbox of the table p-chat_counters has the key chat_id S, and " +
+			"the definition says outbox_shard S, chat_id S"},
 		{
 			"nobody asked about expiry",
 			"messages", func(is *state) { is.expiry = nil }, askExpiry, "",
@@ -239,7 +269,7 @@ func definition(t *testing.T, name, url string) table {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range versions[1].tables {
+	for _, d := range versions[len(versions)-1].tables {
 		if *d.TableName == name {
 			return d.at(to)
 		}
