@@ -295,8 +295,14 @@ var errReplaced = errors.New("the database has become another one")
 func serve(ctx context.Context, o options, log *slog.Logger) error {
 	for {
 		err := o.serveOne(ctx, log)
+		replaced := errors.Is(err, errReplaced)
+		//rule:stop_in_order.end-while-it-begins-anew
+		if ctx.Err() != nil && (replaced || errors.Is(err, context.Canceled)) {
+			log.Info("stopped while the server began", "error", err)
+			return nil
+		}
 		//rule:restore_is_noticed.server-begins-anew
-		if !errors.Is(err, errReplaced) || ctx.Err() != nil {
+		if !replaced {
 			return err
 		}
 		log.Warn("the server begins anew, because its database has become another one: a standby "+

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -345,6 +346,55 @@ func TestServe_restore_is_noticed(t *testing.T) {
 		}
 	case <-time.After(drainWithin):
 		t.Error("serve goes on after its context has ended")
+	}
+}
+
+// TestServe_stop_while_the_server_begins checks that a stop is no error while the store is opened
+// for the first time, while it is opened again, and while a server ends because its
+// database was replaced.
+func TestServe_stop_while_the_server_begins(t *testing.T) {
+	limits, err := limitFlags{}.withDefaults(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := errors.New("no answer")
+	for name, c := range map[string]struct {
+		// stopsAt is the opening in which the stop is asked for; fails is what it answers.
+		stopsAt int32
+		fails   error
+		want    error
+	}{
+		"in the first opening":     {stopsAt: 1, fails: context.Canceled},
+		"in the next opening":      {stopsAt: 2, fails: context.Canceled},
+		"as the database replaced": {stopsAt: 1},
+		"the opening fails itself": {stopsAt: 1, fails: refused, want: refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			replaced := make(chan struct{})
+			close(replaced)
+			var opened atomic.Int32
+			open := func(context.Context) (openedStore, error) {
+				if opened.Add(1) == c.stopsAt {
+					defer stop()
+					if c.fails != nil {
+						return openedStore{}, fmt.Errorf("connect: %w", c.fails)
+					}
+				}
+				return openedStore{Store: memory.New(), replaced: replaced}, nil
+			}
+			var log logBuffer
+			if err := serve(ctx,
+				options{listen: "127.0.0.1:0", open: open,
+					credentials: auth.Config{Dev: true}, limits: limits},
+				slog.New(slog.NewTextHandler(&log, nil))); !errors.Is(err, c.want) {
+				t.Errorf("serve ended with %v, want %v:\n%s", err, c.want, log.String())
+			}
+			if n := opened.Load(); n != c.stopsAt {
+				t.Errorf("the store was opened %d times, want %d", n, c.stopsAt)
+			}
+		})
 	}
 }
 
