@@ -1,9 +1,11 @@
 package dynamodb
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"slices"
@@ -187,6 +189,68 @@ func TestMigrate_schema_fits_beside_a_quicker_one(t *testing.T) {
 	want := storage.Schema{Version: newest + 2, Compatible: newest + 1, Needed: newest + 2}
 	if got, err := third.Schema(t.Context()); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// looking lets another migration run before a table is described for the second time.
+type looking struct {
+	http.RoundTripper
+	table string
+	mu    sync.Mutex
+	looks int
+	quick func()
+}
+
+func (l *looking) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".DescribeTable") {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		l.mu.Lock()
+		if bytes.Contains(body, []byte(l.table)) {
+			if l.looks++; l.looks == 2 {
+				l.quick()
+			}
+		}
+		l.mu.Unlock()
+	}
+	return l.RoundTripper.RoundTrip(r)
+}
+
+// TestMigrate_schema_fits_beside_one_that_removes_a_table: a table that a newer program removes is
+// not created again. Otherwise the two would create and remove it for minutes.
+func TestMigrate_schema_fits_beside_one_that_removes_a_table(t *testing.T) {
+	for _, from := range []int{1, 2} {
+		url := newTables(t)
+		if err := tablesFor(t, url, from, nil).Up(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		third := tablesFor(t, url, 3, nil)
+		carrier := &http.Transport{}
+		t.Cleanup(carrier.CloseIdleConnections)
+		slow := tablesFor(t, url, 2, &looking{
+			RoundTripper: carrier, table: "idempotency_keys", quick: func() {
+				if err := third.Up(t.Context()); err != nil {
+					t.Error(err)
+				}
+			},
+		})
+		if err := slow.Up(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := storage.Schema{Version: newest + 2, Compatible: newest + 1, Needed: newest + 2}
+		if got, err := third.Schema(t.Context()); err != nil || got != want {
+			t.Errorf("from %d: got %+v, %v, want %+v", from, got, err, want)
+		}
+		api, name := raw(t, url)
+		_, err := api.DescribeTable(t.Context(),
+			&dynamodb.DescribeTableInput{TableName: name("idempotency_keys")})
+		var missing *types.ResourceNotFoundException
+		if !errors.As(err, &missing) {
+			t.Errorf("from %d: the removed table is there again, or: %v", from, err)
+		}
 	}
 }
 

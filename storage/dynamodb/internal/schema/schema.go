@@ -212,8 +212,14 @@ func (s *Tables) up(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
+		case s.overtaken(found, s.needed()) && found.Compatible <= s.needed():
+			return nil // A newer program's migration has begun, which may remove tables.
 		case found.Version == s.needed() && found.Compatible <= s.needed():
-			return each(ctx, s.wanted(), s.settle)
+			err := each(ctx, s.wanted(), s.settlesFor(s.needed()))
+			if !errors.Is(err, errOvertaken) {
+				return err
+			}
+			continue
 		case !found.Upgradable():
 			return found.Fit()
 		}
@@ -226,6 +232,30 @@ func (s *Tables) up(ctx context.Context) error {
 		if err != nil || written && found.Version+1 == s.needed() {
 			return err
 		}
+	}
+}
+
+// errOvertaken says that a later migration has begun meanwhile, which may remove tables.
+var errOvertaken = errors.New("a later migration has begun")
+
+// overtaken reports whether a later migration than that to a version has begun.
+func (s *Tables) overtaken(found storage.Schema, version uint) bool {
+	return found.Version > version ||
+		found.Version == version && found.Compatible > s.versions[version].compatible
+}
+
+// settlesFor is settle for the tables of a version. It creates no table after a later migration has
+// begun: two processes would create and remove it again and again. It returns errOvertaken then.
+func (s *Tables) settlesFor(version uint) func(context.Context, table) error {
+	return func(ctx context.Context, d table) error {
+		return s.settles(ctx, d, func() error {
+			found, err := s.read(ctx)
+			//rule:schema_fits.create-nothing-that-is-removed
+			if err == nil && s.overtaken(found, version) {
+				err = errOvertaken
+			}
+			return err
+		})
 	}
 }
 
@@ -242,15 +272,20 @@ func (s *Tables) raise(ctx context.Context, from storage.Schema) (written bool, 
 		}
 	}
 	//rule:schema_fits.stamp-is-written-last
-	if err := s.prepare(ctx, next); err != nil {
+	if err := s.prepare(ctx, to); err != nil {
+		if errors.Is(err, errOvertaken) {
+			err = nil
+		}
 		return false, err
 	}
 	return s.write(ctx, from.Version, to, next.compatible)
 }
 
-// prepare makes the tables and items match a version.
-func (s *Tables) prepare(ctx context.Context, next version) error {
-	if err := each(ctx, next.tables, s.settle); err != nil {
+// prepare makes the tables and items match a version. It returns errOvertaken if a later migration
+// has begun.
+func (s *Tables) prepare(ctx context.Context, to uint) error {
+	next := s.versions[to]
+	if err := each(ctx, next.tables, s.settlesFor(to)); err != nil {
 		return err
 	}
 	for _, step := range next.steps {

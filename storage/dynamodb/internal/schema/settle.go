@@ -14,6 +14,11 @@ import (
 
 // settle takes the steps that make one table match its definition.
 func (s *Tables) settle(ctx context.Context, d table) error {
+	return s.settles(ctx, d, func() error { return nil })
+}
+
+// settles is settle that asks whether it may, each time before it creates the table.
+func (s *Tables) settles(ctx context.Context, d table, may func() error) error {
 	var is state
 	// refused is a step that DynamoDB refused once. It may have described the table as it was
 	// before, so one refusal is not final.
@@ -29,6 +34,11 @@ func (s *Tables) settle(ctx context.Context, d table) error {
 		next, err := d.next(is, s.to.PointInTimeRecovery)
 		if err != nil || next == done {
 			return err
+		}
+		if next == create {
+			if err := may(); err != nil {
+				return err
+			}
 		}
 		err = s.do(ctx, d, next, &is)
 		switch {
