@@ -8,8 +8,6 @@ import (
 
 // Documents stores the small JSON documents of the programs themselves: which outlets there are,
 // which workers live, which events wait for an operator. It is no place for what users store.
-//
-// Only the tests of the backends use the role so far.
 type Documents interface {
 	// Documents returns a page of the documents of a kind. The names ascend, and are above after
 	// ("" for the first page). It sees every PutDocument that returned before the call. limit is at

@@ -21,8 +21,6 @@ import (
 //
 // A worker reads the backlogs for AllOutlets, delivers the news to all outlets, and settles them.
 // If an outlet does not accept something, the worker first opens a backlog for this outlet alone.
-//
-// Only the tests of the backends use the role so far.
 type Outbox interface {
 	// Backlogs returns a page of the backlogs for an outlet. The shards ascend, and the chat ids of
 	// each. It sees every Rewind and Settle that returned before the call, if the outlet is not

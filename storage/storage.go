@@ -57,6 +57,8 @@ type Store interface {
 	Unreads
 	Pending
 	Lives
+	Outbox
+	Documents
 
 	// Check returns nil if the store can serve reads and durable writes now. Otherwise it returns
 	// Unavailable with the reason. Readiness probes call it. It takes at most as long as one small

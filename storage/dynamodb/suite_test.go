@@ -49,10 +49,6 @@ func openTest(t testing.TB, url string) *Store {
 
 func TestStore(t *testing.T) { storagetest.Run(t, openNew) }
 
-func TestStore_outbox(t *testing.T) { storagetest.RunOutbox(t, openNew) }
-
-func TestStore_documents(t *testing.T) { storagetest.RunDocuments(t, openNew) }
-
 func TestStore_shared(t *testing.T) {
 	storagetest.RunShared(t, func(t *testing.T) (storage.Store, storage.Store) {
 		url := newTables(t)

@@ -28,11 +28,3 @@ func TestFrozen(t *testing.T) {
 	s, lives := storagetest.WriteFrozen(t, memory.New(), copied)
 	storagetest.RunFrozen(t, copied(t, s), lives)
 }
-
-func TestStore_outbox(t *testing.T) {
-	storagetest.RunOutbox(t, func(*testing.T) storage.Store { return memory.New() })
-}
-
-func TestStore_documents(t *testing.T) {
-	storagetest.RunDocuments(t, func(*testing.T) storage.Store { return memory.New() })
-}

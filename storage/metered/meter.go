@@ -170,6 +170,13 @@ const (
 	opPendingOf
 	opBehind
 	opShared
+	opBacklogs
+	opRewind
+	opSettle
+	opEachChat
+	opMembersSince
+	opDocuments
+	opPutDocument
 	opCheck
 	operations
 )
@@ -180,7 +187,8 @@ func (op operation) String() string {
 		"create_chat", "chat", "update_chat", "chats_of", "heads", "add_members", "remove_member",
 		"update_member", "rosters", "append", "sent", "ranges", "advance", "states", "states_of",
 		"states_in", "summary", "unread", "unread_of", "mark_unread", "mark", "clear",
-		"pending_of", "behind", "shared", "check",
+		"pending_of", "behind", "shared", "backlogs", "rewind", "settle", "each_chat",
+		"members_since", "documents", "put_document", "check",
 	}[op]
 }
 

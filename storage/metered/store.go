@@ -273,6 +273,72 @@ func (s *Store) Behind(
 	return chats, next, more, err
 }
 
+// Backlogs implements storage.Outbox.
+func (s *Store) Backlogs(
+	ctx context.Context, q storage.BacklogQuery,
+) (backlogs []storage.Backlog, more bool, err error) {
+	began := time.Now()
+	backlogs, more, err = s.store.Backlogs(ctx, q)
+	s.meter.done(ctx, opBacklogs, began, err)
+	return backlogs, more, err
+}
+
+// Rewind implements storage.Outbox.
+func (s *Store) Rewind(ctx context.Context, backlogs []storage.Backlog) (err error) {
+	began := time.Now()
+	err = s.store.Rewind(ctx, backlogs)
+	s.meter.done(ctx, opRewind, began, err)
+	return err
+}
+
+// Settle implements storage.Outbox.
+func (s *Store) Settle(
+	ctx context.Context, items []storage.Settlement,
+) (settled []bool, err error) {
+	began := time.Now()
+	settled, err = s.store.Settle(ctx, items)
+	s.meter.done(ctx, opSettle, began, err)
+	return settled, err
+}
+
+// EachChat implements storage.Outbox.
+func (s *Store) EachChat(
+	ctx context.Context, after tidemark.ChatID, limit int,
+) (chats []tidemark.ChatID, next tidemark.ChatID, more bool, err error) {
+	began := time.Now()
+	chats, next, more, err = s.store.EachChat(ctx, after, limit)
+	s.meter.done(ctx, opEachChat, began, err)
+	return chats, next, more, err
+}
+
+// MembersSince implements storage.Outbox.
+func (s *Store) MembersSince(
+	ctx context.Context, q storage.MembersQuery,
+) (members []storage.ChangedMember, more bool, err error) {
+	began := time.Now()
+	members, more, err = s.store.MembersSince(ctx, q)
+	s.meter.done(ctx, opMembersSince, began, err)
+	return members, more, err
+}
+
+// Documents implements storage.Documents.
+func (s *Store) Documents(
+	ctx context.Context, kind, after string, limit int,
+) (found []storage.Document, more bool, err error) {
+	began := time.Now()
+	found, more, err = s.store.Documents(ctx, kind, after, limit)
+	s.meter.done(ctx, opDocuments, began, err)
+	return found, more, err
+}
+
+// PutDocument implements storage.Documents.
+func (s *Store) PutDocument(ctx context.Context, d storage.Document) (version uint64, err error) {
+	began := time.Now()
+	version, err = s.store.PutDocument(ctx, d)
+	s.meter.done(ctx, opPutDocument, began, err)
+	return version, err
+}
+
 // Check implements storage.Store.
 func (s *Store) Check(ctx context.Context) (err error) {
 	began := time.Now()

@@ -113,7 +113,3 @@ func restored(t *testing.T, s storage.Store) storage.Store {
 }
 
 func TestStore_restored(t *testing.T) { storagetest.RunRestored(t, openNew, restored) }
-
-func TestStore_outbox(t *testing.T) { storagetest.RunOutbox(t, openNew) }
-
-func TestStore_documents(t *testing.T) { storagetest.RunDocuments(t, openNew) }

@@ -44,7 +44,3 @@ func restored(t *testing.T, s storage.Store) storage.Store {
 }
 
 func TestStore_restored(t *testing.T) { storagetest.RunRestored(t, openDurable, restored) }
-
-func TestStore_outbox(t *testing.T) { storagetest.RunOutbox(t, openDurable) }
-
-func TestStore_documents(t *testing.T) { storagetest.RunDocuments(t, openDurable) }

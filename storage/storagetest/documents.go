@@ -6,25 +6,19 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
-
-// RunDocuments tests the Documents of a backend. The stores of open implement it.
-func RunDocuments(t *testing.T, open func(t *testing.T) storage.Store) {
-	newSuite(open(t)).run(t, "Documents", documentRules)
-}
 
 var documentRules = []rule{
 	{"PutDocument_compares_the_version", func(f *fixture) {
 		f.equal("first version", f.put("a", 0, `{"n":1}`), uint64(1))
 		f.equal("second version", f.put("a", 1, `{"n":2}`), uint64(2))
 		for _, version := range []uint64{0, 1, 3} {
-			_, err := f.documents().PutDocument(f.ctx, f.document("a", version, `{}`))
+			_, err := f.store.PutDocument(f.ctx, f.document("a", version, `{}`))
 			f.code(err, tidemark.Conflict)
-			_, err = f.documents().PutDocument(f.ctx, f.document("b", version+1, `{}`))
+			_, err = f.store.PutDocument(f.ctx, f.document("b", version+1, `{}`))
 			f.code(err, tidemark.Conflict)
 		}
 		f.equal("documents", f.listed(), []storage.Document{f.document("a", 2, `{"n":2}`)})
@@ -32,7 +26,7 @@ var documentRules = []rule{
 	{"PutDocument_removes", func(f *fixture) {
 		f.put("a", 0, `1`)
 		f.put("b", 0, `[2]`)
-		_, err := f.documents().PutDocument(f.ctx, storage.Document{Kind: f.prefix, Name: "a"})
+		_, err := f.store.PutDocument(f.ctx, storage.Document{Kind: f.prefix, Name: "a"})
 		f.code(err, tidemark.Conflict)
 		f.dropDocument("a", 1)
 		f.equal("documents", f.listed(), []storage.Document{f.document("b", 1, `[2]`)})
@@ -47,7 +41,7 @@ var documentRules = []rule{
 		}
 		other := f.document("a", 0, `0`)
 		other.Kind += "x"
-		_, err := f.documents().PutDocument(f.ctx, other)
+		_, err := f.store.PutDocument(f.ctx, other)
 		f.ok(err)
 		f.equal("documents", f.listed(), want)
 	}},
@@ -71,7 +65,7 @@ var documentRules = []rule{
 					runtime.Gosched()
 					n, _ := strconv.Atoi(string(at.Value))
 					next := f.document("n", at.Version, strconv.Itoa(n+1))
-					_, err := f.documents().PutDocument(f.ctx, next)
+					_, err := f.store.PutDocument(f.ctx, next)
 					if tidemark.CodeOf(err) == tidemark.Conflict {
 						continue
 					}
@@ -87,8 +81,6 @@ var documentRules = []rule{
 	}},
 }
 
-func (f *fixture) documents() storage.Documents { return f.store.(storage.Documents) }
-
 // document returns a document of the fixture's kind.
 func (f *fixture) document(name string, version uint64, value string) storage.Document {
 	return storage.Document{Kind: f.prefix, Name: name, Version: version, Value: []byte(value)}
@@ -96,14 +88,14 @@ func (f *fixture) document(name string, version uint64, value string) storage.Do
 
 func (f *fixture) put(name string, version uint64, value string) uint64 {
 	f.Helper()
-	now, err := f.documents().PutDocument(f.ctx, f.document(name, version, value))
+	now, err := f.store.PutDocument(f.ctx, f.document(name, version, value))
 	f.ok(err)
 	return now
 }
 
 func (f *fixture) dropDocument(name string, version uint64) {
 	f.Helper()
-	_, err := f.documents().PutDocument(f.ctx,
+	_, err := f.store.PutDocument(f.ctx,
 		storage.Document{Kind: f.prefix, Name: name, Version: version})
 	f.ok(err)
 }
@@ -115,7 +107,7 @@ func (f *fixture) listed() []storage.Document {
 	for more, after := true, ""; more; {
 		var found []storage.Document
 		var err error
-		found, more, err = f.documents().Documents(f.ctx, f.prefix, after, 2)
+		found, more, err = f.store.Documents(f.ctx, f.prefix, after, 2)
 		f.ok(err)
 		f.checkPage(len(found), 2, more)
 		for _, d := range found {

@@ -229,3 +229,52 @@ func (i *intercepted) Behind(
 		})
 	return lags, next, more && err == nil, err
 }
+
+func (i *intercepted) Backlogs(
+	ctx context.Context, q storage.BacklogQuery,
+) ([]storage.Backlog, bool, error) {
+	return results3(i, "Backlogs",
+		func() ([]storage.Backlog, bool, error) { return i.Store.Backlogs(ctx, q) })
+}
+
+func (i *intercepted) Rewind(ctx context.Context, backlogs []storage.Backlog) error {
+	_, err := results2(i, "Rewind", len(backlogs),
+		func() (bool, error) { return true, i.Store.Rewind(ctx, backlogs) })
+	return err
+}
+
+func (i *intercepted) Settle(ctx context.Context, items []storage.Settlement) ([]bool, error) {
+	return results2(i, "Settle", len(items),
+		func() ([]bool, error) { return i.Store.Settle(ctx, items) })
+}
+
+func (i *intercepted) EachChat(
+	ctx context.Context, after tidemark.ChatID, limit int,
+) ([]tidemark.ChatID, tidemark.ChatID, bool, error) {
+	var more bool
+	chats, next, err := results3(i, "EachChat",
+		func() (chats []tidemark.ChatID, next tidemark.ChatID, err error) {
+			chats, next, more, err = i.Store.EachChat(ctx, after, limit)
+			return chats, next, err
+		})
+	return chats, next, more && err == nil, err
+}
+
+func (i *intercepted) MembersSince(
+	ctx context.Context, q storage.MembersQuery,
+) ([]storage.ChangedMember, bool, error) {
+	return results3(i, "MembersSince",
+		func() ([]storage.ChangedMember, bool, error) { return i.Store.MembersSince(ctx, q) })
+}
+
+func (i *intercepted) Documents(
+	ctx context.Context, kind, after string, limit int,
+) ([]storage.Document, bool, error) {
+	return results3(i, "Documents",
+		func() ([]storage.Document, bool, error) { return i.Store.Documents(ctx, kind, after, limit) })
+}
+
+func (i *intercepted) PutDocument(ctx context.Context, d storage.Document) (uint64, error) {
+	return results2(i, "PutDocument", 1,
+		func() (uint64, error) { return i.Store.PutDocument(ctx, d) })
+}

@@ -9,16 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
-
-// RunOutbox tests the Outbox of a backend. The stores of open implement it.
-func RunOutbox(t *testing.T, open func(t *testing.T) storage.Store) {
-	newSuite(open(t)).run(t, "Outbox", outboxRules)
-}
 
 // hook is the outlet of these tests.
 const hook storage.OutletID = "hook"
@@ -178,7 +172,7 @@ var outboxRules = []rule{
 		f.equal("chats of all shards", len(f.backlogs(storage.AllOutlets)), 8)
 		for shard, chats := range want {
 			f.eventually("chats of a shard", func() any {
-				backlogs, _, err := f.outbox().Backlogs(f.ctx,
+				backlogs, _, err := f.store.Backlogs(f.ctx,
 					storage.BacklogQuery{Shards: []int{shard}, Limit: storage.MaxBatch})
 				f.ok(err)
 				var got []tidemark.ChatID
@@ -235,18 +229,18 @@ var outboxRules = []rule{
 	{"Outbox_refuses_what_makes_no_sense", func(f *fixture) {
 		c := f.group("c", f.user("alice"))
 		b := storage.Backlog{Outlet: hook, Chat: c}
-		f.code(f.outbox().Rewind(f.ctx, []storage.Backlog{{Chat: c}}), tidemark.Invalid)
-		f.code(f.outbox().Rewind(f.ctx, []storage.Backlog{b, b}), tidemark.Invalid)
-		_, err := f.outbox().Settle(f.ctx, []storage.Settlement{{Backlog: b}, {Backlog: b}})
+		f.code(f.store.Rewind(f.ctx, []storage.Backlog{{Chat: c}}), tidemark.Invalid)
+		f.code(f.store.Rewind(f.ctx, []storage.Backlog{b, b}), tidemark.Invalid)
+		_, err := f.store.Settle(f.ctx, []storage.Settlement{{Backlog: b}, {Backlog: b}})
 		f.code(err, tidemark.Invalid)
-		f.code(f.outbox().Rewind(f.ctx, make([]storage.Backlog, storage.MaxBatch+1)),
+		f.code(f.store.Rewind(f.ctx, make([]storage.Backlog, storage.MaxBatch+1)),
 			tidemark.Invalid)
 		f.equal("backlogs", f.backlogs(hook), map[tidemark.ChatID]storage.Backlog{})
-		f.ok(f.outbox().Rewind(f.ctx, nil))
-		settled, err := f.outbox().Settle(f.ctx, nil)
+		f.ok(f.store.Rewind(f.ctx, nil))
+		settled, err := f.store.Settle(f.ctx, nil)
 		f.ok(err)
 		f.equal("settled", len(settled), 0)
-		settled, err = f.outbox().Settle(f.ctx, []storage.Settlement{
+		settled, err = f.store.Settle(f.ctx, []storage.Settlement{
 			{Backlog: storage.Backlog{Chat: f.chat("none")}},
 			{Backlog: storage.Backlog{Outlet: hook, Chat: f.chat("none")}},
 		})
@@ -318,7 +312,7 @@ var outboxRules = []rule{
 		for more, after := true, tidemark.ChatID(""); more; {
 			var chats []tidemark.ChatID
 			var err error
-			chats, after, more, err = f.outbox().EachChat(f.ctx, after, 3)
+			chats, after, more, err = f.store.EachChat(f.ctx, after, 3)
 			f.ok(err)
 			if len(chats) > 3 {
 				f.Errorf("a page has %d chats", len(chats))
@@ -337,7 +331,7 @@ var outboxRules = []rule{
 		f.settleAll(d)
 		f.rewind(hook, c, storage.Position{})
 		one := func(outlet storage.OutletID, chat tidemark.ChatID) []storage.Backlog {
-			found, more, err := f.outbox().Backlogs(f.ctx,
+			found, more, err := f.store.Backlogs(f.ctx,
 				storage.BacklogQuery{Outlet: outlet, Chat: chat, Limit: 1})
 			f.ok(err)
 			f.equal("more", more, false)
@@ -471,8 +465,6 @@ func (f *fixture) work(o *outlet, dice *rand.Rand) {
 	}
 }
 
-func (f *fixture) outbox() storage.Outbox { return f.store.(storage.Outbox) }
-
 // backlogs returns those of the fixture's chats to an outlet. It reads them in small pages.
 func (f *fixture) backlogs(to storage.OutletID) map[tidemark.ChatID]storage.Backlog {
 	f.Helper()
@@ -485,7 +477,7 @@ func (f *fixture) backlogs(to storage.OutletID) map[tidemark.ChatID]storage.Back
 	for more, after := true, (storage.Backlog{}); more; {
 		var found []storage.Backlog
 		var err error
-		found, more, err = f.outbox().Backlogs(f.ctx,
+		found, more, err = f.store.Backlogs(f.ctx,
 			storage.BacklogQuery{Outlet: to, Shards: shards, After: after, Limit: 3})
 		f.ok(err)
 		f.checkPage(len(found), 3, more)
@@ -519,12 +511,12 @@ func (f *fixture) backlog(chat tidemark.ChatID) *storage.Backlog {
 
 func (f *fixture) rewind(to storage.OutletID, chat tidemark.ChatID, from storage.Position) {
 	f.Helper()
-	f.ok(f.outbox().Rewind(f.ctx, []storage.Backlog{{Outlet: to, Chat: chat, From: from}}))
+	f.ok(f.store.Rewind(f.ctx, []storage.Backlog{{Outlet: to, Chat: chat, From: from}}))
 }
 
 func (f *fixture) settle(b storage.Backlog, to storage.Position, split bool) bool {
 	f.Helper()
-	settled, err := f.outbox().Settle(f.ctx,
+	settled, err := f.store.Settle(f.ctx,
 		[]storage.Settlement{{Backlog: b, To: to, NowSplit: split}})
 	f.ok(err)
 	f.equal("number of results", len(settled), 1)
@@ -548,7 +540,7 @@ func (f *fixture) since(chat tidemark.ChatID, version uint64) []storage.ChangedM
 	for more := true; more; {
 		var found []storage.ChangedMember
 		var err error
-		found, more, err = f.outbox().MembersSince(f.ctx, q)
+		found, more, err = f.store.MembersSince(f.ctx, q)
 		f.ok(err)
 		f.checkPage(len(found), q.Limit, more)
 		for _, m := range found {

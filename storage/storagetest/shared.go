@@ -210,3 +210,39 @@ func (t *turns) Behind(
 ) ([]storage.Lag, tidemark.ChatID, bool, error) {
 	return t.next().Behind(ctx, user, q)
 }
+
+func (t *turns) Backlogs(
+	ctx context.Context, q storage.BacklogQuery,
+) ([]storage.Backlog, bool, error) {
+	return t.next().Backlogs(ctx, q)
+}
+
+func (t *turns) Rewind(ctx context.Context, backlogs []storage.Backlog) error {
+	return t.next().Rewind(ctx, backlogs)
+}
+
+func (t *turns) Settle(ctx context.Context, items []storage.Settlement) ([]bool, error) {
+	return t.next().Settle(ctx, items)
+}
+
+func (t *turns) EachChat(
+	ctx context.Context, after tidemark.ChatID, limit int,
+) ([]tidemark.ChatID, tidemark.ChatID, bool, error) {
+	return t.next().EachChat(ctx, after, limit)
+}
+
+func (t *turns) MembersSince(
+	ctx context.Context, q storage.MembersQuery,
+) ([]storage.ChangedMember, bool, error) {
+	return t.next().MembersSince(ctx, q)
+}
+
+func (t *turns) Documents(
+	ctx context.Context, kind, after string, limit int,
+) ([]storage.Document, bool, error) {
+	return t.next().Documents(ctx, kind, after, limit)
+}
+
+func (t *turns) PutDocument(ctx context.Context, d storage.Document) (uint64, error) {
+	return t.next().PutDocument(ctx, d)
+}

@@ -105,6 +105,8 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Unread", unreadRules)
 	s.run(t, "Pending", pendingRules)
 	s.run(t, "Behind", behindRules)
+	s.run(t, "Outbox", outboxRules)
+	s.run(t, "Documents", documentRules)
 	s.run(t, "Limits", limitRules)
 	s.run(t, "Refusals", refusalRules)
 	s.run(t, "Bulk", bulkRules)
