@@ -2,7 +2,8 @@ package reach
 
 import (
 	"context"
-	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"maps"
 	"slices"
 	"strings"
@@ -21,6 +22,8 @@ var types = []outlet.Type{outlet.MessagePersisted, outlet.MemberChanged, outlet.
 
 // NewOutlet says what outlet to create. Zero values are defaults.
 type NewOutlet struct {
+	// ID names the outlet. By default it follows from Kind and URL.
+	ID   storage.OutletID
 	Kind string
 	URL  string
 	// Events are the types that it gets, all by default.
@@ -53,55 +56,106 @@ type Info struct {
 	FailingSince time.Time
 }
 
-// Create creates an outlet. It returns the secret, which nobody can read later. The secret is "" if
-// the kind has none.
+// Created is the outcome of Create.
+type Created struct {
+	Info
+	// Secret verifies what the outlet gets. Nobody can read it later. It is "" if the kind has
+	// none, and if the outlet existed.
+	Secret string
+	// Existed reports that an equal call has created the outlet before.
+	Existed bool
+}
+
+// Create creates an outlet. A repetition with the same id, or without one and with the same kind
+// and URL, changes nothing.
 //
-// Errors: Invalid (the field is named), Denied (no key seals the secret), Conflict (another outlet
-// is being created; there are too many).
-func (e *Engine) Create(ctx context.Context, new NewOutlet) (Info, string, error) {
+// Errors: Invalid (the field is named), Denied (no key seals the secret), Conflict (the id is that
+// of another outlet, or of one that is being deleted; another outlet is being created; there are
+// too many).
+func (e *Engine) Create(ctx context.Context, new NewOutlet) (Created, error) {
 	s := Spec{
-		ID: storage.OutletID("out_" + strings.ToLower(rand.Text()[:20])), Kind: new.Kind,
-		URL: new.URL, Events: new.Events, Content: new.Content, Batch: new.Batch,
-		State: Starting, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+		ID: new.ID, Kind: new.Kind, URL: new.URL, Events: new.Events, Content: new.Content,
+		Batch: new.Batch, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	if s.ID == storage.AllOutlets {
+		s.ID = ownID(s.Kind, s.URL)
 	}
 	if s.Content == "" {
 		s.Content = "full"
 	}
 	if new.FromStart {
-		s.State, s.Walk = Joining, &Walk{First: true}
+		s.Walk = &Walk{First: true}
 	}
 	secret, err := e.newSecret(&s)
 	if err == nil {
 		err = e.check(&s)
 	}
 	if err != nil {
-		return Info{}, "", err
+		return Created{}, err
 	}
+	var existing *Spec
 	_, err = editList(ctx, e.cfg.Store, func(l *list) error {
-		if len(l.Outlets) >= MaxOutlets {
-			return tidemark.Errorf(tidemark.Conflict,
-				"there are %d outlets, which is the most; delete one first", MaxOutlets)
+		if existing = l.find(s.ID); existing != nil {
+			return existing.repeated(&s)
 		}
-		s.State = Starting
-		for _, other := range l.Outlets {
-			switch other.State {
-			case Starting, Joining:
-				return tidemark.Errorf(tidemark.Conflict,
-					"the outlet %s is being created; try again when its state is active", other.ID)
-			case Active, Paused, Disabled:
-				s.State = Joining
-			}
+		state, err := l.firstState(new.FromStart)
+		if err != nil {
+			return err
 		}
-		if new.FromStart {
-			s.State = Joining
-		}
+		s.State = state
 		l.Outlets = append(l.Outlets, s)
 		return nil
 	})
-	if err != nil {
-		return Info{}, "", err
+	switch {
+	case err != nil:
+		return Created{}, err
+	case existing != nil:
+		return Created{Info: e.info(*existing), Existed: true}, nil
 	}
-	return e.info(s), secret, nil
+	return Created{Info: e.info(s), Secret: secret}, nil
+}
+
+// ownID returns the id of an outlet that nobody has named. A repetition has the same one.
+func ownID(kind, url string) storage.OutletID {
+	sum := sha256.Sum256([]byte(kind + " " + url))
+	code := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:])
+	return storage.OutletID("out_" + strings.ToLower(code[:20]))
+}
+
+// repeated returns nil if a new specification asks for the outlet that s is, else Conflict.
+func (s *Spec) repeated(new *Spec) error {
+	if s.State == Deleting {
+		return tidemark.Errorf(tidemark.Conflict, "the outlet %s is being deleted; try again in a "+
+			"minute, or give the new one another outlet_id", s.ID)
+	}
+	if s.Kind != new.Kind || s.URL != new.URL || !slices.Equal(s.Events, new.Events) ||
+		s.Content != new.Content || s.Batch != new.Batch {
+		return tidemark.Errorf(tidemark.Conflict, "the outlet %s exists, and differs; change it, "+
+			"or give the new one another outlet_id", s.ID)
+	}
+	return nil
+}
+
+// firstState returns the state in which an outlet begins. Conflict: none can be created now.
+func (l *list) firstState(fromStart bool) (State, error) {
+	if len(l.Outlets) >= MaxOutlets {
+		return "", tidemark.Errorf(tidemark.Conflict,
+			"there are %d outlets, which is the most; delete one first", MaxOutlets)
+	}
+	state := Starting
+	for _, other := range l.Outlets {
+		switch other.State {
+		case Starting, Joining:
+			return "", tidemark.Errorf(tidemark.Conflict,
+				"the outlet %s is being created; try again when its state is active", other.ID)
+		case Active, Paused, Disabled:
+			state = Joining
+		}
+	}
+	if fromStart {
+		state = Joining
+	}
+	return state, nil
 }
 
 // newSecret adds a secret to a specification, if its kind has some, and returns it.
@@ -185,8 +239,10 @@ func (e *Engine) info(s Spec) Info {
 	if r == nil {
 		return info
 	}
-	info.Accepted, info.Refused = r.counts.accepted.Load(), r.counts.refused.Load()
-	info.Deferred, info.Parked = r.counts.deferred.Load(), r.counts.parked.Load()
+	info.Accepted = r.counts[countAccepted].Load()
+	info.Refused = r.counts[countRefused].Load()
+	info.Deferred = r.counts[countDeferred].Load()
+	info.Parked = r.counts[countParked].Load()
 	if down, since := r.health.waiting(); down {
 		info.FailingSince = since
 	}

@@ -102,6 +102,10 @@ type Engine struct {
 	failures map[storage.OutletID][]Failure
 	// receivers are the outlets that get news, by id.
 	receivers map[storage.OutletID]*receiver
+	// total has the figures of all receivers, also of those that were closed.
+	total *counts
+	// hintsDropped counts the hints for which there was no room.
+	hintsDropped uint64
 	// chats holds what was delivered of chats whose backlog for all outlets is open. hinted has
 	// those that a hint announced.
 	chats  map[tidemark.ChatID]*progress
@@ -124,17 +128,22 @@ func New(cfg Config) *Engine {
 	return &Engine{
 		cfg: cfg, times: times, wake: signal.New(), slots: make(chan struct{}, maxTasks),
 		processes: processes{store: cfg.Store, own: rand.Text(), dead: times.Dead},
-		receivers: map[storage.OutletID]*receiver{},
-		chats:     map[tidemark.ChatID]*progress{}, hinted: map[tidemark.ChatID]struct{}{},
+		receivers: map[storage.OutletID]*receiver{}, total: new(counts),
+		chats: map[tidemark.ChatID]*progress{}, hinted: map[tidemark.ChatID]struct{}{},
 		jobs:     map[storage.OutletID]bool{},
 		failures: map[storage.OutletID][]Failure{},
 	}
 }
 
-// Hint says that a chat has news. It never blocks. It may be called for any chat, and before Run.
+// Hint says that a chat has news. It never blocks. It may be called for any chat, and before Run. A
+// hint that is lost costs at most Times.Poll.
 func (e *Engine) Hint(chat tidemark.ChatID) {
 	e.mu.Lock()
-	kept := len(e.receivers) > 0 && len(e.hinted) < 10*maxQueued
+	kept := len(e.receivers) > 0
+	if kept && len(e.hinted) >= 10*maxQueued {
+		kept = false
+		e.hintsDropped++
+	}
 	if kept {
 		e.hinted[chat] = struct{}{}
 	}
@@ -244,7 +253,7 @@ func (e *Engine) apply(ctx context.Context, l list) {
 				"error", err)
 			continue
 		}
-		r := newReceiver(*s, client, e.refused)
+		r := newReceiver(*s, client, e.refused, e.total)
 		e.receivers[s.ID] = r
 		e.running.Go(func() { e.drain(r.until(ctx), r) })
 	}
@@ -252,7 +261,7 @@ func (e *Engine) apply(ctx context.Context, l list) {
 
 // sameSpec reports whether an open outlet fits a specification. States do not count.
 func sameSpec(a, b *Spec) bool {
-	if a.URL != b.URL || a.Content != b.Content || a.Batch != b.Batch ||
+	if !a.same(b) || a.URL != b.URL || a.Content != b.Content || a.Batch != b.Batch ||
 		len(a.Events) != len(b.Events) || len(a.Secrets) != len(b.Secrets) {
 		return false
 	}

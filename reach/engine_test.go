@@ -411,6 +411,70 @@ func TestEngine_deleted_outlet_leaves_nothing(t *testing.T) {
 	})
 }
 
+// TestEngine_creates_once: a repetition changes nothing, and an id may be used again after its outlet
+// was deleted.
+func TestEngine_creates_once(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		asked := NewOutlet{ID: "crm", Kind: "webhook", URL: "https://a"}
+		id := w.outlet(p, asked)
+		again, err := p.Create(w.ctx, asked)
+		if err != nil || !again.Existed || again.Secret != "" || again.State != Active {
+			t.Errorf("a repetition: %+v, %v", again, err)
+		}
+		wantConflict := func(what string, asked NewOutlet) {
+			if _, err := p.Create(w.ctx, asked); tidemark.CodeOf(err) != tidemark.Conflict {
+				t.Errorf("%s: %v, want Conflict", what, err)
+			}
+		}
+		other := asked
+		other.URL = "https://b"
+		wantConflict("another URL", other)
+		unnamed := NewOutlet{Kind: "webhook", URL: "https://c"}
+		first, err := p.Create(w.ctx, unnamed)
+		w.ok(err)
+		if second, err := p.Create(w.ctx, unnamed); err != nil || second.ID != first.ID {
+			t.Errorf("a repetition without an id: %s, %v, want %s", second.ID, err, first.ID)
+		}
+		w.state(p, first.ID, Active)
+
+		c := w.group()
+		w.send(c, p)
+		time.Sleep(time.Minute)
+		w.ok(p.Delete(w.ctx, id))
+		wantConflict("while it is deleted", asked)
+		time.Sleep(time.Minute)
+		w.outlet(p, asked)
+		w.send(c, p)
+		time.Sleep(time.Minute)
+		if got := w.inbox("https://a").upTo(c); got != 2 {
+			t.Errorf("the outlet got up to message %d, want 2", got)
+		}
+	})
+}
+
+// TestList_gains an outlet that has the id of a deleted one: what a process knows of the deliveries
+// to that one says nothing of the new one.
+func TestList_gains(t *testing.T) {
+	born := time.Now()
+	older := list{Outlets: []Spec{{ID: "a", State: Active, CreatedAt: born}}}
+	for name, c := range map[string]struct {
+		outlet Spec
+		want   bool
+	}{
+		"the same":             {Spec{ID: "a", State: Paused, CreatedAt: born}, false},
+		"one of another id":    {Spec{ID: "b", State: Joining, CreatedAt: born}, true},
+		"a later one":          {Spec{ID: "a", State: Joining, CreatedAt: born.Add(time.Hour)}, true},
+		"one that is starting": {Spec{ID: "b", State: Starting, CreatedAt: born}, false},
+	} {
+		l := list{Outlets: []Spec{c.outlet}}
+		if got := l.gains(&older); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}
+
 // TestEngine_without_outlets_writes_nothing: they cost nothing while nobody asks for them.
 func TestEngine_without_outlets_writes_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

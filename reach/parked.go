@@ -61,7 +61,7 @@ func (e *Engine) park(
 	if err != nil && tidemark.CodeOf(err) != tidemark.Conflict {
 		return err
 	}
-	r.counts.parked.Add(1)
+	r.count(countParked, 1)
 	e.cfg.Log.Error("an event is parked, since its outlet refuses it; the later ones go on",
 		"outlet", r.spec.ID, "event", event.ID, "chat", event.Chat, "status", why.Status,
 		"detail", why.Detail)

@@ -184,7 +184,7 @@ func (s *schedule) birth() {
 		Kind: "webhook", URL: url, Batch: s.dice.IntN(2) == 0, FromStart: s.dice.IntN(3) == 0,
 	}
 	for try := range 200 {
-		info, _, err := s.any().Create(s.ctx, new)
+		info, err := s.any().Create(s.ctx, new)
 		if err != nil {
 			time.Sleep(time.Second)
 			if try == 20 {
@@ -316,7 +316,7 @@ func (s *schedule) end() {
 	}
 	for _, p := range s.processes {
 		for _, r := range p.receivers {
-			s.waits += int(r.counts.deferred.Load())
+			s.waits += int(r.counts[countDeferred].Load())
 		}
 	}
 }

@@ -27,7 +27,9 @@ type receiver struct {
 	health health
 	lane   *batch.Batcher[outlet.Event, *outlet.Refusal]
 	queued atomic.Int64
+	// counts are its own figures, and total those of all receivers.
 	counts counts
+	total  *counts
 	// failed gets what the receiver refused.
 	failed func(*receiver, outlet.Event, *outlet.Refusal)
 	// wake says that there may be backlogs to deliver. slots holds a value for each of them that is
@@ -54,17 +56,29 @@ type retry struct {
 	since, at time.Time
 }
 
-// counts are the figures of a receiver since the start of the process.
-type counts struct {
-	accepted, refused, deferred, parked atomic.Uint64
-}
+// figure is something that is counted of a receiver, since the start of the process.
+type figure int
 
-// newReceiver starts the lane of an outlet.
+// The figures: events that were accepted, deliveries that were refused, how often a chat had to
+// wait in an own backlog, and events that were parked.
+const (
+	countAccepted figure = iota
+	countRefused
+	countDeferred
+	countParked
+	figures
+)
+
+// counts are the figures of a receiver, or of all.
+type counts [figures]atomic.Uint64
+
+// newReceiver starts the lane of an outlet. total gets what is counted, too.
 func newReceiver(
 	spec Spec, client outlet.Client, failed func(*receiver, outlet.Event, *outlet.Refusal),
+	total *counts,
 ) *receiver {
 	r := &receiver{
-		spec: spec, client: client, failed: failed,
+		spec: spec, client: client, failed: failed, total: total,
 		busy: map[tidemark.ChatID]struct{}{}, drained: map[tidemark.ChatID]bool{},
 		again: map[tidemark.ChatID]retry{},
 		wake:  signal.New(), slots: make(chan struct{}, deliveries/2), ended: make(chan struct{}),
@@ -75,6 +89,12 @@ func newReceiver(
 	}, r.deliver)
 	r.lane.Start()
 	return r
+}
+
+// count adds to a figure.
+func (r *receiver) count(f figure, n int) {
+	r.counts[f].Add(uint64(n))
+	r.total[f].Add(uint64(n))
 }
 
 // end ends the work on the outlet's backlogs. It is called once.
@@ -137,23 +157,23 @@ func (r *receiver) some(
 	if len(events) == 0 || ctx.Err() != nil {
 		return // If ctx has ended, nobody gets the answers.
 	}
-	accepted, why := r.client.Deliver(ctx, events)
-	r.counts.accepted.Add(uint64(accepted))
-	if accepted > 0 || why == nil {
+	taken, why := r.client.Deliver(ctx, events)
+	r.count(countAccepted, taken)
+	if taken > 0 || why == nil {
 		r.health.succeeded()
 	}
 	if why == nil {
 		return
 	}
-	left := events[accepted:]
-	refusals = refusals[accepted:]
+	left := events[taken:]
+	refusals = refusals[taken:]
 	if why.Action == outlet.Split && len(left) > 1 {
 		half := len(left) / 2
 		r.some(ctx, left[:half], refused, refusals[:half])
 		r.rest(ctx, left[half:], refused, refusals[half:])
 		return
 	}
-	r.counts.refused.Add(1)
+	r.count(countRefused, 1)
 	if ctx.Err() == nil {
 		r.health.failed(why.After)
 		r.failed(r, left[0], why)
@@ -163,7 +183,7 @@ func (r *receiver) some(
 	if len(left) == 1 {
 		return
 	}
-	if len(events) > 1 && accepted == 0 {
+	if len(events) > 1 && taken == 0 {
 		// All were refused together.
 		for i := range left {
 			refused[left[i].Chat], refusals[i] = why, why

@@ -82,6 +82,10 @@ type Walk struct {
 	After tidemark.ChatID `json:"after,omitempty"`
 }
 
+// same reports whether two specifications are of one outlet, and not of two with one id, of which
+// the first was deleted.
+func (s *Spec) same(other *Spec) bool { return s.CreatedAt.Equal(other.CreatedAt) }
+
 // wants reports whether the outlet gets events of a type.
 func (s *Spec) wants(t outlet.Type) bool {
 	return len(s.Events) == 0 || slices.Contains(s.Events, t)
@@ -113,6 +117,10 @@ func (l *list) kept() bool {
 func (l *list) gains(older *list) bool {
 	return slices.ContainsFunc(l.Outlets, func(s Spec) bool {
 		before := older.find(s.ID)
+		//rule:told_or_owed.another-outlet-of-this-id
+		if before != nil && !before.same(&s) {
+			before = nil
+		}
 		return s.State.keeps() && (before == nil || !before.State.keeps())
 	})
 }

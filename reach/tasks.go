@@ -262,7 +262,7 @@ func (r *round) wait(ctx context.Context, late map[storage.OutletID]storage.Posi
 	for id := range late {
 		r.waiting[id] = true
 		if receiver := r.e.receiver(id); receiver != nil {
-			receiver.counts.deferred.Add(1)
+			receiver.count(countDeferred, 1)
 			receiver.wake.Set()
 		}
 	}

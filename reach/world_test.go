@@ -340,10 +340,10 @@ func (w *world) outlet(p *process, new NewOutlet) storage.OutletID {
 	if new.Kind = "webhook"; new.URL == "" {
 		new.URL = "https://example.com"
 	}
-	info, secret, err := p.Create(w.ctx, new)
+	info, err := p.Create(w.ctx, new)
 	w.ok(err)
-	if secret != "secret" {
-		w.Errorf("got the secret %q", secret)
+	if info.Secret != "secret" || info.Existed {
+		w.Errorf("got the secret %q of an outlet that existed: %t", info.Secret, info.Existed)
 	}
 	w.state(p, info.ID, Active)
 	return info.ID

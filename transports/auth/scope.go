@@ -25,10 +25,12 @@ const (
 	// ScopeStats reads the figures of the server, and where users and chats stand: sessions, marks
 	// and pending rows, but no message.
 	ScopeStats Scope = "stats"
+	// ScopeAdmin manages outlets, which get all messages of all chats.
+	ScopeAdmin Scope = "admin"
 )
 
 // Scopes are all scopes. A key whose line names none has them all.
-var Scopes = []Scope{ScopeAct, ScopeSend, ScopeChats, ScopeTokens, ScopeStats}
+var Scopes = []Scope{ScopeAct, ScopeSend, ScopeChats, ScopeTokens, ScopeStats, ScopeAdmin}
 
 // scopesPrefix begins the last word of a key's line, if the key has not all scopes.
 const scopesPrefix = "scopes="
@@ -41,7 +43,7 @@ func ParseScopes(list string) ([]Scope, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		if !slices.Contains(Scopes, Scope(name)) {
 			return nil, tidemark.BadParam(tidemark.Invalid, "scopes",
-				"must be a list with commas of act, send, chats, tokens and stats")
+				"must be a list with commas of act, send, chats, tokens, stats and admin")
 		}
 		scopes = append(scopes, Scope(name))
 	}
@@ -62,11 +64,11 @@ func (id Identity) Permits(scopes ...Scope) error {
 }
 
 // Operates returns nil if the caller is an API key, else Denied. The own credentials of users are
-// for their chats, and not for the server.
-func (id Identity) Operates() error {
+// for their chats, and not for the server. The error names the scope that a key needs.
+func (id Identity) Operates(scope Scope) error {
 	if !id.Backend {
 		return tidemark.Errorf(tidemark.Denied,
-			"this is for operators; send an API key with the scope %s", ScopeStats)
+			"this is for operators; send an API key with the scope %s", scope)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/body"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
@@ -27,7 +28,7 @@ func (h *Handler) ListChats(c echo.Context, params ListChatsParams) error {
 
 // CreateChat creates a chat. It answers 201, or 200 with the direct chat that already exists.
 func (h *Handler) CreateChat(c echo.Context) error {
-	raw, err := readBody(c, false)
+	raw, err := body.Read(c, false)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (h *Handler) UpdateChat(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	raw, err := readBody(c, false)
+	raw, err := body.Read(c, false)
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (h *Handler) AddMembers(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	raw, err := readBody(c, false)
+	raw, err := body.Read(c, false)
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func (h *Handler) UpdateMember(c echo.Context, id ChatId, userID UserId) error {
 	if err := tidemark.CheckID("user_id", userID); err != nil {
 		return err
 	}
-	raw, err := readBody(c, false)
+	raw, err := body.Read(c, false)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/internal/body"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
@@ -30,7 +31,7 @@ func (h *Handler) UpdateDeliveryState(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	raw, err := readBody(c, false)
+	raw, err := body.Read(c, false)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (h *Handler) MarkUnread(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	raw, err := readBody(c, false)
+	raw, err := body.Read(c, false)
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (h *Handler) GetDeliveryStatus(
 
 // Acknowledge raises the caller's watermarks in several chats. A wrong entry fails alone.
 func (h *Handler) Acknowledge(c echo.Context) error {
-	raw, err := readBody(c, true)
+	raw, err := body.Read(c, true)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/transports/internal/body"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
@@ -16,7 +17,7 @@ func (h *Handler) SendMessage(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	raw, err := readBody(c, false)
+	raw, err := body.Read(c, false)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func position(field string, s *string) (*tidemark.Sequence, error) {
 
 // Sync returns what is new after the cursors of a device.
 func (h *Handler) Sync(c echo.Context) error {
-	raw, err := readBody(c, false)
+	raw, err := body.Read(c, false)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/body"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
@@ -220,7 +221,7 @@ func (h *Handler) CreateTicket(c echo.Context) error {
 
 // CreateToken makes a token of the user whom a backend names, in the body or in X-User-ID.
 func (h *Handler) CreateToken(c echo.Context) error {
-	raw, err := readBody(c, false)
+	raw, err := body.Read(c, false)
 	if err != nil {
 		return err
 	}

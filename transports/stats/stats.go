@@ -106,7 +106,7 @@ func (a *Adapter) Handle(c echo.Context) error {
 		return err
 	}
 	//rule:caller_does_only_what_they_may.stats-for-keys-only
-	if err := id.Operates(); err != nil {
+	if err := id.Operates(auth.ScopeStats); err != nil {
 		return err
 	}
 	c.Response().Header().Add("Vary", "Accept")

@@ -1,4 +1,5 @@
-package rest
+// Package body reads the bodies of requests.
+package body
 
 import (
 	"errors"
@@ -16,9 +17,9 @@ import (
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
-// readBody returns the JSON body of a request. alsoText accepts text/plain too, which
+// Read returns the JSON body of a request. alsoText accepts text/plain too, which
 // navigator.sendBeacon sends for a string.
-func readBody(c echo.Context, alsoText bool) ([]byte, error) {
+func Read(c echo.Context, alsoText bool) ([]byte, error) {
 	r := c.Request()
 	if err := checkType(r.Header, alsoText); err != nil {
 		return nil, err
