@@ -223,6 +223,16 @@ func (e *Engine) Outlet(ctx context.Context, id storage.OutletID) (Info, error) 
 	return e.info(*s), nil
 }
 
+// mostWaiting is the greatest number that Waiting returns.
+const mostWaiting = 1_000
+
+// Waiting returns in how many chats events wait in the own backlogs of an outlet, at most 1,000.
+func (e *Engine) Waiting(ctx context.Context, id storage.OutletID) (chats int, err error) {
+	q := storage.BacklogQuery{Outlet: id, Shards: allShards(), Limit: mostWaiting}
+	found, _, err := e.cfg.Store.Backlogs(ctx, q)
+	return len(found), err
+}
+
 // existing returns an outlet. NotFound: there is none, or it is deleted.
 func (l *list) existing(id storage.OutletID) (*Spec, error) {
 	s := l.find(id)

@@ -113,10 +113,7 @@ func (e *Engine) clear(ctx context.Context, id storage.OutletID) error {
 func (e *Engine) settleEverywhere(
 	ctx context.Context, outlet storage.OutletID, may func() bool,
 ) error {
-	q := storage.BacklogQuery{Outlet: outlet, Limit: listed}
-	for shard := range storage.Shards {
-		q.Shards = append(q.Shards, shard)
-	}
+	q := storage.BacklogQuery{Outlet: outlet, Shards: allShards(), Limit: listed}
 	for more := true; more; {
 		var found []storage.Backlog
 		var err error
@@ -140,6 +137,15 @@ func (e *Engine) settleEverywhere(
 		}
 	}
 	return nil
+}
+
+// allShards returns the numbers of all shards.
+func allShards() []int {
+	shards := make([]int, storage.Shards)
+	for i := range shards {
+		shards[i] = i
+	}
+	return shards
 }
 
 // walk opens backlogs of an outlet for all chats, from where a time begins.
@@ -199,10 +205,7 @@ func (e *Engine) walk(ctx context.Context, id storage.OutletID) error {
 // endWalk ends the first walk of an outlet when it has no own backlog. Later ones are noted in
 // their chats.
 func (e *Engine) endWalk(ctx context.Context, id storage.OutletID) error {
-	q := storage.BacklogQuery{Outlet: id, Limit: 1}
-	for shard := range storage.Shards {
-		q.Shards = append(q.Shards, shard)
-	}
+	q := storage.BacklogQuery{Outlet: id, Shards: allShards(), Limit: 1}
 	found, _, err := e.cfg.Store.Backlogs(ctx, q)
 	if err != nil || len(found) > 0 {
 		return err

@@ -212,9 +212,52 @@ func fields() []field {
 		{"sync", "limit", `{"limit":%s}`,
 			[]bad{{`0`, invalid}, {`-1`, invalid}, {`1.5`, invalid}, {`1e3`, invalid},
 				{`"5"`, invalid}, {`true`, invalid}, {`[]`, invalid}}},
+		{"createOutlet", "outlet_id", `{"type":"webhook","url":"https://x.example","outlet_id":%s}`,
+			badIDs()},
+		{"createOutlet", "type", `{"url":"https://x.example","type":%s}`,
+			append(badTexts(), bad{`null`, invalid}, bad{`""`, invalid}, bad{`"Webhook"`, invalid},
+				bad{`"kafka2"`, invalid})},
+		{"createOutlet", "url", `{"type":"webhook","url":%s}`, append(badURLs(), bad{`null`, invalid})},
+		{"createOutlet", "events", `{"type":"webhook","url":"https://x.example","events":%s}`,
+			badEvents()},
+		{"createOutlet", "content", `{"type":"webhook","url":"https://x.example","content":%s}`,
+			append(badTexts(), bad{`""`, invalid}, bad{`"some"`, invalid})},
+		{"createOutlet", "batch", `{"type":"webhook","url":"https://x.example","batch":%s}`,
+			badBooleans()},
+		{"createOutlet", "begin", `{"type":"webhook","url":"https://x.example","begin":%s}`,
+			append(badTexts(), bad{`""`, invalid}, bad{`"2026-01-31T18:00:00Z"`, invalid})},
+		{"updateOutlet", "url", `{"batch":true,"url":%s}`, badURLs()},
+		{"updateOutlet", "events", `{"events":%s}`, append(badEvents(), bad{`null`, invalid})},
+		{"updateOutlet", "content", `{"content":%s}`,
+			append(badTexts(), bad{`""`, invalid}, bad{`"some"`, invalid})},
+		{"updateOutlet", "batch", `{"batch":%s}`, badBooleans()},
+		{"updateOutlet", "paused", `{"paused":%s}`, badBooleans()},
+		{"replayOutlet", "chat_id", `{"chat_id":%s}`,
+			append(badIDs(), bad{`null`, invalid}, bad{`"team","all":true`, invalid})},
+		{"replayOutlet", "from_sequence", `{"chat_id":"team","from_sequence":%s}`, badSequences()},
+		{"replayOutlet", "from_sequence", `{"all":true,"from_sequence":%s}`, []bad{{`1`, invalid}}},
+		{"replayOutlet", "from_created_at", `{"from_created_at":%s}`,
+			append(badTexts(), bad{`""`, invalid}, bad{`"yesterday"`, invalid}, bad{`1`, invalid})},
+		{"replayOutlet", "all", `{"all":%s}`, append(badBooleans(), bad{`false`, invalid})},
 		{"sync", "status_updates", `{"status_updates":%s}`,
 			[]bad{{`1`, invalid}, {`"true"`, invalid}, {`[]`, invalid}, {`{}`, invalid}}},
 	}
+}
+
+func badBooleans() []bad {
+	return []bad{{`1`, invalid}, {`"true"`, invalid}, {`[]`, invalid}, {`{}`, invalid}}
+}
+
+func badEvents() []bad {
+	return []bad{{`{}`, invalid}, {`"message.persisted"`, invalid}, {`[1]`, invalid},
+		{`["message"]`, invalid}, {`["message.persisted",""]`, invalid}}
+}
+
+func badURLs() []bad {
+	return append(badTexts(), bad{`""`, invalid}, bad{`"x"`, invalid}, bad{`"//x.example"`, invalid},
+		bad{`"ftp://x.example/"`, invalid}, bad{`"https://u:p@x.example/"`, invalid},
+		bad{`"https://x.example:0/"`, invalid}, bad{`"https://"`, invalid},
+		bad{`"https://x.example/` + strings.Repeat("a", 2_048) + `"`, invalid})
 }
 
 // stateOf returns everything that the users can see, as the server answers it.

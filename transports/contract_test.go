@@ -94,7 +94,25 @@ func good() map[string]exchange {
 		"createTicket": {who: "ann", method: "POST", path: "/tickets", status: 201},
 		"createToken": {who: "backend", method: "POST", path: "/tokens",
 			body: `{"ttl_seconds":60}`, status: 201},
-		"getStats":     {who: "key", method: "GET", path: "/admin/stats", status: 200},
+		"getStats":    {who: "key", method: "GET", path: "/admin/stats", status: 200},
+		"listOutlets": {who: "key", method: "GET", path: "/admin/outlets", status: 200},
+		"createOutlet": {who: "key", method: "POST", path: "/admin/outlets", status: 201,
+			body: `{"type":"webhook","url":"https://hook.example.com/","outlet_id":"new"}`},
+		"getOutlet": {who: "key", method: "GET", path: "/admin/outlets/crm", status: 200},
+		"updateOutlet": {who: "key", method: "PATCH", path: "/admin/outlets/crm",
+			body: `{"batch":true}`, status: 200},
+		"deleteOutlet": {who: "key", method: "DELETE", path: "/admin/outlets/crm", status: 204},
+		"createOutletSecret": {who: "key", method: "POST", path: "/admin/outlets/old/secret",
+			status: 201},
+		"testOutlet": {who: "key", method: "POST", path: "/admin/outlets/crm/test", status: 200},
+		"replayOutlet": {who: "key", method: "POST", path: "/admin/outlets/crm/replay",
+			body: `{"chat_id":"team"}`, status: 204},
+		"listOutletFailures": {who: "key", method: "GET", path: "/admin/outlets/crm/failures",
+			status: 200},
+		"listParkedEvents": {who: "key", method: "GET", path: "/admin/outlets/crm/parked",
+			status: 200},
+		"resendParkedEvent": {who: "key", method: "POST", status: 200,
+			path: "/admin/outlets/crm/parked/" + transporttest.ParkedEvent + "/resend"},
 		"streamEvents": {who: "ann", method: "GET", path: "/events", status: 200},
 		"poll":         {who: "ann", method: "GET", path: "/poll?wait_seconds=0", status: 200},
 		"health":       {method: "GET", path: "//healthz", status: 200},
@@ -153,6 +171,21 @@ func particular() []exchange {
 		{who: "ann", method: "GET", path: "/poll?session_id=nobody", status: 410,
 			code: "SESSION_GONE"},
 		{who: "ann", method: "GET", path: "/ws", status: 400, code: "INVALID"},
+		{who: "key", method: "POST", path: "/admin/outlets", status: 200,
+			body: `{"type":"webhook","url":"https://hook.example.com/","outlet_id":"new"}`},
+		{who: "key", method: "POST", path: "/admin/outlets", status: 409, code: "CONFLICT",
+			body: `{"type":"webhook","url":"https://hook.example.org/","outlet_id":"new"}`},
+		{who: "key", method: "PATCH", path: "/admin/outlets/new", status: 409, code: "CONFLICT",
+			body: `{"paused":true}`},
+		{who: "key", method: "POST", path: "/admin/outlets/new/replay", status: 409,
+			code: "CONFLICT", body: `{"all":true}`},
+		{who: "key", method: "POST", path: "/admin/outlets/old/secret", status: 201},
+		{who: "key", method: "POST", path: "/admin/outlets/old/secret", status: 201},
+		{who: "key", method: "POST", path: "/admin/outlets/old/secret", status: 201},
+		{who: "key", method: "POST", path: "/admin/outlets/old/secret", status: 409,
+			code: "CONFLICT"},
+		{who: "key", method: "POST", path: "/admin/outlets/old/replay", status: 422,
+			code: "INVALID_SEQUENCE", body: `{"chat_id":"team","from_sequence":0}`},
 	}
 }
 
@@ -284,6 +317,8 @@ func generic(e exchange, status string) (exchange, bool) {
 		e.header = [2]string{"X-User-ID", "eve"}
 	case status == "404":
 		e.path = strings.Replace(e.path, "team", "nowhere", 1)
+		e.path = strings.Replace(e.path, "outlets/crm", "outlets/nowhere", 1)
+		e.path = strings.Replace(e.path, "outlets/old", "outlets/nowhere", 1)
 	case status == "413":
 		e.body = `{"x":"` + strings.Repeat("x", 400<<10) + `"}`
 	case status == "415":

@@ -184,7 +184,8 @@ func TestErrors_unauthenticated_everywhere(t *testing.T) {
 	a := start(t, options{auth: auth.Config{JWTSecret: []byte("secret")}})
 	calls := 0
 	for _, call := range a.contract.Calls() {
-		path := strings.NewReplacer("{chat_id}", "team", "{user_id}", "ann").Replace(call.Path)
+		path := strings.NewReplacer("{chat_id}", "team", "{user_id}", "ann", "{outlet_id}", "crm",
+			"{event_id}", "evt").Replace(call.Path)
 		if !strings.HasPrefix(path, transports.BasePath) || strings.HasSuffix(path, "/events") ||
 			strings.HasSuffix(path, "/poll") || strings.HasSuffix(path, "/ws") {
 			continue

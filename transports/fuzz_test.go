@@ -30,12 +30,15 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/sse"
+	"github.com/tidemark-im/tidemark/transports/transporttest"
 	"github.com/tidemark-im/tidemark/transports/websocket"
 )
 
 // inProcess serves requests without a socket. Its store has the chat team of ann, bob and cid, with
 // one message.
 type inProcess struct {
+	// key is an API key with all scopes.
+	key      string
 	handler  http.Handler
 	contract *apitest.Contract
 	// served is the number of requests so far. What they store would fill the memory in time.
@@ -50,8 +53,9 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	reg := registrymemory.New()
+	store := stores.Open(t)
 	core, err := server.New(server.Config{
-		Storage:         stores.Open(t),
+		Storage:         store,
 		Registry:        reg,
 		Nodes:           reg,
 		Bus:             local.New(),
@@ -64,7 +68,9 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	if err := core.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	auth := auth.New(auth.Config{Dev: true})
+	key, keys := transporttest.APIKey(t)
+	auth := auth.New(auth.Config{Dev: true, APIKeys: keys})
+	_, outlets := transporttest.Outlets(t, store, auth, nil)
 	ws := websocket.New(websocket.Config{Server: core, Auth: auth, Logger: logger})
 	events := sse.New(sse.Config{Server: core, Auth: auth, Logger: logger})
 	poll := longpoll.New(longpoll.Config{Server: core, Auth: auth})
@@ -75,11 +81,12 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 		Events:    events.Handle,
 		Poll:      poll.Handle,
 		WebSocket: ws.Handle,
+		Mounts:    []transports.Mount{outlets},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &inProcess{handler: h, contract: contract}
+	p := &inProcess{handler: h, contract: contract, key: key}
 	p.stop = func(t testing.TB) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), wait.Hang)
@@ -117,6 +124,9 @@ func (p *inProcess) request(t testing.TB, method, target, head string, body []by
 	}
 	if r.Header.Get("Authorization") == "" {
 		r.Header.Set("Authorization", "Bearer dev:ann")
+		if strings.HasPrefix(r.URL.Path, transports.BasePath+"/admin/") {
+			r.Header.Set("Authorization", "Bearer "+p.key)
+		}
 	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	r.TransferEncoding = nil
@@ -289,7 +299,13 @@ func (e exchange) with(p *openapi3.Parameter, value string) (target, head string
 	path, _, _ := strings.Cut(e.full(), "?")
 	switch p.In {
 	case openapi3.ParameterInPath:
-		old := map[string]string{"chat_id": "/team", "user_id": "/cid"}[p.Name]
+		old := map[string]string{
+			"chat_id": "/team", "user_id": "/cid", "session_id": "/gone", "outlet_id": "/crm",
+			"event_id": "/" + transporttest.ParkedEvent,
+		}[p.Name]
+		if p.Name == "outlet_id" && !strings.Contains(path, old) {
+			old = "/old"
+		}
 		return strings.Replace(path, old, "/"+url.PathEscape(value), 1), "", value != "" &&
 			value != "." && value != ".."
 	case openapi3.ParameterInHeader:

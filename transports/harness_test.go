@@ -25,6 +25,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/limit"
+	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
 // api is a server on a loopback port, with the contract that its answers must fit.
@@ -87,13 +88,14 @@ func start(t *testing.T, o options) *api {
 		}
 	}
 	auth := auth.New(o.auth)
+	_, outlets := transporttest.Outlets(t, o.storage, auth, o.limit)
 	if o.log != nil {
 		logger = o.log
 	}
 	h, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page,
 		Logger: logger, Alive: o.alive, Degraded: o.degraded,
-		MetricsToken: o.metricsToken,
+		MetricsToken: o.metricsToken, Mounts: []transports.Mount{outlets},
 	})
 	if err != nil {
 		t.Fatal(err)

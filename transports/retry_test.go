@@ -2,6 +2,7 @@ package transports_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -32,6 +33,9 @@ type retried struct {
 	// effect returns what retryRounds requests have done. last is the last answer.
 	effect func(c *caller, last []byte) string
 	want   string
+	// rounds is how many requests are tried, 0 for retryRounds. again is the status of a repetition
+	// if it says that there is nothing more to do, else 0.
+	rounds, again int
 }
 
 // retries returns each POST of the contract. The chat is team, of ann, bob and cid, and has
@@ -102,6 +106,47 @@ func retries() map[string]retried {
 			},
 			want: "200",
 		},
+		"createOutlet": {
+			who: "backend", path: "/admin/outlets", same: []string{"outlet_id", "created_at"},
+			body:   `{"type":"webhook","url":"https://hook.example.com/"}`,
+			effect: func(c *caller, _ []byte) string { return fmt.Sprint(c.outlets(), " outlets") },
+			want:   "3 outlets", rounds: 1,
+		},
+		"createOutletSecret": {
+			who: "backend", path: "/admin/outlets/crm/secret", same: []string{"outlet_id"},
+			effect: func(c *caller, last []byte) string {
+				var made struct{ Secret string }
+				c.decode(last, &made)
+				return made.Secret[:6]
+			},
+			want: "whsec_", rounds: 1,
+		},
+		"testOutlet": {
+			who: "backend", path: "/admin/outlets/crm/test", same: []string{"accepted", "detail"},
+			effect: func(c *caller, last []byte) string { return string(last) },
+			want:   `{"accepted":true,"status":null,"detail":""}`,
+		},
+		"replayOutlet": {
+			who: "backend", path: "/admin/outlets/crm/replay", body: `{"chat_id":"team"}`,
+			effect: func(c *caller, last []byte) string {
+				var crm struct {
+					Waiting int `json:"waiting_chats"`
+				}
+				c.get("/admin/outlets/crm", &crm)
+				return fmt.Sprint(crm.Waiting, " waiting")
+			},
+			want: "1 waiting",
+		},
+		"resendParkedEvent": {
+			who: "backend", rounds: 1, again: http.StatusNotFound,
+			path: "/admin/outlets/crm/parked/" + transporttest.ParkedEvent + "/resend",
+			effect: func(c *caller, _ []byte) string {
+				var page struct{ Parked []struct{} }
+				c.get("/admin/outlets/crm/parked", &page)
+				return fmt.Sprint(len(page.Parked), " parked")
+			},
+			want: "0 parked",
+		},
 	}
 }
 
@@ -115,7 +160,14 @@ func retriesWithoutUser() map[string]retried {
 		return count(&caller{c.t, c.s, "bob"}, last)
 	}
 	token.body = `{"user_id":"ann","ttl_seconds":60}`
-	return map[string]retried{"createChat": create, "addMembers": add, "createToken": token}
+	alone := map[string]retried{"createChat": create, "addMembers": add, "createToken": token}
+	for operation, r := range known {
+		if strings.HasPrefix(r.path, "/admin/") {
+			r.who = "key"
+			alone[operation] = r
+		}
+	}
+	return alone
 }
 
 // TestRetry_every_POST_has_one_effect sends each POST of the contract again and again. The first
@@ -149,7 +201,8 @@ func (r *retried) run(t *testing.T) {
 	s.Send("ann", "team", 1, retryRounds)
 	c := &caller{t, s, r.who}
 	var last []byte
-	for round := range retryRounds {
+	rounds := cmp.Or(r.rounds, retryRounds)
+	for round := range rounds {
 		e := exchange{who: r.who, method: http.MethodPost, path: r.path, body: r.body}
 		if strings.Contains(r.body, "%") {
 			e.body = fmt.Sprintf(r.body, round+1)
@@ -157,13 +210,17 @@ func (r *retried) run(t *testing.T) {
 		for range 1 + rand.IntN(2) {
 			cut(t, s, e)
 		}
+		if r.again != 0 {
+			c.until(e, r.again)
+			continue
+		}
 		first := c.whole(e)
 		if last = c.whole(e); !bytes.Equal(c.fields(first, r.same), c.fields(last, r.same)) {
 			t.Errorf("the answers to %s differ:\n%s\n%s", e.body, first, last)
 		}
 	}
 	if got := r.effect(c, last); got != r.want {
-		t.Errorf("after %d requests: %s, want %s", retryRounds, got, r.want)
+		t.Errorf("after %d requests: %s, want %s", rounds, got, r.want)
 	}
 }
 
@@ -212,6 +269,30 @@ func (c *caller) whole(e exchange) []byte {
 		c.t.Fatalf("%s %s: %d %s, %v", e.method, e.path, res.StatusCode, body, err)
 	}
 	return body
+}
+
+// until makes an exchange again and again, until its answer has a status. The earlier ones succeed.
+func (c *caller) until(e exchange, status int) {
+	c.t.Helper()
+	for range 3 {
+		res := e.send(c.t, c.s)
+		_ = res.Body.Close()
+		switch {
+		case res.StatusCode == status:
+			return
+		case res.StatusCode >= 300:
+			c.t.Fatalf("%s %s: %d", e.method, e.path, res.StatusCode)
+		}
+	}
+	c.t.Errorf("%s %s never gets %d", e.method, e.path, status)
+}
+
+// outlets returns how many outlets there are.
+func (c *caller) outlets() int {
+	c.t.Helper()
+	var list struct{ Outlets []struct{} }
+	c.get("/admin/outlets", &list)
+	return len(list.Outlets)
 }
 
 // fields returns some fields of an object.

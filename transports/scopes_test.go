@@ -43,6 +43,10 @@ func scopesOf(operation string) []auth.Scope {
 		return []auth.Scope{auth.ScopeTokens}
 	case "getStats":
 		return []auth.Scope{auth.ScopeStats}
+	case "listOutlets", "createOutlet", "getOutlet", "updateOutlet", "deleteOutlet",
+		"createOutletSecret", "testOutlet", "replayOutlet", "listOutletFailures",
+		"listParkedEvents", "resendParkedEvent":
+		return []auth.Scope{auth.ScopeAdmin}
 	case "listSessions", "listPending", "listDeliveryStates":
 		return []auth.Scope{auth.ScopeAct, auth.ScopeStats}
 	}
@@ -51,6 +55,9 @@ func scopesOf(operation string) []auth.Scope {
 
 // scopesWithoutUser returns the scopes of which a key needs one to call for itself.
 func scopesWithoutUser(operation string) []auth.Scope {
+	if scopes := scopesOf(operation); slices.Contains(scopes, auth.ScopeAdmin) {
+		return scopes
+	}
 	switch operation {
 	case "createToken":
 		return []auth.Scope{auth.ScopeTokens}

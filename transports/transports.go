@@ -43,6 +43,8 @@ type Config struct {
 	// Events, Poll and WebSocket are the handlers of the stream adapters, for GET /events, /poll
 	// and /ws. nil: the path does not exist.
 	Events, Poll, WebSocket echo.HandlerFunc
+	// Mounts are those of further adapters.
+	Mounts []Mount
 	// Alive returns an error if the process makes no progress, which turns /healthz red. nil: the
 	// process is alive as long as it answers.
 	Alive func() error
@@ -65,6 +67,9 @@ type Config struct {
 	// Logger is slog.Default() by default. It never gets message text, tokens or tickets.
 	Logger *slog.Logger
 }
+
+// Mount adds routes to a router, below a base path.
+type Mount func(router *echo.Echo, base string)
 
 // Handler serves all that Tidemark offers over HTTP. It is safe for concurrent use.
 type Handler struct {
@@ -121,6 +126,9 @@ func New(cfg Config) (*Handler, error) {
 		if stream != nil {
 			e.GET(BasePath+path, h.stream(stream))
 		}
+	}
+	for _, mount := range cfg.Mounts {
+		mount(e, BasePath)
 	}
 	h.stats = newStats(cfg)
 	h.mountStats()

@@ -864,6 +864,9 @@ type Cursor = string
 // Limit defines model for limit.
 type Limit = string
 
+// OutletId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+type OutletId = Id
+
 // UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 type UserId = Id
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	"github.com/tidemark-im/tidemark/server/registry"
@@ -70,6 +71,9 @@ type Stack struct {
 	WebSocket *websocket.Adapter
 	SSE       *sse.Adapter
 	LongPoll  *longpoll.Adapter
+	// Outlets has the outlets crm and old, which are active, and a parked event of crm
+	// (ParkedEvent). The engine does not run: nothing is delivered unless a call asks for it.
+	Outlets *reach.Engine
 
 	t        testing.TB
 	contract *apitest.Contract
@@ -134,9 +138,12 @@ func New(t testing.TB, o Options) *Stack {
 		Gate:         o.Gate,
 		WriteTimeout: o.WriteTimeout,
 	})
+	engine, outlets := Outlets(t, o.Storage, auth, o.Limit)
+	s.Outlets = engine
 	handler, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Origins: o.Origins, Logger: logger,
 		WebSocket: s.WebSocket.Handle, Events: s.SSE.Handle, Poll: s.LongPoll.Handle,
+		Mounts: []transports.Mount{outlets},
 	})
 	if err != nil {
 		t.Fatalf("the handler: %v", err)

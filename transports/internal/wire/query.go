@@ -38,6 +38,16 @@ func ParseLimit(s string) (int, error) {
 	return n, nil
 }
 
+// ParsePage returns the size of the page for which a query asks. Invalid: as ParseLimit, and an
+// empty limit.
+func ParsePage(q url.Values) (int, error) {
+	if q.Has("limit") && q.Get("limit") == "" {
+		return 0, tidemark.BadParam(tidemark.Invalid,
+			"limit", "is empty; it must be an integer of at least 1")
+	}
+	return ParseLimit(q.Get("limit"))
+}
+
 // ParseSequence returns the sequence of a query parameter, which must be at least least (0 or 1).
 // It returns Invalid if s is not an integer. If the integer is out of range, it returns code:
 // Invalid for positions, InvalidSequence for `for_sequence`.
