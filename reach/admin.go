@@ -112,7 +112,14 @@ func (e *Engine) Create(ctx context.Context, new NewOutlet) (Created, error) {
 	case existing != nil:
 		return Created{Info: e.info(*existing), Existed: true}, nil
 	}
+	e.look()
 	return Created{Info: e.info(s), Secret: secret}, nil
+}
+
+// look lets Run look at the list at once.
+func (e *Engine) look() {
+	e.changed.Store(true)
+	e.wake.Set()
 }
 
 // ownID returns the id of an outlet that nobody has named. A repetition has the same one.
@@ -273,6 +280,7 @@ func (e *Engine) edit(
 	if err != nil {
 		return Info{}, err
 	}
+	e.look()
 	return e.info(*l.find(id)), nil
 }
 

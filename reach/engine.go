@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -89,8 +90,12 @@ type Engine struct {
 	slots   chan struct{}
 	running sync.WaitGroup
 
-	// processes is used by the goroutine of Run only.
+	// changed says that the list was changed here, so that Run looks at it at once.
+	changed atomic.Bool
+	// processes and after are used by the goroutine of Run only. after is the last backlog of the
+	// list that is being worked on.
 	processes processes
+	after     storage.Backlog
 
 	mu   sync.Mutex
 	list list
@@ -117,7 +122,8 @@ type progress struct {
 	// from is where the backlog begins, and to is up to where it was delivered.
 	from, to storage.Position
 	split    bool
-	busy     bool
+	// busy says that it is worked on, and again that it had news meanwhile.
+	busy, again bool
 	// moved is when to last rose, and saved when the backlog was last settled.
 	moved, saved time.Time
 }
@@ -153,17 +159,22 @@ func (e *Engine) Hint(chat tidemark.ChatID) {
 	}
 }
 
+// idle is how many Times.Poll pass between two looks at the list while there is no outlet.
+const idle = 10
+
 // Run works until ctx ends. Then it waits for the deliveries under way, for Times.Linger at most,
 // and saves how far they came.
 func (e *Engine) Run(ctx context.Context) {
 	next := time.Now()
 	for ctx.Err() == nil {
-		polled := !time.Now().Before(next)
+		polled := !time.Now().Before(next) || e.changed.Swap(false)
 		if polled {
 			next = time.Now().Add(e.times.Poll)
-			e.beat(ctx)
+			if e.beat(ctx); e.processes.version == 0 {
+				next = next.Add((idle - 1) * e.times.Poll)
+			}
 		}
-		if err := e.turn(ctx, polled); err != nil && ctx.Err() == nil {
+		if err := e.turn(ctx, polled, next); err != nil && ctx.Err() == nil {
 			e.cfg.Log.Warn("the outlets cannot be served now; trying again", "error", err)
 		}
 		if _, ok := e.wake.WaitUntil(ctx, next); !ok {

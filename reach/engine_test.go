@@ -475,6 +475,67 @@ func TestList_gains(t *testing.T) {
 	}
 }
 
+// TestEngine_shows_that_it_works while it goes through a list that is so long that other processes
+// would count it as dead.
+func TestEngine_shows_that_it_works(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		w.outlet(p, NewOutlet{})
+		for range 300 {
+			w.send(w.group())
+		}
+		p.slow.Store(true)
+		worked := func() uint64 {
+			found, _, err := w.store.Documents(w.ctx, processKind, "", 10)
+			w.ok(err)
+			if len(found) != 1 {
+				t.Fatalf("%d processes are known, want 1", len(found))
+			}
+			return found[0].Version
+		}
+		before := worked()
+		for range 6 {
+			time.Sleep(10 * time.Second)
+			now := worked()
+			if now == before {
+				t.Error("the process has not shown for 10 s that it works")
+			}
+			before = now
+		}
+		p.slow.Store(false)
+		time.Sleep(time.Minute)
+		if n := w.backlogs(storage.AllOutlets); n != 0 {
+			t.Errorf("%d backlogs are left", n)
+		}
+	})
+}
+
+// TestEngine_news_during_a_delivery are delivered at once, and not after the next poll.
+func TestEngine_news_during_a_delivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		w.outlet(p, NewOutlet{})
+		c := w.group()
+		w.inbox("https://example.com").does(func(
+			context.Context, []outlet.Event,
+		) (int, *outlet.Refusal) {
+			time.Sleep(10 * time.Millisecond)
+			return 1, nil
+		})
+		time.Sleep(10*time.Second + 100*time.Millisecond) // Polls are at full seconds.
+		for range 3 {
+			w.send(c, p)
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if got := w.inbox("https://example.com").upTo(c); got != 3 {
+			t.Errorf("after 0.1 s the receiver has up to message %d, want 3", got)
+		}
+	})
+}
+
 // TestEngine_without_outlets_writes_nothing: they cost nothing while nobody asks for them.
 func TestEngine_without_outlets_writes_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

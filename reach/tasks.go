@@ -17,9 +17,14 @@ const listed = 500
 
 func shardName(shard int) string { return "shard/" + strconv.Itoa(shard) }
 
-// turn looks for backlogs for all outlets, and begins to work on them. With all, it looks for those
-// of its shards. Otherwise it looks for those that hints announced. It settles what is done.
-func (e *Engine) turn(ctx context.Context, all bool) error {
+// maxOpen is how many chats are worked on, or wait to be settled, at most. Further ones wait in the
+// store.
+const maxOpen = 100_000
+
+// turn looks for backlogs for all outlets, and begins to work on them, until a time: Run must show
+// again and again that it works. It looks for those that hints announced. With all, it also settles
+// what is done, and goes on with the list of those of its shards.
+func (e *Engine) turn(ctx context.Context, all bool, until time.Time) error {
 	e.mu.Lock()
 	hinted := e.hinted
 	e.hinted = map[tidemark.ChatID]struct{}{}
@@ -28,9 +33,13 @@ func (e *Engine) turn(ctx context.Context, all bool) error {
 	if !kept || len(own) == 0 {
 		return nil
 	}
+	halfway := time.Now().Add(time.Until(until) / 2)
 	for chat := range hinted {
-		if !all && slices.Contains(own, storage.ShardOf(chat)) {
-			if err := e.list1(ctx, storage.BacklogQuery{Chat: chat, Limit: 1}); err != nil {
+		if !time.Now().Before(halfway) {
+			break // The list has them, too.
+		}
+		if slices.Contains(own, storage.ShardOf(chat)) {
+			if err := e.one(ctx, chat, until); err != nil {
 				return err
 			}
 		}
@@ -41,32 +50,57 @@ func (e *Engine) turn(ctx context.Context, all bool) error {
 	if err := e.settle(ctx, false); err != nil {
 		return err
 	}
-	return e.list1(ctx, storage.BacklogQuery{Shards: own, Limit: listed})
+	return e.some(ctx, own, until)
 }
 
-// list1 begins to work on the backlogs for all outlets that a query finds.
-func (e *Engine) list1(ctx context.Context, q storage.BacklogQuery) error {
-	for more := true; more; {
-		var found []storage.Backlog
-		var err error
-		if found, more, err = e.cfg.Store.Backlogs(ctx, q); err != nil {
+// one begins to work on a chat, if it has a backlog.
+func (e *Engine) one(ctx context.Context, chat tidemark.ChatID, until time.Time) error {
+	found, _, err := e.cfg.Store.Backlogs(ctx, storage.BacklogQuery{Chat: chat, Limit: 1})
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	_, err = e.offer(ctx, &found[0], until)
+	return err
+}
+
+// some goes on with the list of the backlogs for all outlets, where the last call ended, until its
+// end or a time.
+func (e *Engine) some(ctx context.Context, own []int, until time.Time) error {
+	for {
+		//rule:told_or_owed.work-visibly-during-a-long-list
+		if !time.Now().Before(until) || e.openChats() >= maxOpen {
+			return nil
+		}
+		found, more, err := e.cfg.Store.Backlogs(ctx,
+			storage.BacklogQuery{Shards: own, After: e.after, Limit: listed})
+		if err != nil {
 			return err
 		}
 		for i := range found {
-			if err := e.offer(ctx, &found[i]); err != nil {
+			if begun, err := e.offer(ctx, &found[i], until); !begun || err != nil {
 				return err
 			}
-			q.After = found[i]
+			e.after = found[i]
 		}
-		if len(found) == 0 {
+		if !more || len(found) == 0 {
+			e.after = storage.Backlog{}
 			return nil
 		}
 	}
-	return nil
 }
 
-// offer begins to work on a backlog, unless that is under way.
-func (e *Engine) offer(ctx context.Context, b *storage.Backlog) error {
+// openChats returns how many chats are worked on, or wait to be settled.
+func (e *Engine) openChats() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.chats)
+}
+
+// offer begins to work on a backlog, unless that is under way. begun is false if no slot became free
+// in time.
+func (e *Engine) offer(
+	ctx context.Context, b *storage.Backlog, until time.Time,
+) (begun bool, err error) {
 	e.mu.Lock()
 	p := e.chats[b.Chat]
 	now := time.Now()
@@ -75,8 +109,9 @@ func (e *Engine) offer(ctx context.Context, b *storage.Backlog) error {
 		p = &progress{from: b.From, to: b.From, split: b.Split, moved: now, saved: now}
 		e.chats[b.Chat] = p
 	case p.busy:
+		p.again = true
 		e.mu.Unlock()
-		return nil
+		return true, nil
 	case p.from != b.From && b.From.Covers(p.from):
 		// Another process has settled it.
 		p.from, p.to, p.split = b.From, p.to.Most(b.From), p.split || b.Split
@@ -84,11 +119,9 @@ func (e *Engine) offer(ctx context.Context, b *storage.Backlog) error {
 	p.busy = true
 	list := e.list
 	e.mu.Unlock()
-	select {
-	case e.slots <- struct{}{}:
-	case <-ctx.Done():
+	if err := e.slot(ctx, until); err != nil {
 		e.put(b.Chat, p, p.to, p.split)
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 	e.running.Go(func() {
 		defer func() { <-e.slots }()
@@ -99,7 +132,24 @@ func (e *Engine) offer(ctx context.Context, b *storage.Backlog) error {
 				"chat", b.Chat, "error", err)
 		}
 	})
-	return nil
+	return true, nil
+}
+
+// slot waits for a free slot, until a time.
+func (e *Engine) slot(ctx context.Context, until time.Time) error {
+	select {
+	case e.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	select {
+	case e.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // put ends the work on a chat. If the list of outlets has changed meanwhile, nothing is noted: news
@@ -108,6 +158,11 @@ func (e *Engine) put(chat tidemark.ChatID, p *progress, to storage.Position, spl
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.busy = false
+	if p.again {
+		p.again = false
+		e.hinted[chat] = struct{}{}
+		e.wake.Set()
+	}
 	if e.chats[chat] != p {
 		return
 	}
@@ -278,28 +333,49 @@ func (e *Engine) receiver(id storage.OutletID) *receiver {
 // settle settles the backlogs of chats that are quiet, and saves how far those came that are not.
 // At the end, all are saved.
 func (e *Engine) settle(ctx context.Context, end bool) error {
-	if !e.trust() {
-		return nil
+	for e.trust() {
+		items := e.settleable(end)
+		if len(items) == 0 {
+			return nil
+		}
+		if err := e.settleSome(ctx, items); err != nil {
+			return err
+		}
+		if len(items) < storage.MaxBatch {
+			return nil
+		}
 	}
+	return nil
+}
+
+// settleable returns settlements of what is done, at most storage.MaxBatch of them. They are noted
+// as done.
+func (e *Engine) settleable(end bool) []storage.Settlement {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	now := time.Now()
 	var items []storage.Settlement
-	e.mu.Lock()
 	for chat, p := range e.chats {
 		quiet := now.Sub(p.moved) >= e.times.Linger
 		due := p.to != p.from && (end || now.Sub(p.saved) >= e.times.Save)
-		if !p.busy && (quiet || due) && len(items) < storage.MaxBatch {
-			items = append(items, storage.Settlement{
-				Backlog: storage.Backlog{Chat: chat, From: p.from}, To: p.to, NowSplit: p.split,
-			})
-			if p.from, p.saved = p.to, now; quiet {
-				delete(e.chats, chat)
-			}
+		if p.busy || !quiet && !due {
+			continue
+		}
+		items = append(items, storage.Settlement{
+			Backlog: storage.Backlog{Chat: chat, From: p.from}, To: p.to, NowSplit: p.split,
+		})
+		if p.from, p.saved = p.to, now; quiet {
+			delete(e.chats, chat)
+		}
+		if len(items) == storage.MaxBatch {
+			break
 		}
 	}
-	e.mu.Unlock()
-	if len(items) == 0 {
-		return nil
-	}
+	return items
+}
+
+// settleSome settles.
+func (e *Engine) settleSome(ctx context.Context, items []storage.Settlement) error {
 	ctx, cancel := context.WithTimeout(ctx, e.times.Trust)
 	defer cancel()
 	settled, err := e.cfg.Store.Settle(ctx, items)

@@ -175,8 +175,9 @@ type process struct {
 	dead atomic.Bool
 	// alone says that the process reaches no documents: neither the list nor the others.
 	alone atomic.Bool
-	// blind says that it finds no backlogs.
-	blind  atomic.Bool
+	// blind says that it finds no backlogs, and slow that a page of ten of them takes a second.
+	blind, slow atomic.Bool
+
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
@@ -184,8 +185,8 @@ type process struct {
 // mortal is the store of a process. After its death nothing reaches it.
 type mortal struct {
 	*memory.Store
-	dead, alone, blind *atomic.Bool
-	dice               func() error
+	dead, alone, blind, slow *atomic.Bool
+	dice                     func() error
 }
 
 func (s *mortal) alive() error {
@@ -213,6 +214,10 @@ func (s *mortal) Backlogs(
 	}
 	if s.blind.Load() {
 		return nil, false, nil
+	}
+	if s.slow.Load() && q.Chat == "" {
+		time.Sleep(time.Second)
+		q.Limit = min(q.Limit, 10)
 	}
 	return s.Store.Backlogs(ctx, q)
 }
@@ -251,7 +256,7 @@ func (s *mortal) PutDocument(ctx context.Context, d storage.Document) (uint64, e
 func (w *world) start(dice func() error) *process {
 	p := &process{ended: make(chan struct{})}
 	p.Engine = New(Config{
-		Store: &mortal{w.store, &p.dead, &p.alone, &p.blind, dice},
+		Store: &mortal{w.store, &p.dead, &p.alone, &p.blind, &p.slow, dice},
 		Kinds: map[string]Kind{"webhook": {
 			Open: func(s *Spec, _ []string) (outlet.Client, error) {
 				return &fakeOutlet{w.inbox(s.URL), s.Batch, &p.dead}, nil

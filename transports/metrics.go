@@ -160,6 +160,23 @@ var metricTable = []metric{
 		"Times that a node died or the registry forgot, so that all sessions reconciled.", "",
 	},
 
+	{"outlets", "Outlets that get news from this node. Each node opens all of them.", ""},
+	{
+		"outlets_failing",
+		"Outlets that refuse everything. What they miss waits for them, and is not lost.", "",
+	},
+	{"outlet_chats", "Chats whose news were delivered, and that are not yet settled.", ""},
+	{
+		"outlet_events_total",
+		"Events by what became of them: accepted, or parked. And refused deliveries, and " +
+			"deferred chats, whose news wait for one outlet alone.", "outcome",
+	},
+	{
+		"outlet_hints_dropped_total",
+		"News for which there was no room in the queue. The next look at the storage finds " +
+			"them.", "",
+	},
+
 	{"cache_reads_total", "Pages of messages served from memory.", ""},
 	{"range_reads_total", "Pages of messages read from storage: clients that are behind.", ""},
 	{"range_messages_total", "Messages read from storage for streams.", ""},

@@ -29,7 +29,7 @@ func checkEnvironment(command *kong.Context) error {
 		return nil
 	}
 	known := append(variables(command.Model.Node),
-		secretVariable, previousVariable, metricsVariable)
+		secretVariable, previousVariable, metricsVariable, outletVariable)
 	slices.Sort(known)
 	known = slices.Compact(known)
 	foreign := regexp.MustCompile(ofOrchestrator)

@@ -16,13 +16,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/origin"
+	"github.com/tidemark-im/tidemark/transports/outlets"
 	"github.com/tidemark-im/tidemark/transports/sse"
 	"github.com/tidemark-im/tidemark/transports/websocket"
 	"github.com/tidemark-im/tidemark/web"
@@ -38,6 +41,7 @@ type serveCommand struct {
 	Credentials credentialFlags `embed:""`
 	Observe     observeFlags    `embed:""`
 	AllowOrigin []string        `name:"allow-origin" env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN" help:"Origin of web pages that may call, such as https://app.example.com, or * for all; repeatable. Pages of the server's own host always may."`
+	Outlets     outletFlags     `embed:""`
 	Limits      limitFlags      `embed:""`
 	Rates       rateFlags       `embed:""`
 	Core        coreFlags       `embed:""`
@@ -93,6 +97,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 		file:           file,
 		giveUp:         func() { os.Exit(exitFailure) },
 		meter:          meter,
+		reach:          set.reach,
 		debugListen:    c.Observe.DebugListen,
 		privateMetrics: !c.Dev && !c.Observe.PublicMetrics && set.metricsToken == "",
 		metricsToken:   set.metricsToken,
@@ -104,6 +109,7 @@ type settings struct {
 	store        storeURL
 	origins      *origin.Policy
 	limits       limitFlags
+	reach        reach.Config
 	metricsToken string
 	log          *slog.Logger
 	level        *slog.LevelVar
@@ -113,7 +119,7 @@ type settings struct {
 // is wrong. The log is written to a writer. Doctor checks the same.
 func (c *serveCommand) settings(logTo io.Writer) (settings, error) {
 	var s settings
-	var errs [6]error
+	var errs [7]error
 	if s.store, errs[0] = parseStore(c.Store); errs[0] == nil {
 		errs[0] = c.Peers.check(s.store)
 	}
@@ -125,6 +131,7 @@ func (c *serveCommand) settings(logTo io.Writer) (settings, error) {
 	s.limits, errs[3] = c.Limits.withDefaults(c.Dev)
 	s.metricsToken, errs[4] = c.Observe.metricsToken()
 	s.log, s.level, errs[5] = c.Observe.log(logTo)
+	s.reach, errs[6] = c.Outlets.config(c.Dev)
 	return s, errors.Join(errs[:]...)
 }
 
@@ -159,6 +166,8 @@ type options struct {
 	limits      limitFlags
 	rates       rateFlags
 	core        coreFlags
+	// reach configures the engine of outlets, without its store and its log.
+	reach reach.Config
 	// file is the configuration file, or nil.
 	file *reload
 	// meter measures the opened store. If it is nil, the store is not measured.
@@ -216,7 +225,7 @@ type httpLayer struct {
 
 // layer returns the transports in front of the core. It starts nothing.
 func (o *options) layer(
-	core *server.Server, store openedStore, others *peers, log *slog.Logger,
+	core *server.Server, engine *reach.Engine, store openedStore, others *peers, log *slog.Logger,
 ) (*httpLayer, error) {
 	o.credentials.ResumeWindow = core.ResumeWindow()
 	tickets, keepTickets := others.tickets(core.ResumeWindow(), log)
@@ -234,6 +243,7 @@ func (o *options) layer(
 	polls := longpoll.New(longpoll.Config{
 		Server: core, Auth: credentials, Limit: limiter, Gate: gate,
 	})
+	admin := outlets.New(outlets.Config{Engine: engine, Auth: credentials, Limit: limiter})
 	handler, err := transports.New(transports.Config{
 		Server:         core,
 		Auth:           credentials,
@@ -246,12 +256,13 @@ func (o *options) layer(
 		Events:         events.Handle,
 		Poll:           polls.Handle,
 		WebSocket:      sockets.Handle,
+		Mounts:         []transports.Mount{admin.Mount},
 		Version:        version,
 		PrivateMetrics: o.privateMetrics,
 		MetricsToken:   o.metricsToken,
 		Collectors:     o.collectors(),
 		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters,
-			gate.Counters, limiter.Counters),
+			gate.Counters, limiter.Counters, engine.Counters),
 	})
 	if err != nil {
 		return nil, err
@@ -267,7 +278,7 @@ func (o *options) layer(
 
 // coreConfig returns the configuration of the core.
 func (o *options) coreConfig(
-	store openedStore, others *peers, log *slog.Logger,
+	store storage.Store, others *peers, log *slog.Logger,
 ) server.Config {
 	return server.Config{
 		Storage:  store,
@@ -326,11 +337,12 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 		return fmt.Errorf("connect to Redis: %w", err)
 	}
 	defer func() { err = errors.Join(err, others.stop()) }()
-	core, err := server.New(o.coreConfig(store, others, log))
+	engine, hinting := o.outlets(store, log)
+	core, err := server.New(o.coreConfig(hinting, others, log))
 	if err != nil {
 		return err
 	}
-	layer, err := o.layer(core, store, others, log)
+	layer, err := o.layer(core, engine, store, others, log)
 	if err != nil {
 		return err
 	}
@@ -345,7 +357,7 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	}
 	//rule:bounded_use.share-rates-among-nodes
 	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run,
-		layer.handler.Run, o.file.run(layer.limiter))()
+		layer.handler.Run, o.file.run(layer.limiter), engine.Run)()
 	stopDebug, err := serveDebug(ctx, o.debugListen, layer.handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))
