@@ -464,6 +464,9 @@ func (e *Engine) Resend(
 			_, err = e.cfg.Store.PutDocument(ctx, storage.Document{
 				Kind: parkedKind(id), Name: event, Version: parked.version,
 			})
+			if tidemark.CodeOf(err) == tidemark.Conflict {
+				err = nil // Another call has delivered it, too.
+			}
 			return nil, err
 		}
 		if !more {

@@ -96,8 +96,15 @@ type Engine struct {
 	// list that is being worked on.
 	processes processes
 	after     storage.Backlog
+	// total has the figures of all receivers, also of those that were closed.
+	total *counts
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	guarded
+}
+
+// guarded is what Engine.mu guards.
+type guarded struct {
 	list list
 	// trusted is when the last successful beat began, and own are the shards of this process.
 	trusted time.Time
@@ -107,10 +114,6 @@ type Engine struct {
 	failures map[storage.OutletID][]Failure
 	// receivers are the outlets that get news, by id.
 	receivers map[storage.OutletID]*receiver
-	// total has the figures of all receivers, also of those that were closed.
-	total *counts
-	// hintsDropped counts the hints for which there was no room.
-	hintsDropped uint64
 	// chats holds what was delivered of chats whose backlog for all outlets is open. hinted has
 	// those that a hint announced.
 	chats  map[tidemark.ChatID]*progress
@@ -134,10 +137,14 @@ func New(cfg Config) *Engine {
 	return &Engine{
 		cfg: cfg, times: times, wake: signal.New(), slots: make(chan struct{}, maxTasks),
 		processes: processes{store: cfg.Store, own: rand.Text(), dead: times.Dead},
-		receivers: map[storage.OutletID]*receiver{}, total: new(counts),
-		chats: map[tidemark.ChatID]*progress{}, hinted: map[tidemark.ChatID]struct{}{},
-		jobs:     map[storage.OutletID]bool{},
-		failures: map[storage.OutletID][]Failure{},
+		total:     new(counts),
+		guarded: guarded{
+			jobs:      map[storage.OutletID]bool{},
+			failures:  map[storage.OutletID][]Failure{},
+			receivers: map[storage.OutletID]*receiver{},
+			chats:     map[tidemark.ChatID]*progress{},
+			hinted:    map[tidemark.ChatID]struct{}{},
+		},
 	}
 }
 
@@ -148,7 +155,7 @@ func (e *Engine) Hint(chat tidemark.ChatID) {
 	kept := len(e.receivers) > 0
 	if kept && len(e.hinted) >= 10*maxQueued {
 		kept = false
-		e.hintsDropped++
+		e.total[countHintsDropped].Add(1)
 	}
 	if kept {
 		e.hinted[chat] = struct{}{}
@@ -302,6 +309,12 @@ func (e *Engine) open(s *Spec) (outlet.Client, error) {
 			continue
 		}
 		text, err := e.cfg.Sealer.Open(secret.Sealed)
+		if err != nil && len(secrets) > 0 {
+			// The key of old secrets was lost. The newest one is enough.
+			e.cfg.Log.Warn("an old secret of an outlet cannot be used", "outlet", s.ID,
+				"error", err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -15,9 +15,9 @@ func (e *Engine) Counters() map[string]int64 {
 		"outlets":                    int64(len(e.receivers)),
 		"outlets_failing":            failing,
 		"outlet_chats":               int64(len(e.chats)),
-		"outlet_hints_dropped_total": int64(e.hintsDropped),
+		"outlet_hints_dropped_total": int64(e.total[countHintsDropped].Load()),
 	}
-	for f, name := range [figures]string{"accepted", "refused", "deferred", "parked"} {
+	for f, name := range []string{"accepted", "refused", "deferred", "parked"} {
 		c["outlet_events_total{"+name+"}"] = int64(e.total[f].Load())
 	}
 	return c

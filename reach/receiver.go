@@ -40,6 +40,11 @@ type receiver struct {
 	calls sync.WaitGroup
 
 	mu sync.Mutex
+	chatsUnder
+}
+
+// chatsUnder is what receiver.mu guards.
+type chatsUnder struct {
 	// busy has the chats of which a delivery is under way. So each chat has one at a time.
 	busy map[tidemark.ChatID]struct{}
 	// drained has the chats of which a backlog is worked on, and those whose work ended since the
@@ -66,6 +71,8 @@ const (
 	countRefused
 	countDeferred
 	countParked
+	// countHintsDropped counts hints for which there was no room, of all receivers only.
+	countHintsDropped
 	figures
 )
 
@@ -79,9 +86,11 @@ func newReceiver(
 ) *receiver {
 	r := &receiver{
 		spec: spec, client: client, failed: failed, total: total,
-		busy: map[tidemark.ChatID]struct{}{}, drained: map[tidemark.ChatID]bool{},
-		again: map[tidemark.ChatID]retry{},
-		wake:  signal.New(), slots: make(chan struct{}, deliveries/2), ended: make(chan struct{}),
+		chatsUnder: chatsUnder{
+			busy: map[tidemark.ChatID]struct{}{}, drained: map[tidemark.ChatID]bool{},
+			again: map[tidemark.ChatID]retry{},
+		},
+		wake: signal.New(), slots: make(chan struct{}, deliveries/2), ended: make(chan struct{}),
 	}
 	r.lane = batch.New(batch.Config{
 		Name: "the outlet " + string(spec.ID), Workers: deliveries,

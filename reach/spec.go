@@ -41,6 +41,9 @@ func (s State) keeps() bool { return s == Joining || s == Active || s == Paused 
 // gets reports whether the outlet gets news.
 func (s State) gets() bool { return s == Joining || s == Active }
 
+// OutletID names an outlet. It is an id (tidemark.ValidID).
+type OutletID = storage.OutletID
+
 // MaxOutlets is the maximum number of outlets.
 const MaxOutlets = 50
 

@@ -96,8 +96,8 @@ func (e *Engine) openChats() int {
 	return len(e.chats)
 }
 
-// offer begins to work on a backlog, unless that is under way. begun is false if no slot became free
-// in time.
+// offer begins to work on a backlog, unless that is under way. begun is false if no slot became
+// free in time.
 func (e *Engine) offer(
 	ctx context.Context, b *storage.Backlog, until time.Time,
 ) (begun bool, err error) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
@@ -25,10 +26,11 @@ type world struct {
 	testing.TB
 	ctx   context.Context
 	store *memory.Store
-	// times are those of the processes that are started.
-	times Times
-	sent  int
-	chats []tidemark.ChatID
+	// times and sealer are those of the processes that are started.
+	times  Times
+	sealer *Sealer
+	sent   int
+	chats  []tidemark.ChatID
 
 	mu sync.Mutex
 	// inboxes are the receivers by URL.
@@ -36,7 +38,10 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	return &world{TB: t, ctx: t.Context(), store: memory.New(), inboxes: map[string]*inbox{}}
+	return &world{
+		TB: t, ctx: t.Context(), store: memory.New(), sealer: sealer(t),
+		inboxes: map[string]*inbox{},
+	}
 }
 
 // answer says what a receiver does with events, and how many of them it accepts.
@@ -216,7 +221,7 @@ func (s *mortal) Backlogs(
 		return nil, false, nil
 	}
 	if s.slow.Load() && q.Chat == "" {
-		time.Sleep(time.Second)
+		signal.Pause(ctx, time.Second)
 		q.Limit = min(q.Limit, 10)
 	}
 	return s.Store.Backlogs(ctx, q)
@@ -263,7 +268,7 @@ func (w *world) start(dice func() error) *process {
 			},
 			NewSecret: func() string { return "secret" },
 		}},
-		Sealer: sealer(w),
+		Sealer: w.sealer,
 		Times:  w.times,
 		Log:    slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})

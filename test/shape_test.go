@@ -298,6 +298,7 @@ var (
 		"storage/dynamodb/internal/record": "each kind of item: its table, key, value, reader " +
 			"and writer",
 		"bench/internal/client": "one call for each request of the API",
+		"reach":                 "an outlet, its states, and a request and an answer for each call",
 		"reach/push": "the contract: each kind, outcome, urgency and preview, and " +
 			"their bounds",
 		"reach/push/pushtest": "one name for each trouble of a provider",

@@ -217,7 +217,8 @@ func fields() []field {
 		{"createOutlet", "type", `{"url":"https://x.example","type":%s}`,
 			append(badTexts(), bad{`null`, invalid}, bad{`""`, invalid}, bad{`"Webhook"`, invalid},
 				bad{`"kafka2"`, invalid})},
-		{"createOutlet", "url", `{"type":"webhook","url":%s}`, append(badURLs(), bad{`null`, invalid})},
+		{"createOutlet", "url", `{"type":"webhook","url":%s}`,
+			append(badURLs(), bad{`null`, invalid})},
 		{"createOutlet", "events", `{"type":"webhook","url":"https://x.example","events":%s}`,
 			badEvents()},
 		{"createOutlet", "content", `{"type":"webhook","url":"https://x.example","content":%s}`,
@@ -254,8 +255,9 @@ func badEvents() []bad {
 }
 
 func badURLs() []bad {
-	return append(badTexts(), bad{`""`, invalid}, bad{`"x"`, invalid}, bad{`"//x.example"`, invalid},
-		bad{`"ftp://x.example/"`, invalid}, bad{`"https://u:p@x.example/"`, invalid},
+	return append(badTexts(), bad{`""`, invalid}, bad{`"x"`, invalid},
+		bad{`"//x.example"`, invalid}, bad{`"ftp://x.example/"`, invalid},
+		bad{`"https://u:p@x.example/"`, invalid},
 		bad{`"https://x.example:0/"`, invalid}, bad{`"https://"`, invalid},
 		bad{`"https://x.example/` + strings.Repeat("a", 2_048) + `"`, invalid})
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
@@ -29,6 +30,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
+	"github.com/tidemark-im/tidemark/transports/outlets"
 	"github.com/tidemark-im/tidemark/transports/sse"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 	"github.com/tidemark-im/tidemark/transports/websocket"
@@ -70,7 +72,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	}
 	key, keys := transporttest.APIKey(t)
 	auth := auth.New(auth.Config{Dev: true, APIKeys: keys})
-	_, outlets := transporttest.Outlets(t, store, auth, nil)
+	admin := outlets.New(outlets.Config{Engine: reachtest.Engine(t, store), Auth: auth})
 	ws := websocket.New(websocket.Config{Server: core, Auth: auth, Logger: logger})
 	events := sse.New(sse.Config{Server: core, Auth: auth, Logger: logger})
 	poll := longpoll.New(longpoll.Config{Server: core, Auth: auth})
@@ -81,7 +83,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 		Events:    events.Handle,
 		Poll:      poll.Handle,
 		WebSocket: ws.Handle,
-		Mounts:    []transports.Mount{outlets},
+		Mounts:    []transports.Mount{admin.Mount},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +303,7 @@ func (e exchange) with(p *openapi3.Parameter, value string) (target, head string
 	case openapi3.ParameterInPath:
 		old := map[string]string{
 			"chat_id": "/team", "user_id": "/cid", "session_id": "/gone", "outlet_id": "/crm",
-			"event_id": "/" + transporttest.ParkedEvent,
+			"event_id": "/" + reachtest.ParkedEvent,
 		}[p.Name]
 		if p.Name == "outlet_id" && !strings.Contains(path, old) {
 			old = "/old"

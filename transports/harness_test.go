@@ -15,6 +15,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
@@ -25,7 +26,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/limit"
-	"github.com/tidemark-im/tidemark/transports/transporttest"
+	"github.com/tidemark-im/tidemark/transports/outlets"
 )
 
 // api is a server on a loopback port, with the contract that its answers must fit.
@@ -88,14 +89,16 @@ func start(t *testing.T, o options) *api {
 		}
 	}
 	auth := auth.New(o.auth)
-	_, outlets := transporttest.Outlets(t, o.storage, auth, o.limit)
+	admin := outlets.New(outlets.Config{
+		Engine: reachtest.Engine(t, o.storage), Auth: auth, Limit: o.limit,
+	})
 	if o.log != nil {
 		logger = o.log
 	}
 	h, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page,
 		Logger: logger, Alive: o.alive, Degraded: o.degraded,
-		MetricsToken: o.metricsToken, Mounts: []transports.Mount{outlets},
+		MetricsToken: o.metricsToken, Mounts: []transports.Mount{admin.Mount},
 	})
 	if err != nil {
 		t.Fatal(err)

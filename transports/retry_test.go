@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
@@ -139,7 +140,7 @@ func retries() map[string]retried {
 		},
 		"resendParkedEvent": {
 			who: "backend", rounds: 1, again: http.StatusNotFound,
-			path: "/admin/outlets/crm/parked/" + transporttest.ParkedEvent + "/resend",
+			path: "/admin/outlets/crm/parked/" + reachtest.ParkedEvent + "/resend",
 			effect: func(c *caller, _ []byte) string {
 				var page struct{ Parked []struct{} }
 				c.get("/admin/outlets/crm/parked", &page)

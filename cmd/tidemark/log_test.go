@@ -129,10 +129,10 @@ func startBrittle(t *testing.T) *brittle {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- serve(ctx, options{
-			listen:         "127.0.0.1:0",
-			meter:          meter,
-			privateMetrics: true,
-			limits:         limits,
+			listen:  "127.0.0.1:0",
+			meter:   meter,
+			metrics: metricsOptions{private: true},
+			limits:  limits,
 			open: func(context.Context) (openedStore, error) {
 				return openedStore{Store: meter.Store(store)}, nil
 			},

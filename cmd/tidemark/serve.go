@@ -84,23 +84,26 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 		return openStore(ctx, set.store, c.Migrate, c.Core.CommitBatch, meter)
 	}
 	//rule:metrics_private.metrics-listener-options
+	metrics := metricsOptions{
+		debugListen: c.Observe.DebugListen,
+		private:     !c.Dev && !c.Observe.PublicMetrics && set.metricsToken == "",
+		token:       set.metricsToken,
+	}
 	return serve(ctx, options{
-		listen:         c.Listen,
-		open:           open,
-		redis:          c.Peers.Redis,
-		node:           c.Peers.name(),
-		credentials:    credentials,
-		origins:        set.origins,
-		limits:         set.limits,
-		rates:          c.Rates,
-		core:           c.Core,
-		file:           file,
-		giveUp:         func() { os.Exit(exitFailure) },
-		meter:          meter,
-		reach:          set.reach,
-		debugListen:    c.Observe.DebugListen,
-		privateMetrics: !c.Dev && !c.Observe.PublicMetrics && set.metricsToken == "",
-		metricsToken:   set.metricsToken,
+		listen:      c.Listen,
+		open:        open,
+		redis:       c.Peers.Redis,
+		node:        c.Peers.name(),
+		credentials: credentials,
+		origins:     set.origins,
+		limits:      set.limits,
+		rates:       c.Rates,
+		core:        c.Core,
+		reach:       set.reach,
+		file:        file,
+		giveUp:      func() { os.Exit(exitFailure) },
+		meter:       meter,
+		metrics:     metrics,
 	}, log)
 }
 
@@ -171,13 +174,19 @@ type options struct {
 	// file is the configuration file, or nil.
 	file *reload
 	// meter measures the opened store. If it is nil, the store is not measured.
-	meter          *metered.Meter
-	debugListen    string
-	privateMetrics bool
-	// metricsToken is the bearer token of /metrics, or "".
-	metricsToken string
+	meter   *metered.Meter
+	metrics metricsOptions
 	// giveUp ends the process. It is called if the stop takes too long.
 	giveUp func()
+}
+
+// metricsOptions say who may read metrics.
+type metricsOptions struct {
+	// debugListen is the address of the debug listener, or "".
+	debugListen string
+	private     bool
+	// token is the bearer token of /metrics, or "".
+	token string
 }
 
 // collectors returns the metrics of the store.
@@ -258,8 +267,8 @@ func (o *options) layer(
 		WebSocket:      sockets.Handle,
 		Mounts:         []transports.Mount{admin.Mount},
 		Version:        version,
-		PrivateMetrics: o.privateMetrics,
-		MetricsToken:   o.metricsToken,
+		PrivateMetrics: o.metrics.private,
+		MetricsToken:   o.metrics.token,
 		Collectors:     o.collectors(),
 		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters,
 			gate.Counters, limiter.Counters, engine.Counters),
@@ -358,7 +367,7 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	//rule:bounded_use.share-rates-among-nodes
 	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run,
 		layer.handler.Run, o.file.run(layer.limiter), engine.Run)()
-	stopDebug, err := serveDebug(ctx, o.debugListen, layer.handler.Debug(), log)
+	stopDebug, err := serveDebug(ctx, o.metrics.debugListen, layer.handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))
 	}

@@ -270,8 +270,9 @@ func (i *intercepted) MembersSince(
 func (i *intercepted) Documents(
 	ctx context.Context, kind, after string, limit int,
 ) ([]storage.Document, bool, error) {
-	return results3(i, "Documents",
-		func() ([]storage.Document, bool, error) { return i.Store.Documents(ctx, kind, after, limit) })
+	return results3(i, "Documents", func() ([]storage.Document, bool, error) {
+		return i.Store.Documents(ctx, kind, after, limit)
+	})
 }
 
 func (i *intercepted) PutDocument(ctx context.Context, d storage.Document) (uint64, error) {

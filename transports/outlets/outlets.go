@@ -16,7 +16,6 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach"
 	"github.com/tidemark-im/tidemark/reach/outlet"
-	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/body"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
@@ -74,7 +73,7 @@ func (a *Adapter) Mount(e *echo.Echo, base string) {
 type call struct {
 	echo.Context
 	ctx    context.Context
-	outlet storage.OutletID
+	outlet reach.OutletID
 }
 
 // guarded authenticates the caller, counts the call, and checks the id of the outlet.
@@ -106,7 +105,7 @@ func (a *Adapter) guarded(cost int, handle func(call) error) echo.HandlerFunc {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()),
 			callTimeout)
 		defer cancel()
-		return handle(call{Context: c, ctx: ctx, outlet: storage.OutletID(name)})
+		return handle(call{Context: c, ctx: ctx, outlet: reach.OutletID(name)})
 	}
 }
 
@@ -144,7 +143,7 @@ func (a *Adapter) create(c call) error {
 		return err
 	}
 	made, err := a.engine.Create(c.ctx, reach.NewOutlet{
-		ID: storage.OutletID(asked.ID), Kind: asked.Type, URL: asked.URL,
+		ID: reach.OutletID(asked.ID), Kind: asked.Type, URL: asked.URL,
 		Events: types(asked.Events), Content: asked.Content, Batch: asked.Batch,
 		FromStart: asked.FromStart,
 	})

@@ -7,14 +7,13 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach"
 	"github.com/tidemark-im/tidemark/reach/outlet"
-	"github.com/tidemark-im/tidemark/storage"
 )
 
 // view is an outlet as the API has it.
 type view struct {
-	ID   storage.OutletID `json:"outlet_id"`
-	Type string           `json:"type"`
-	URL  string           `json:"url"`
+	ID   reach.OutletID `json:"outlet_id"`
+	Type string         `json:"type"`
+	URL  string         `json:"url"`
 	// Events are empty for all.
 	Events    []outlet.Type `json:"events"`
 	Content   string        `json:"content"`

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/reach"
+	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	"github.com/tidemark-im/tidemark/server/registry"
@@ -29,6 +29,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/origin"
+	"github.com/tidemark-im/tidemark/transports/outlets"
 	"github.com/tidemark-im/tidemark/transports/sse"
 	"github.com/tidemark-im/tidemark/transports/websocket"
 )
@@ -59,8 +60,9 @@ type Options struct {
 	HTTP2 bool
 }
 
-// Stack is a server with all adapters on a loopback port. It stops when the test ends; the test
-// fails if that takes longer than stopTime.
+// Stack is a server with all adapters on a loopback port, and with the outlets of package
+// reachtest.
+// It stops when the test ends; the test fails if that takes longer than stopTime.
 type Stack struct {
 	Server *server.Server
 	// URL is the address of the API, without a slash at the end: http://127.0.0.1:PORT/api/v1.
@@ -71,15 +73,11 @@ type Stack struct {
 	WebSocket *websocket.Adapter
 	SSE       *sse.Adapter
 	LongPoll  *longpoll.Adapter
-	// Outlets has the outlets crm and old, which are active, and a parked event of crm
-	// (ParkedEvent). The engine does not run: nothing is delivered unless a call asks for it.
-	Outlets *reach.Engine
-
-	t        testing.TB
-	contract *apitest.Contract
-	http     *http.Server
-	served   chan error
-	chats    int
+	t         testing.TB
+	contract  *apitest.Contract
+	http      *http.Server
+	served    chan error
+	chats     int
 }
 
 // stopTime is how long a Stack may take to stop.
@@ -138,12 +136,13 @@ func New(t testing.TB, o Options) *Stack {
 		Gate:         o.Gate,
 		WriteTimeout: o.WriteTimeout,
 	})
-	engine, outlets := Outlets(t, o.Storage, auth, o.Limit)
-	s.Outlets = engine
+	admin := outlets.New(outlets.Config{
+		Engine: reachtest.Engine(t, o.Storage), Auth: auth, Limit: o.Limit,
+	})
 	handler, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Origins: o.Origins, Logger: logger,
 		WebSocket: s.WebSocket.Handle, Events: s.SSE.Handle, Poll: s.LongPoll.Handle,
-		Mounts: []transports.Mount{outlets},
+		Mounts: []transports.Mount{admin.Mount},
 	})
 	if err != nil {
 		t.Fatalf("the handler: %v", err)

@@ -92,7 +92,8 @@ func DecodeOutletChange(raw []byte) (c OutletChange, err error) {
 		return nil
 	})
 	if err == nil && c == (OutletChange{}) {
-		err = tidemark.BadParam(tidemark.Invalid, "url", "events, content, batch or paused is needed")
+		err = tidemark.BadParam(tidemark.Invalid, "url",
+			"or events, content, batch or paused is needed")
 	}
 	return c, err
 }

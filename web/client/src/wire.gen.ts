@@ -516,6 +516,203 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/admin/outlets": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * All outlets
+         * @description For API keys with the scope `admin`. There are at most 50, and they are on one page.
+         */
+        readonly get: operations["listOutlets"];
+        readonly put?: never;
+        /**
+         * Create an outlet
+         * @description The outlet gets what happens in all chats, in the order of each chat, at least once
+         *     ([webhooks](docs/webhooks.md)). It gets news when its `state` is `active`, after 15 s or
+         *     more. News while it is `starting` or `joining` may be missed, unless `begin` is `start`.
+         *
+         *     The answer has the `secret` that verifies what the outlet gets. It is never shown again.
+         *     Repeat the request after a lost answer: the answer is then 200, without a secret, and
+         *     `POST /admin/outlets/{outlet_id}/secret` makes another. If an outlet of this id differs, the
+         *     answer is 409. So it is while another outlet is being created.
+         */
+        readonly post: operations["createOutlet"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/admin/outlets/{outlet_id}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        /** An outlet */
+        readonly get: operations["getOutlet"];
+        readonly put?: never;
+        readonly post?: never;
+        /**
+         * Delete an outlet
+         * @description What waits for it is dropped, and so are its parked events. Its id can be used again after
+         *     about 15 s.
+         */
+        readonly delete: operations["deleteOutlet"];
+        readonly options?: never;
+        readonly head?: never;
+        /**
+         * Change, pause or resume an outlet
+         * @description Nothing is lost, whatever changes: news that the outlet does not get wait for it. `paused`
+         *     with false also resumes an outlet that was disabled.
+         */
+        readonly patch: operations["updateOutlet"];
+        readonly trace?: never;
+    };
+    readonly "/admin/outlets/{outlet_id}/secret": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * A new secret
+         * @description Deliveries are signed with the new and the old secrets for 24 hours, and then with the new
+         *     one only. There may be five valid secrets; a further one gets 409.
+         */
+        readonly post: operations["createOutletSecret"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/admin/outlets/{outlet_id}/test": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Deliver a test event
+         * @description Delivers an event of the type `outlet.test`, which means nothing, and waits for the answer
+         *     of the receiver for at most 15 s.
+         */
+        readonly post: operations["testOutlet"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/admin/outlets/{outlet_id}/replay": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Deliver again
+         * @description Delivers events again, with the ids that they had: the messages of a chat from a sequence
+         *     on, or those of all chats since a time, or all events since the creation of the chats.
+         */
+        readonly post: operations["replayOutlet"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/admin/outlets/{outlet_id}/failures": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        /**
+         * What the receiver refused lately
+         * @description The last 1,000 refusals, the newest first. They are stored every second or so.
+         */
+        readonly get: operations["listOutletFailures"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/admin/outlets/{outlet_id}/parked": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        /**
+         * Events that were refused for too long
+         * @description An event that alone is refused for 24 hours is parked: the later ones of its chat go on
+         *     without it.
+         */
+        readonly get: operations["listParkedEvents"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/admin/outlets/{outlet_id}/parked/{event_id}/resend": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+                readonly event_id: components["schemas"]["Id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Deliver a parked event
+         * @description If the receiver accepts it, it is parked no more. A repetition then gets 404.
+         */
+        readonly post: operations["resendParkedEvent"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/events": {
         readonly parameters: {
             readonly query?: never;
@@ -1518,6 +1715,243 @@ export interface components {
             readonly device_id: components["schemas"]["Id"] | null;
             /** @description The node that has the session. Only API keys see it; for users it is null. */
             readonly node_id: components["schemas"]["Id"] | null;
+        };
+        /**
+         * @example {
+         *       "outlets": []
+         *     }
+         */
+        readonly OutletList: {
+            readonly outlets: readonly components["schemas"]["Outlet"][];
+        };
+        /**
+         * @example {
+         *       "outlet_id": "crm",
+         *       "type": "webhook",
+         *       "url": "https://crm.example.com/tidemark",
+         *       "events": [
+         *         "message.persisted"
+         *       ],
+         *       "content": "full",
+         *       "batch": false,
+         *       "state": "active",
+         *       "reason": null,
+         *       "replaying": false,
+         *       "created_at": "2026-01-31T10:00:05.100Z",
+         *       "secret": null,
+         *       "waiting_chats": 0,
+         *       "this_node": {
+         *         "accepted_total": 10,
+         *         "refused_total": 1,
+         *         "deferred_total": 1,
+         *         "parked_total": 0,
+         *         "first_failure_at": null
+         *       }
+         *     }
+         */
+        readonly Outlet: {
+            readonly outlet_id: components["schemas"]["Id"];
+            readonly type: string;
+            readonly url: string;
+            /** @description The types that it gets. Empty means all, also those of later versions. */
+            readonly events: readonly components["schemas"]["EventType"][];
+            readonly content: string;
+            readonly batch: boolean;
+            /**
+             * @description `starting`, `joining`: it is being created. `paused`: an operator wants so. `disabled`:
+             *     its receiver refused everything for five days, or answered 410. News wait for a paused
+             *     or disabled outlet.
+             */
+            readonly state: string;
+            /** @description Why it is disabled. */
+            readonly reason: string | null;
+            /** @description A replay of all chats is under way. */
+            readonly replaying: boolean;
+            /** Format: date-time */
+            readonly created_at: string;
+            /** @description Null except in the answer that makes it. */
+            readonly secret: string | null;
+            /**
+             * @description In how many chats events wait for the outlet alone, at most 1,000. Null except in the
+             *     answer of `GET /admin/outlets/{outlet_id}`.
+             */
+            readonly waiting_chats: number | null;
+            readonly this_node: components["schemas"]["OutletFigures"];
+        };
+        /** @description What the node that answers has done for the outlet since it opened it. */
+        readonly OutletFigures: {
+            /** @description Events that were accepted. */
+            readonly accepted_total: number;
+            /** @description Deliveries that were refused. */
+            readonly refused_total: number;
+            /** @description How often the events of a chat had to wait for the outlet alone. */
+            readonly deferred_total: number;
+            readonly parked_total: number;
+            /**
+             * Format: date-time
+             * @description Since when its receiver refuses everything. Null if it does not.
+             */
+            readonly first_failure_at: string | null;
+        };
+        readonly EventType: string;
+        /** @enum {string} */
+        readonly NewEventType: "message.persisted" | "member.changed" | "chat.updated";
+        /** @enum {string} */
+        readonly NewContent: "full" | "none";
+        /**
+         * @example {
+         *       "type": "webhook",
+         *       "url": "https://crm.example.com/tidemark",
+         *       "outlet_id": "crm"
+         *     }
+         */
+        readonly NewOutlet: {
+            /** @description Your name of the outlet. By default it follows from its type and URL. */
+            readonly outlet_id?: components["schemas"]["Id"] | null;
+            /** @enum {string} */
+            readonly type: "webhook";
+            /**
+             * @description It begins with `https://` and leads to a public address, on port 443. Within the
+             *     networks of `--reach-allow-cidr`, `http://` and other ports are allowed.
+             */
+            readonly url: string;
+            /** @description The types that it gets. Empty or absent means all. */
+            readonly events?: readonly components["schemas"]["NewEventType"][] | null;
+            /**
+             * @description With `none`, `content`, `attachments` and `metadata` of messages are null.
+             * @default full
+             */
+            readonly content?: components["schemas"]["NewContent"] | null;
+            /**
+             * @description Whether a delivery may hold up to 100 events, as an array.
+             * @default false
+             */
+            readonly batch?: boolean | null;
+            /**
+             * @description With `start`, it first gets everything that happened since the creation of the chats.
+             * @default now
+             */
+            readonly begin?: ("now" | "start") | null;
+        };
+        /**
+         * @example {
+         *       "paused": true
+         *     }
+         */
+        readonly OutletChange: {
+            readonly url?: string | null;
+            readonly events?: readonly components["schemas"]["NewEventType"][] | null;
+            readonly content?: components["schemas"]["NewContent"] | null;
+            readonly batch?: boolean | null;
+            readonly paused?: boolean | null;
+        } | unknown | unknown | unknown | unknown | unknown;
+        /**
+         * @description One of `chat_id`, `from_created_at` and `all` is needed, and only one.
+         * @example {
+         *       "chat_id": "team",
+         *       "from_sequence": 41
+         *     }
+         */
+        readonly OutletReplay: {
+            readonly chat_id?: components["schemas"]["Id"] | null;
+            /**
+             * Format: int64
+             * @description The first message of the chat that is delivered again.
+             * @default 1
+             */
+            readonly from_sequence?: number | null;
+            /**
+             * Format: date-time
+             * @description The messages of all chats that were created then or later are delivered again, and some
+             *     of the minute before.
+             */
+            readonly from_created_at?: string | null;
+            /** @description Everything is delivered again. */
+            readonly all?: boolean | null;
+        } | unknown | unknown | unknown;
+        /**
+         * @example {
+         *       "accepted": false,
+         *       "status": 500,
+         *       "detail": "the receiver answered 500"
+         *     }
+         */
+        readonly OutletAttempt: {
+            readonly accepted: boolean;
+            /** @description That of the receiver's answer, null if there was none or it was accepted. */
+            readonly status: number | null;
+            /** @description What happened. Empty if it was accepted. */
+            readonly detail: string;
+        };
+        /**
+         * @example {
+         *       "failures": []
+         *     }
+         */
+        readonly OutletFailureList: {
+            readonly failures: readonly components["schemas"]["OutletFailure"][];
+        };
+        /**
+         * @example {
+         *       "refused_at": "2026-01-31T10:00:05.100Z",
+         *       "event_id": "evt_jskodlyhjhs6",
+         *       "type": "message.persisted",
+         *       "chat_id": "team",
+         *       "status": 500,
+         *       "detail": "the receiver answered 500"
+         *     }
+         */
+        readonly OutletFailure: {
+            /** Format: date-time */
+            readonly refused_at: string;
+            readonly event_id: components["schemas"]["Id"];
+            readonly type: components["schemas"]["EventType"];
+            readonly chat_id: components["schemas"]["Id"];
+            readonly status: number | null;
+            readonly detail: string;
+        };
+        /**
+         * @example {
+         *       "parked": [],
+         *       "pagination": {
+         *         "has_more": false,
+         *         "next_cursor": null
+         *       }
+         *     }
+         */
+        readonly ParkedEventList: {
+            readonly parked: readonly components["schemas"]["ParkedEvent"][];
+            readonly pagination: components["schemas"]["Pagination"];
+        };
+        /**
+         * @example {
+         *       "event_id": "evt_jskodlyhjhs6",
+         *       "type": "message.persisted",
+         *       "chat_id": "team",
+         *       "happened_at": "2026-01-31T10:00:05.100Z",
+         *       "data": {
+         *         "chat_id": "team",
+         *         "sequence": 42
+         *       },
+         *       "parked_at": "2026-02-01T10:00:05.100Z",
+         *       "status": 500,
+         *       "detail": "the receiver answered 500"
+         *     }
+         */
+        readonly ParkedEvent: {
+            readonly event_id: components["schemas"]["Id"];
+            readonly type: components["schemas"]["EventType"];
+            readonly chat_id: components["schemas"]["Id"];
+            /** Format: date-time */
+            readonly happened_at: string;
+            /** @description What was delivered as the event's `data`. */
+            readonly data: {
+                readonly [key: string]: unknown;
+            };
+            /** Format: date-time */
+            readonly parked_at: string;
+            readonly status: number | null;
+            readonly detail: string;
         };
         /**
          * @description What all nodes do. Fields have the names of their metrics.
@@ -2543,7 +2977,7 @@ export interface components {
                 readonly "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `NOT_FOUND`: there is no such chat. */
+        /** @description `NOT_FOUND`: there is no such chat, outlet or parked event. */
         readonly NotFound: {
             headers: {
                 readonly [name: string]: unknown;
@@ -2553,7 +2987,8 @@ export interface components {
             };
         };
         /**
-         * @description `CONFLICT`: the id is used by something else. `EXPIRED`: the time of `send_by` is over,
+         * @description `CONFLICT`: the id is used by something else, or what is asked for does not fit what an
+         *     outlet does now; `detail` says which. `EXPIRED`: the time of `send_by` is over,
          *     and the message was not stored before. `REPLACED`: a newer connection owns
          *     the session. Do not reconnect automatically.
          */
@@ -2659,6 +3094,7 @@ export interface components {
     parameters: {
         readonly chat_id: components["schemas"]["Id"];
         readonly user_id: components["schemas"]["Id"];
+        readonly outlet_id: components["schemas"]["Id"];
         /** @description The size of the page. More than 1,000 is clamped to 1,000. */
         readonly limit: number;
         /** @description The `next_cursor` of the page before. Opaque. */
@@ -2738,6 +3174,20 @@ export type PendingList = components['schemas']['PendingList'];
 export type Pending = components['schemas']['Pending'];
 export type SessionList = components['schemas']['SessionList'];
 export type SessionInfo = components['schemas']['SessionInfo'];
+export type OutletList = components['schemas']['OutletList'];
+export type Outlet = components['schemas']['Outlet'];
+export type OutletFigures = components['schemas']['OutletFigures'];
+export type EventType = components['schemas']['EventType'];
+export type NewEventType = components['schemas']['NewEventType'];
+export type NewContent = components['schemas']['NewContent'];
+export type NewOutlet = components['schemas']['NewOutlet'];
+export type OutletChange = components['schemas']['OutletChange'];
+export type OutletReplay = components['schemas']['OutletReplay'];
+export type OutletAttempt = components['schemas']['OutletAttempt'];
+export type OutletFailureList = components['schemas']['OutletFailureList'];
+export type OutletFailure = components['schemas']['OutletFailure'];
+export type ParkedEventList = components['schemas']['ParkedEventList'];
+export type ParkedEvent = components['schemas']['ParkedEvent'];
 export type Stats = components['schemas']['Stats'];
 export type NodeStats = components['schemas']['NodeStats'];
 export type StatsTotals = components['schemas']['StatsTotals'];
@@ -2811,6 +3261,7 @@ export type ResponseInternal = components['responses']['Internal'];
 export type ResponseUnavailable = components['responses']['Unavailable'];
 export type ParameterChatId = components['parameters']['chat_id'];
 export type ParameterUserId = components['parameters']['user_id'];
+export type ParameterOutletId = components['parameters']['outlet_id'];
 export type ParameterLimit = components['parameters']['limit'];
 export type ParameterCursor = components['parameters']['cursor'];
 export type ParameterDeviceId = components['parameters']['device_id'];
@@ -3681,6 +4132,353 @@ export interface operations {
             readonly 401: components["responses"]["Unauthenticated"];
             readonly 403: components["responses"]["Forbidden"];
             readonly 429: components["responses"]["TooMany"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly listOutlets: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The outlets, in the order of their creation. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["OutletList"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly createOutlet: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["NewOutlet"];
+            };
+        };
+        readonly responses: {
+            /** @description An equal request created the outlet before. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Outlet"];
+                };
+            };
+            /** @description The outlet was created. */
+            readonly 201: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Outlet"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 409: components["responses"]["Conflict"];
+            readonly 413: components["responses"]["TooLarge"];
+            readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly getOutlet: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The outlet, with `waiting_chats`. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Outlet"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly deleteOutlet: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description It is deleted. */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly updateOutlet: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["OutletChange"];
+            };
+        };
+        readonly responses: {
+            /** @description The outlet. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Outlet"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 409: components["responses"]["Conflict"];
+            readonly 413: components["responses"]["TooLarge"];
+            readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly createOutletSecret: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The outlet with its new `secret`. */
+            readonly 201: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Outlet"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 409: components["responses"]["Conflict"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly testOutlet: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description What came of it. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["OutletAttempt"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly replayOutlet: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["OutletReplay"];
+            };
+        };
+        readonly responses: {
+            /** @description They will be delivered. */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 409: components["responses"]["Conflict"];
+            readonly 413: components["responses"]["TooLarge"];
+            readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 422: components["responses"]["InvalidSequence"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly listOutletFailures: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The refusals. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["OutletFailureList"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly listParkedEvents: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description The size of the page. More than 1,000 is clamped to 1,000. */
+                readonly limit?: components["parameters"]["limit"];
+                /** @description The `next_cursor` of the page before. Opaque. */
+                readonly cursor?: components["parameters"]["cursor"];
+            };
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description A page of parked events, by their ids. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ParkedEventList"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly resendParkedEvent: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly outlet_id: components["parameters"]["outlet_id"];
+                readonly event_id: components["schemas"]["Id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description What came of it. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["OutletAttempt"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
     };

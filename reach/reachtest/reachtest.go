@@ -1,4 +1,5 @@
-package transporttest
+// Package reachtest has outlets for tests of the adapters.
+package reachtest
 
 import (
 	"context"
@@ -15,20 +16,15 @@ import (
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/reach/webhook"
 	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/transports"
-	"github.com/tidemark-im/tidemark/transports/auth"
-	"github.com/tidemark-im/tidemark/transports/limit"
-	"github.com/tidemark-im/tidemark/transports/outlets"
 )
 
 // ParkedEvent is the id of the parked event of the outlet crm.
 const ParkedEvent = "evt_parked"
 
-// Outlets returns the outlets of a Stack (Stack.Outlets) and their admin API. Their receiver accepts
-// everything.
-func Outlets(
-	t testing.TB, store storage.Store, auth *auth.Authenticator, limit *limit.Limiter,
-) (*reach.Engine, transports.Mount) {
+// Engine returns an engine with the outlets crm and old, which are active, and a parked event of
+// crm. Their receiver accepts everything. The engine does not run: nothing is delivered unless a
+// call asks for it.
+func Engine(t testing.TB, store storage.Store) *reach.Engine {
 	t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
@@ -69,11 +65,10 @@ func Outlets(
 		},
 		At: time.Now(), Status: http.StatusInternalServerError, Detail: "refused",
 	})
-	admin := outlets.New(outlets.Config{Engine: engine, Auth: auth, Limit: limit})
-	return engine, admin.Mount
+	return engine
 }
 
-// put stores a document, unless there is one: another Stack may have used the store.
+// put stores a document, unless there is one: another engine may have used the store.
 func put(t testing.TB, store storage.Store, kind, name string, value any) {
 	t.Helper()
 	text, err := json.Marshal(value)
