@@ -50,6 +50,9 @@ type Times struct {
 	GiveUp time.Duration
 }
 
+// parkAfter is the default of Times.Park.
+const parkAfter = 24 * time.Hour
+
 // withDefaults returns the periods with the defaults in place of zeros.
 func (t Times) withDefaults() Times {
 	for _, d := range []struct {
@@ -57,7 +60,7 @@ func (t Times) withDefaults() Times {
 		fallback time.Duration
 	}{
 		{&t.Poll, time.Second}, {&t.Trust, 5 * time.Second}, {&t.Dead, 15 * time.Second},
-		{&t.Linger, 2 * time.Second}, {&t.Save, 10 * time.Second}, {&t.Park, 24 * time.Hour},
+		{&t.Linger, 2 * time.Second}, {&t.Save, 10 * time.Second}, {&t.Park, parkAfter},
 		{&t.GiveUp, 5 * 24 * time.Hour},
 	} {
 		if *d.period == 0 {
