@@ -17,14 +17,18 @@ import (
 func TestChromium_the_console_of_operators(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	binary := build(t)
-	key, file := apiKey(t, binary, "--scope", "stats")
+	key, file := apiKey(t, binary, "--scope", "stats,admin")
+	viewer, viewers := apiKey(t, binary, "--scope", "stats")
 	other, others := apiKey(t, binary, "--scope", "send")
 	line, err := os.ReadFile(others)
 	must(t, err)
 	withdrawn := append([]byte("# other\n"), line...)
 	first, err := os.ReadFile(file)
 	must(t, err)
-	must(t, os.WriteFile(file, append(first, "second"+string(line[len("console"):])...), 0o600))
+	first = append(first, "second"+string(line[len("console"):])...)
+	line, err = os.ReadFile(viewers)
+	must(t, err)
+	must(t, os.WriteFile(file, append(first, "viewer"+string(line[len("console"):])...), 0o600))
 	store, shared := postgres.Shared(t).Database(t), redis.Database(t)
 	var nodes []*process
 	for n := range 2 {
@@ -61,5 +65,5 @@ func TestChromium_the_console_of_operators(t *testing.T) {
 	inChromium(t, "console.test.mjs", "TIDEMARK_TEST_URL=http://"+nodes[0].address,
 		"TIDEMARK_TEST_NODES=http://"+nodes[0].address+" http://"+nodes[1].address,
 		"TIDEMARK_TEST_CONTROL="+calls.URL, "TIDEMARK_TEST_KEY="+key,
-		"TIDEMARK_TEST_OTHER_KEY="+other)
+		"TIDEMARK_TEST_OTHER_KEY="+other, "TIDEMARK_TEST_VIEWER_KEY="+viewer)
 }

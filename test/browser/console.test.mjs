@@ -2,6 +2,7 @@
 // and what a person with other needs gets.
 
 import assert from 'node:assert/strict';
+import http from 'node:http';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
@@ -9,7 +10,9 @@ import { BASE, comeIn, control, openWindow, rest, until } from './browser.mjs';
 
 const require = createRequire(new URL('../../.build/browser/package.json', import.meta.url));
 const AXE = await readFile(require.resolve('axe-core/axe.min.js'), 'utf8');
-const { TIDEMARK_TEST_KEY: KEY, TIDEMARK_TEST_OTHER_KEY: OTHER } = process.env;
+const {
+  TIDEMARK_TEST_KEY: KEY, TIDEMARK_TEST_OTHER_KEY: OTHER, TIDEMARK_TEST_VIEWER_KEY: VIEWER,
+} = process.env;
 
 const MEMBERS = 130;
 const WIDE = { width: 1280, height: 900 };
@@ -40,11 +43,11 @@ async function enter(key) {
   await at('open').click();
 }
 
-async function openConsole() {
+async function openConsole(key = KEY) {
   await operator.newTab();
   await operator.page.setViewportSize(WIDE);
   await operator.page.goto(`${BASE}/console`);
-  await enter(KEY);
+  await enter(key);
   await at('plot-sends').waitFor();
 }
 
@@ -275,6 +278,85 @@ test('axe-core finds nothing, and nothing is wider than the screen', async () =>
   }
   assert.deepEqual(findings, []);
   noErrors();
+});
+
+/** Receives deliveries, and refuses them while `refuses` is set. */
+async function receiver() {
+  const got = { types: [], refuses: false };
+  const server = http.createServer(async (request, response) => {
+    let body = '';
+    for await (const chunk of request) body += chunk;
+    if (got.refuses) {
+      response.writeHead(500).end('no room');
+      return;
+    }
+    got.types.push(JSON.parse(body).type);
+    response.writeHead(204).end();
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  got.url = `http://127.0.0.1:${server.address().port}/`;
+  got.close = () => server.close();
+  return got;
+}
+
+test('an operator creates an outlet, tries it, pauses it and deletes it', async () => {
+  const hook = await receiver();
+  const findings = [];
+  const said = (text) => at('outlet-done').filter({ hasText: text }).waitFor();
+  try {
+    await openConsole(VIEWER);
+    await at('outlets').click();
+    await at('all-outlets-problem').filter({ hasText: 'may not manage outlets' }).waitFor();
+    await openConsole();
+    await at('outlets').click();
+    await at('all-outlets-empty').waitFor();
+    await look('no outlets', findings);
+    await at('outlet-url').fill('https://u:p@example.com/');
+    await at('outlet-create').click();
+    await at('outlet-problem').filter({ hasText: 'url' }).waitFor();
+    await at('outlet-url').fill(hook.url);
+    await at('outlet-id').fill('crm');
+    await at('outlet-create').click();
+    await said('is being created');
+    assert.match(await at('secret').textContent(), /^whsec_/);
+    await look('a secret', findings);
+    const row = operator.page.locator('[data-outlet="crm"]');
+    await row.getByText('active', { exact: true }).waitFor({ timeout: 60_000 });
+
+    await send(1);
+    await until('the message is delivered', () => hook.types.includes('message.persisted'));
+    await row.getByRole('link').click();
+    await says('facts', 'Chats that wait for it0');
+    await at('failures-empty').waitFor();
+    await at('test').click();
+    await said('It was accepted');
+    assert.ok(hook.types.includes('outlet.test'));
+    hook.refuses = true;
+    await at('test').click();
+    await said('It was refused: 500 ');
+    await send(1);
+    await until('the refusal is listed', async () => {
+      await at('refresh').click();
+      return await at('failure-row').filter({ hasText: 'no room' }).count() > 0;
+    });
+    await look('an outlet with refusals', findings);
+    hook.refuses = false;
+    await at('rotate').click();
+    await said('another 24 hours');
+    assert.match(await at('secret').textContent(), /^whsec_/);
+    await at('pause').click();
+    await said('It is paused');
+    await at('outlet-state').filter({ hasText: 'paused' }).waitFor();
+    await at('pause').click();
+    await at('outlet-state').filter({ hasText: 'active' }).waitFor();
+    await at('delete').click();
+    await at('delete').filter({ hasText: 'Really' }).click();
+    await at('all-outlets-empty').waitFor();
+    assert.deepEqual(findings, []);
+    noErrors();
+  } finally {
+    hook.close();
+  }
 });
 
 test('a node that does not answer is named, and so is a stream that is not live', async () => {

@@ -27,7 +27,7 @@ export function ChatPage({ api, chat: id }: { api: Api; chat: string }) {
   const missing = chats.problem?.code === 'NOT_FOUND';
   return (
     <>
-      <Head kind="chat" id={id} at={status.at ?? chats.at} busy={chats.busy || status.busy}
+      <Head kind="Chat" id={id} at={status.at ?? chats.at} busy={chats.busy || status.busy}
         reload={reload} />
       {chats.problem && <p class="empty card" role="alert" data-testid="chat-problem">
         {searchProblem(chats.problem, 'chat')}</p>}
@@ -43,7 +43,7 @@ export function ChatPage({ api, chat: id }: { api: Api; chat: string }) {
         </>}
         <Fact name="Created" value={dateTime(chat.created_at)} />
       </dl>}
-      {!missing && <Section id="members" title="Members" what="chat" list={status}
+      {!missing && <Section id="members" title="Members" says={(why) => searchProblem(why, 'chat')} list={status}
         hint="By user id. A member is behind if they have not acknowledged the last message."
         empty={members.length > 0 ? undefined : 'None: everybody has left this chat.'}>
         <label class="only">
@@ -65,7 +65,7 @@ export function ChatPage({ api, chat: id }: { api: Api; chat: string }) {
   );
 }
 
-function Fact({ name, value }: { name: string; value: string }) {
+export function Fact({ name, value }: { name: string; value: string }) {
   return <div><dt>{name}</dt><dd class="number"><bdi>{value}</bdi></dd></div>;
 }
 

@@ -34,8 +34,8 @@ export function KeyForm({ enter, problem, checking }: Props) {
         <label for="key">API key</label>
         <input id="key" ref={field} data-testid="key" type="password" autocomplete="off"
           spellcheck={false} placeholder="tmk_…" aria-describedby="key-hint" readOnly={checking} />
-        <p class="hint" id="key-hint">It needs the scope <code>stats</code>. This page keeps it in
-          memory only: a reload forgets it.</p>
+        <p class="hint" id="key-hint">It needs the scope <code>stats</code>, and <code>admin</code>
+          for outlets. This page keeps it in memory only: a reload forgets it.</p>
         <p class="problem" role="alert" data-testid="key-problem">{missing || problem}</p>
         <button class="button primary wide" type="submit" data-testid="open"
           aria-disabled={checking}>

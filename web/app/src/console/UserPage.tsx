@@ -1,11 +1,13 @@
 // A user's sessions, what waits for them, and where they stand in each chat.
 
 import { useCallback } from 'preact/hooks';
-import type { Api } from './api';
+import type { Api, Refusal } from './api';
 import { Head, Section } from './Found';
 import { usePaged } from './paged';
 import { hrefOf } from './route';
-import { count, dateTime } from './words';
+import { count, dateTime, searchProblem } from './words';
+
+const says = (why: Refusal) => searchProblem(why, 'user');
 
 export function UserPage({ api, user }: { api: Api; user: string }) {
   const sessions = usePaged((_, signal) => api.sessions(user, signal));
@@ -19,9 +21,9 @@ export function UserPage({ api, user }: { api: Api; user: string }) {
   const marks = states.pages.flatMap((page) => page.states);
   return (
     <>
-      <Head kind="user" id={user} at={sessions.at} busy={sessions.busy || states.busy}
+      <Head kind="User" id={user} at={sessions.at} busy={sessions.busy || states.busy}
         reload={reload} />
-      <Section id="sessions" title="Sessions" what="user" list={sessions}
+      <Section id="sessions" title="Sessions" says={says} list={sessions}
         hint="One for each device that is connected, or was a short while ago."
         empty={all.length > 0 ? undefined : 'None: no device of this user is connected. Tidemark ' +
           'keeps no list of users, so an id that was never used looks the same.'}>
@@ -35,7 +37,7 @@ export function UserPage({ api, user }: { api: Api; user: string }) {
           ))}
         </Table>
       </Section>
-      <Section id="waiting" title="Messages wait in" what="user" list={pending}
+      <Section id="waiting" title="Messages wait in" says={says} list={pending}
         hint="The user's pending rows: chats in which they have not acknowledged everything since
           they were away."
         empty={rows.length > 0 ? undefined : 'Nothing waits for this user.'}>
@@ -48,7 +50,7 @@ export function UserPage({ api, user }: { api: Api; user: string }) {
           ))}
         </Table>
       </Section>
-      <Section id="states" title="Watermarks" what="user" list={states}
+      <Section id="states" title="Watermarks" says={says} list={states}
         hint="How far the user has acknowledged and read each chat. A chat in which they never
           acknowledged anything is not listed."
         empty={marks.length > 0 ? undefined : 'None: this user has acknowledged nothing yet.'}>

@@ -6,6 +6,8 @@ import { useView } from '../view';
 import type { Api } from './api';
 import { ChatPage } from './ChatPage';
 import type { Feed, Link } from './feed';
+import { OutletPage } from './OutletPage';
+import { OutletsPage } from './OutletsPage';
 import { Overview } from './Overview';
 import { go, hrefOf, place } from './route';
 import { UserPage } from './UserPage';
@@ -35,6 +37,7 @@ export function Workspace({ feed, api, leave }: Props) {
           <Search kind="user" label="User id" />
           <Search kind="chat" label="Chat id" />
         </search>
+        <a class="button small" data-testid="outlets" href={hrefOf({ at: 'outlets' })}>Outlets</a>
         <span class="state" data-testid="link"
           data-state={link.state === 'live' ? 'live' : 'connecting'}>
           {link.state === 'live' ? 'Live' : 'Not live'}</span>
@@ -45,6 +48,8 @@ export function Workspace({ feed, api, leave }: Props) {
         {at.at === 'overview' && <Overview feed={feed} />}
         {at.at === 'user' && <UserPage key={at.id} api={api} user={at.id} />}
         {at.at === 'chat' && <ChatPage key={at.id} api={api} chat={at.id} />}
+        {at.at === 'outlets' && <OutletsPage api={api} />}
+        {at.at === 'outlet' && <OutletPage key={at.id} api={api} id={at.id} />}
       </main>
       <Foot />
     </div>

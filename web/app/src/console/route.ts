@@ -1,17 +1,18 @@
-// Which user or chat is looked up, in the address. So Back returns to where you were.
+// Which user, chat or outlet is looked at, in the address. So Back returns to where you were.
 
 import { Value } from '../view';
 
 export type Place =
-  | { readonly at: 'overview' }
-  | { readonly at: 'user' | 'chat'; readonly id: string };
+  | { readonly at: 'overview' | 'outlets' }
+  | { readonly at: 'user' | 'chat' | 'outlet'; readonly id: string };
 
 export const place = new Value<Place>(parse(location.hash));
 
 window.addEventListener('hashchange', () => place.set(parse(location.hash)));
 
 export function hrefOf(to: Place): string {
-  return to.at === 'overview' ? '#' : `#${to.at}/${encodeURIComponent(to.id)}`;
+  if ('id' in to) return `#${to.at}/${encodeURIComponent(to.id)}`;
+  return to.at === 'overview' ? '#' : '#outlets';
 }
 
 export function go(to: Place): void {
@@ -19,8 +20,9 @@ export function go(to: Place): void {
 }
 
 function parse(hash: string): Place {
-  const [, at, id = ''] = /^#(user|chat)\/(.+)$/.exec(hash) ?? [];
-  if (at !== 'user' && at !== 'chat') return { at: 'overview' };
+  if (hash === '#outlets') return { at: 'outlets' };
+  const [, at, id = ''] = /^#(user|chat|outlet)\/(.+)$/.exec(hash) ?? [];
+  if (at !== 'user' && at !== 'chat' && at !== 'outlet') return { at: 'overview' };
   try {
     return { at, id: decodeURIComponent(id) };
   } catch {

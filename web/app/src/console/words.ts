@@ -68,6 +68,15 @@ export function linkProblem(why: Refusal): string {
   }
 }
 
+/** Says why an outlet cannot be shown or changed. */
+export function outletProblem(why: Refusal): string {
+  if (why.status === 403) {
+    return 'This key may not manage outlets. Use a key with the scopes “stats” and “admin”.';
+  }
+  return why.status >= 400 && why.status < 500 && why.status !== 401 && why.detail !== ''
+    ? `${why.detail}.` : linkProblem(why);
+}
+
 /** Says why a search has no result. */
 export function searchProblem(why: Refusal, what: string): string {
   if (why.code === 'NOT_FOUND') return `There is no ${what} with this id.`;
