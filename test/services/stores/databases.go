@@ -130,7 +130,7 @@ func (p *pool) empty(name string) error {
 	return p.exec(name, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid();
 		DELETE FROM pending_deliveries; DELETE FROM delivery_state; DELETE FROM messages;
-		DELETE FROM members; DELETE FROM chats`)
+		DELETE FROM members; DELETE FROM chats; DELETE FROM outlet_backlogs; DELETE FROM documents`)
 }
 
 // exec runs statements over the pool's own connection to a database.
