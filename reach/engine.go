@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,8 +77,10 @@ type Config struct {
 	Kinds map[string]Kind
 	// Sealer seals the secrets of outlets. Without it, no outlet with a secret can be created.
 	Sealer *Sealer
-	Times  Times
-	Log    *slog.Logger
+	// Forward, if not nil, passes a hint on to the other processes. It must not block.
+	Forward func(chat tidemark.ChatID)
+	Times   Times
+	Log     *slog.Logger
 }
 
 // maxTasks is how many chats are worked on at once, besides those of single outlets' backlogs.
@@ -154,19 +157,30 @@ func New(cfg Config) *Engine {
 // Hint says that a chat has news. It never blocks. It may be called for any chat, and before Run. A
 // hint that is lost costs at most Times.Poll.
 func (e *Engine) Hint(chat tidemark.ChatID) {
+	if !e.note(chat) && e.cfg.Forward != nil {
+		e.cfg.Forward(chat)
+	}
+}
+
+// HintOfAnother is Hint for what another process has forwarded. It forwards nothing.
+func (e *Engine) HintOfAnother(chat tidemark.ChatID) { e.note(chat) }
+
+// note keeps a hint, if this process works on the chat. It returns false if another one does.
+func (e *Engine) note(chat tidemark.ChatID) bool {
 	e.mu.Lock()
-	kept := len(e.receivers) > 0
-	if kept && len(e.hinted) >= 10*maxQueued {
-		kept = false
+	defer e.mu.Unlock()
+	switch {
+	case len(e.receivers) == 0:
+		return true // There is nothing to do.
+	case !slices.Contains(e.own, storage.ShardOf(chat)):
+		return false
+	case len(e.hinted) >= 10*maxQueued:
 		e.total[countHintsDropped].Add(1)
+		return true
 	}
-	if kept {
-		e.hinted[chat] = struct{}{}
-	}
-	e.mu.Unlock()
-	if kept {
-		e.wake.Set()
-	}
+	e.hinted[chat] = struct{}{}
+	e.wake.Set()
+	return true
 }
 
 // idle is how many Times.Poll pass between two looks at the list while there is no outlet.

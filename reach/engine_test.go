@@ -337,6 +337,34 @@ func TestEngine_news_during_a_delivery(t *testing.T) {
 	})
 }
 
+// TestEngine_news_of_another_process: a hint reaches the process that works on the chat at once.
+func TestEngine_news_of_another_process(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var all []*process
+		w.forward = func(chat tidemark.ChatID) {
+			for _, p := range all {
+				p.HintOfAnother(chat)
+			}
+		}
+		all = append(all, w.start(nil), w.start(nil))
+		w.outlet(all[0], NewOutlet{})
+		time.Sleep(time.Minute + 100*time.Millisecond) // Polls are at full seconds.
+		var chats []tidemark.ChatID
+		for range 20 {
+			c := w.group()
+			w.send(c, all[0])
+			chats = append(chats, c)
+		}
+		time.Sleep(100 * time.Millisecond)
+		for _, c := range chats {
+			if got := w.inbox(home).upTo(c); got != 1 {
+				t.Errorf("after 0.1 s the receiver has nothing of %s", c)
+			}
+		}
+	})
+}
+
 // TestEngine_without_outlets_writes_nothing: they cost nothing while nobody asks for them.
 func TestEngine_without_outlets_writes_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,10 +27,11 @@ type world struct {
 	ctx   context.Context
 	store *memory.Store
 	// times and sealer are those of the processes that are started.
-	times  Times
-	sealer *Sealer
-	sent   int
-	chats  []tidemark.ChatID
+	times   Times
+	sealer  *Sealer
+	forward func(tidemark.ChatID)
+	sent    int
+	chats   []tidemark.ChatID
 
 	mu sync.Mutex
 	// inboxes are the receivers by URL.
@@ -268,9 +269,9 @@ func (w *world) start(dice func() error) *process {
 			},
 			NewSecret: func() string { return "secret" },
 		}},
-		Sealer: w.sealer,
-		Times:  w.times,
-		Log:    slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Sealer: w.sealer, Forward: w.forward,
+		Times: w.times,
+		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel

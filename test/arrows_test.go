@@ -295,6 +295,9 @@ func arrows() []arrow {
 			place: "reach/internal/publicnet", own: []string{""},
 			others: []string{"code.dny.dev/ssrf"},
 		},
+		{
+			place: "reach/redis", own: []string{"", "internal/redis", "internal/signal"},
+		},
 		{place: "reach/internal/acktoken", own: []string{""}},
 
 		{

@@ -176,6 +176,14 @@ var metricTable = []metric{
 		"News for which there was no room in the queue. The next look at the storage finds " +
 			"them.", "",
 	},
+	{
+		"outlet_hints_published_total",
+		"Publications that told other nodes of news for outlets, several chats in each.", "",
+	},
+	{
+		"outlet_hints_unpublished_total",
+		"News of which other nodes were not told, because too many waited. They find them.", "",
+	},
 
 	{"cache_reads_total", "Pages of messages served from memory.", ""},
 	{"range_reads_total", "Pages of messages read from storage: clients that are behind.", ""},

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"os"
+	"sync"
 
 	"github.com/tidemark-im/tidemark/reach"
 	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/reach/redis"
 	"github.com/tidemark-im/tidemark/reach/webhook"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -66,13 +69,31 @@ func outletSealer(dev bool) (*reach.Sealer, error) {
 	return reach.NewSealer([]byte(key))
 }
 
-// outlets returns the engine of outlets on a store, and the store with which the core announces
-// news to it.
-func (o *options) outlets(
-	store storage.Store, log *slog.Logger,
-) (*reach.Engine, storage.Store) {
+// outletWork is the engine of outlets, the store with which the core announces news to it, and the
+// loop that works for it.
+type outletWork struct {
+	engine *reach.Engine
+	store  storage.Store
+	run    func(context.Context)
+}
+
+// outlets returns the engine on a store. News of chats on which other nodes work are announced to
+// them.
+func (o *options) outlets(store storage.Store, others *peers, log *slog.Logger) outletWork {
 	cfg := o.reach
 	cfg.Store, cfg.Log = store, log
+	if others.client == nil {
+		engine := reach.New(cfg)
+		return outletWork{engine, engine.Hinting(store), engine.Run}
+	}
+	hints := redis.New(others.client)
+	others.counters = append(others.counters, hints.Counters)
+	cfg.Forward = hints.Send
 	engine := reach.New(cfg)
-	return engine, engine.Hinting(store)
+	return outletWork{engine, engine.Hinting(store), func(ctx context.Context) {
+		var running sync.WaitGroup
+		running.Go(func() { hints.Run(ctx, engine.HintOfAnother) })
+		engine.Run(ctx)
+		running.Wait()
+	}}
 }

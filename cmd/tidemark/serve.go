@@ -346,12 +346,12 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 		return fmt.Errorf("connect to Redis: %w", err)
 	}
 	defer func() { err = errors.Join(err, others.stop()) }()
-	engine, hinting := o.outlets(store, log)
-	core, err := server.New(o.coreConfig(hinting, others, log))
+	told := o.outlets(store, others, log)
+	core, err := server.New(o.coreConfig(told.store, others, log))
 	if err != nil {
 		return err
 	}
-	layer, err := o.layer(core, engine, store, others, log)
+	layer, err := o.layer(core, told.engine, store, others, log)
 	if err != nil {
 		return err
 	}
@@ -366,7 +366,7 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	}
 	//rule:bounded_use.share-rates-among-nodes
 	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run,
-		layer.handler.Run, o.file.run(layer.limiter), engine.Run)()
+		layer.handler.Run, o.file.run(layer.limiter), told.run)()
 	stopDebug, err := serveDebug(ctx, o.metrics.debugListen, layer.handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))

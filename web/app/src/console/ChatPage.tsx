@@ -43,7 +43,8 @@ export function ChatPage({ api, chat: id }: { api: Api; chat: string }) {
         </>}
         <Fact name="Created" value={dateTime(chat.created_at)} />
       </dl>}
-      {!missing && <Section id="members" title="Members" says={(why) => searchProblem(why, 'chat')} list={status}
+      {!missing && <Section id="members" title="Members" list={status}
+        says={(why) => searchProblem(why, 'chat')}
         hint="By user id. A member is behind if they have not acknowledged the last message."
         empty={members.length > 0 ? undefined : 'None: everybody has left this chat.'}>
         <label class="only">

@@ -25,7 +25,8 @@ export function OutletsPage({ api }: { api: Api }) {
       <Section id="all-outlets" title="All outlets" says={outletProblem} list={list}
         hint="An outlet gets what happens in all chats. Figures are those of the node that answers."
         empty={outlets.length > 0 ? undefined : 'None yet.'}>
-        <Table label="Outlets" head={['Outlet', 'State', 'Leads to', 'Gets', 'Accepted', 'Refused']}>
+        <Table label="Outlets"
+          head={['Outlet', 'State', 'Leads to', 'Gets', 'Accepted', 'Refused']}>
           {outlets.map((outlet) => (
             <tr key={outlet.outlet_id} data-testid="outlet" data-outlet={outlet.outlet_id}>
               <th scope="row"><a href={hrefOf({ at: 'outlet', id: outlet.outlet_id })}>

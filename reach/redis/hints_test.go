@@ -1,0 +1,106 @@
+package redis_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/tidemark-im/tidemark"
+	client "github.com/tidemark-im/tidemark/internal/redis"
+	"github.com/tidemark-im/tidemark/reach/redis"
+	service "github.com/tidemark-im/tidemark/test/services/redis"
+	"github.com/tidemark-im/tidemark/test/wait"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// process is one of several that share a Redis.
+type process struct {
+	*redis.Hints
+	mu  sync.Mutex
+	got map[tidemark.ChatID]int
+}
+
+func start(t *testing.T, url string) *process {
+	t.Helper()
+	c, err := client.Open(client.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Hints: redis.New(c), got: map[tidemark.ChatID]int{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		p.Run(ctx, func(chat tidemark.ChatID) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.got[chat]++
+		})
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		_ = c.Close()
+	})
+	return p
+}
+
+func (p *process) has(chat tidemark.ChatID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.got[chat] > 0
+}
+
+// reaches sends hints of a chat until the other process has one: the first ones may come before its
+// subscription.
+func (p *process) reaches(t *testing.T, other *process, chat tidemark.ChatID) {
+	t.Helper()
+	wait.Until(t, "the hint of "+string(chat)+" arrives", func() bool {
+		p.Send(chat)
+		return other.has(chat)
+	})
+}
+
+// TestHints_reach_other_processes: a process gets the hints of others, and all of many that are
+// sent at once, also over a cluster.
+func TestHints_reach_other_processes(t *testing.T) {
+	for name, url := range map[string]func() string{
+		"one":     func() string { return service.Database(t) },
+		"cluster": func() string { return service.StartCluster(t).URL() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := url()
+			one, other := start(t, at), start(t, at)
+			one.reaches(t, other, "a")
+			other.reaches(t, one, "b")
+			const many = 2_345
+			for n := range many {
+				one.Send(tidemark.ChatID(fmt.Sprint("chat", n)))
+			}
+			wait.Until(t, "all of them arrive", func() bool {
+				other.mu.Lock()
+				defer other.mu.Unlock()
+				return len(other.got) >= many+2
+			})
+			published := one.Counters()["outlet_hints_published_total"]
+			if least := int64(many / 500); published < least || published > many/10 {
+				t.Errorf("%d publications for %d hints", published, many)
+			}
+		})
+	}
+}
+
+// TestHints_go_on_after_Redis_was_away: what is sent meanwhile is lost, and nothing later.
+func TestHints_go_on_after_Redis_was_away(t *testing.T) {
+	server := service.Start(t)
+	one, other := start(t, server.URL()), start(t, server.URL())
+	one.reaches(t, other, "a")
+	server.Kill(t)
+	one.Send("lost")
+	server.Run(t)
+	one.reaches(t, other, "c")
+	other.reaches(t, one, "d")
+}
