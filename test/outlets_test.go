@@ -24,10 +24,10 @@ import (
 // some deliveries, and loses some answers.
 type hook struct {
 	url string
-	// moody says that it refuses one delivery in 50, and loses one answer in 50.
-	moody bool
 
 	mu sync.Mutex
+	// moods is how often it still refuses a delivery or loses an answer. It does so to one in 20.
+	moods int
 	// verify is nil until the secret is known.
 	verify *standardwebhooks.Webhook
 	// upTo is up to which message of each chat it has accepted all.
@@ -51,16 +51,28 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // The server was killed.
 	}
+	mood := h.mood()
 	switch {
-	case h.moody && rand.IntN(50) == 0:
+	case mood && rand.IntN(2) == 0:
 		http.Error(w, "not now", http.StatusInternalServerError)
 	case !h.take(r.Header, body):
 		http.Error(w, "the signature is wrong", http.StatusBadRequest)
-	case h.moody && rand.IntN(50) == 0:
+	case mood:
 		panic(http.ErrAbortHandler) // The answer is lost.
 	default:
 		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+// mood reports whether something goes wrong with a delivery.
+func (h *hook) mood() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.moods == 0 || rand.IntN(20) != 0 {
+		return false
+	}
+	h.moods--
+	return true
 }
 
 // take accepts a delivery of one event, and notes what is wrong with it.
@@ -179,7 +191,7 @@ func TestOutlets_told_or_owed_after_kills(t *testing.T) {
 				all = append(all, p)
 			}
 			h := newHook(t)
-			h.moody = true
+			h.moods = 12 // Each one costs its chat five seconds.
 			operator := user{name: "operator", url: "http://" + all[0].address, token: key}
 			w := writePersistently(t, all[0], 5)
 			h.create(t, operator, map[string]any{"outlet_id": "crm", "begin": "start"})

@@ -162,7 +162,8 @@ type AddMembers struct {
 }
 
 // Attachment Your own keys, besides these. At most 32 objects and arrays within each other; numbers fit
-// a double. The key `s3_ref` is reserved, and refused.
+// a double. The key `s3_ref` is reserved, and refused. What was sent comes back as it was
+// written, also a null.
 type Attachment struct {
 	// ContentType A media type.
 	ContentType *string `json:"content_type,omitempty"`

@@ -1393,15 +1393,16 @@ export interface components {
         };
         /**
          * @description Your own keys, besides these. At most 32 objects and arrays within each other; numbers fit
-         *     a double. The key `s3_ref` is reserved, and refused.
+         *     a double. The key `s3_ref` is reserved, and refused. What was sent comes back as it was
+         *     written, also a null.
          */
         readonly Attachment: {
             /** @description A file name to show. */
-            readonly name?: string;
+            readonly name?: string | null;
             /** @description A media type. */
-            readonly content_type?: string;
+            readonly content_type?: string | null;
             /** Format: int64 */
-            readonly size?: number;
+            readonly size?: number | null;
         } & {
             readonly [key: string]: unknown;
         };

@@ -20,7 +20,7 @@ export function Attachments({ attachments }: { attachments: readonly Attachment[
 }
 
 function facts({ content_type: type, size }: Attachment): string {
-  return [type, size === undefined ? undefined : sizeOf(size)].filter(Boolean).join(' · ');
+  return [type, typeof size === 'number' && sizeOf(size)].filter(Boolean).join(' · ');
 }
 
 function sizeOf(bytes: number): string {
