@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -136,9 +137,30 @@ func inNode(t *testing.T, file string, env ...string) {
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", file, err, out)
+		t.Fatalf("%s: %v\n%s", file, err, failures(out))
 	}
 	t.Logf("%s", out)
+}
+
+// failures returns the part of a report that says why tests failed, or all of it: a log may be cut,
+// and the reasons are at its end.
+func failures(report []byte) []byte {
+	if i := bytes.LastIndex(report, []byte("✖ failing tests:")); i >= 0 {
+		return report[i:]
+	}
+	return report
+}
+
+// TestFailures_are_what_is_shown of a report.
+func TestFailures_are_what_is_shown(t *testing.T) {
+	for report, want := range map[string]string{
+		"✔ one\n✖ two\n✖ failing tests:\n✖ two\n  because": "✖ failing tests:\n✖ two\n  because",
+		"it did not start": "it did not start",
+	} {
+		if got := failures([]byte(report)); string(got) != want {
+			t.Errorf("of %q: %q, want %q", report, got, want)
+		}
+	}
 }
 
 // chromium returns the path of the browser.
