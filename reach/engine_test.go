@@ -365,6 +365,28 @@ func TestEngine_news_of_another_process(t *testing.T) {
 	})
 }
 
+// TestEngine_begin_at_the_start_comes_once: neither the first outlet nor a later one gets what
+// happened before it twice, from its own backlogs and by the walk that opens them.
+func TestEngine_begin_at_the_start_comes_once(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		for range 30 {
+			c := w.group()
+			w.send(c)
+			w.send(c)
+		}
+		for _, url := range []string{"https://first", "https://later"} {
+			w.outlet(p, NewOutlet{URL: url, FromStart: true})
+			w.whole(url, time.Minute)
+			time.Sleep(time.Minute)
+			if got, ids := len(w.inbox(url).events()), w.inbox(url).ids(); got != ids {
+				t.Errorf("%s got %d events, of which %d are different", url, got, ids)
+			}
+		}
+	})
+}
+
 // TestEngine_without_outlets_writes_nothing: they cost nothing while nobody asks for them.
 func TestEngine_without_outlets_writes_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -409,11 +409,23 @@ func (e *Engine) drain(ctx context.Context, r *receiver) {
 	}
 }
 
+// opening reports whether an outlet gets everything from the beginning, and not all of its backlogs
+// are open.
+func (e *Engine) opening(id storage.OutletID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.list.find(id)
+	return s != nil && s.Walk != nil && s.Walk.First && !s.Walk.Opened
+}
+
 // drainPage begins to work on a page of the backlogs after a place, which it moves. It reports
 // whether more can be done at once.
 func (e *Engine) drainPage(
 	ctx context.Context, r *receiver, after *storage.Backlog,
 ) (more bool, err error) {
+	if e.opening(r.spec.ID) {
+		return false, nil // Otherwise the walk would open again what is delivered already.
+	}
 	if ok, _ := r.health.begin(); !ok {
 		return false, nil
 	}

@@ -99,7 +99,8 @@ func New(cfg Config) (*Outlet, error) {
 	guard.Resolver = cfg.Resolver
 	inside, err := checkURL(guard, cfg.URL, len(cfg.Allow) > 0)
 	if err != nil {
-		return nil, tidemark.BadParam(tidemark.Invalid, "url", "%s", tidemark.DetailOf(err))
+		return nil, tidemark.BadParam(tidemark.Invalid, "url", "is refused: %s",
+			tidemark.DetailOf(err))
 	}
 	transport := &http.Transport{
 		TLSClientConfig:        &tls.Config{RootCAs: cfg.Roots, MinVersion: tls.VersionTLS12},

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach"
+)
+
+// TestOutletFlags_are_checked before anything is opened.
+func TestOutletFlags_are_checked(t *testing.T) {
+	for name, c := range map[string]struct {
+		networks []string
+		key      string
+		want     string
+	}{
+		"no network":         {networks: []string{"10.0.0.0"}, want: "is not a network"},
+		"a host's address":   {networks: []string{"10.0.0.1/8"}, want: "is not a network"},
+		"the second one":     {networks: []string{"10.0.0.0/8", "x"}, want: `"x" is not a network`},
+		"a short key":        {key: "0123456789", want: "has 10 bytes"},
+		"all is right":       {networks: []string{"fd00::/8"}, key: testSecret},
+		"nothing is allowed": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(outletVariable, c.key)
+			flags := outletFlags{ReachAllowCIDR: c.networks}
+			_, err := flags.config(false)
+			if c.want == "" && err != nil || c.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestOutletFlags_say_where_webhooks_may_lead: to a private network only if it is allowed, or with
+// --dev to this machine. Without a key no secret is sealed.
+func TestOutletFlags_say_where_webhooks_may_lead(t *testing.T) {
+	t.Setenv(outletVariable, "")
+	const here = "http://127.0.0.1:8898/"
+	for name, c := range map[string]struct {
+		networks []string
+		dev      bool
+		url      string
+		want     bool
+	}{
+		"this machine":           {url: here},
+		"this machine, with dev": {url: here, dev: true, want: true},
+		"this machine, allowed":  {url: here, networks: []string{"127.0.0.0/8"}, want: true},
+		"the public internet":    {url: "https://example.com/", want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			flags := outletFlags{ReachAllowCIDR: c.networks}
+			cfg, err := flags.config(c.dev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kind := cfg.Kinds["webhook"]
+			o, err := kind.Open(&reach.Spec{URL: c.url}, []string{kind.NewSecret()})
+			if (err == nil) != c.want {
+				t.Errorf("opened: %v, want %t", err, c.want)
+			}
+			if err == nil {
+				err = o.Close()
+			} else if tidemark.CodeOf(err) == tidemark.Invalid {
+				err = nil
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			sealed, err := cfg.Sealer.Seal("a secret")
+			if c.dev == (err != nil) || err != nil && tidemark.CodeOf(err) != tidemark.Denied {
+				t.Errorf("sealed %q, %v", sealed, err)
+			}
+		})
+	}
+}
