@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,6 +101,7 @@ type Engine struct {
 	// list that is being worked on.
 	processes processes
 	after     storage.Backlog
+	hints     hints
 	// total has the figures of all receivers, also of those that were closed.
 	total *counts
 
@@ -120,10 +120,8 @@ type guarded struct {
 	failures map[storage.OutletID][]Failure
 	// receivers are the outlets that get news, by id.
 	receivers map[storage.OutletID]*receiver
-	// chats holds what was delivered of chats whose backlog for all outlets is open. hinted has
-	// those that a hint announced.
-	chats  map[tidemark.ChatID]*progress
-	hinted map[tidemark.ChatID]struct{}
+	// chats holds what was delivered of chats whose backlog for all outlets is open.
+	chats map[tidemark.ChatID]*progress
 }
 
 // progress is what was delivered of a chat, or waits in single outlets' backlogs.
@@ -143,44 +141,15 @@ func New(cfg Config) *Engine {
 	return &Engine{
 		cfg: cfg, times: times, wake: signal.New(), slots: make(chan struct{}, maxTasks),
 		processes: processes{store: cfg.Store, own: rand.Text(), dead: times.Dead},
+		hints:     hints{chats: map[tidemark.ChatID]struct{}{}},
 		total:     new(counts),
 		guarded: guarded{
 			jobs:      map[storage.OutletID]bool{},
 			failures:  map[storage.OutletID][]Failure{},
 			receivers: map[storage.OutletID]*receiver{},
 			chats:     map[tidemark.ChatID]*progress{},
-			hinted:    map[tidemark.ChatID]struct{}{},
 		},
 	}
-}
-
-// Hint says that a chat has news. It never blocks. It may be called for any chat, and before Run. A
-// hint that is lost costs at most Times.Poll.
-func (e *Engine) Hint(chat tidemark.ChatID) {
-	if !e.note(chat) && e.cfg.Forward != nil {
-		e.cfg.Forward(chat)
-	}
-}
-
-// HintOfAnother is Hint for what another process has forwarded. It forwards nothing.
-func (e *Engine) HintOfAnother(chat tidemark.ChatID) { e.note(chat) }
-
-// note keeps a hint, if this process works on the chat. It returns false if another one does.
-func (e *Engine) note(chat tidemark.ChatID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch {
-	case len(e.receivers) == 0:
-		return true // There is nothing to do.
-	case !slices.Contains(e.own, storage.ShardOf(chat)):
-		return false
-	case len(e.hinted) >= 10*maxQueued:
-		e.total[countHintsDropped].Add(1)
-		return true
-	}
-	e.hinted[chat] = struct{}{}
-	e.wake.Set()
-	return true
 }
 
 // idle is how many Times.Poll pass between two looks at the list while there is no outlet.
@@ -218,6 +187,7 @@ func (e *Engine) stop(ctx context.Context) {
 	e.mu.Lock()
 	receivers := e.receivers
 	e.receivers = map[storage.OutletID]*receiver{}
+	e.hints.serving.Store(false)
 	e.mu.Unlock()
 	if err := e.settle(ctx, true); err != nil {
 		e.cfg.Log.Warn("what was delivered to outlets may be delivered again", "error", err)
@@ -249,6 +219,7 @@ func (e *Engine) beat(ctx context.Context) {
 	e.mu.Lock()
 	e.trusted, e.own = began, own
 	e.mu.Unlock()
+	e.hints.work(own)
 	if err := errors.Join(e.advance(ctx, l), e.saveFailures(ctx)); err != nil && ctx.Err() == nil {
 		e.cfg.Log.Warn("the outlets cannot be looked after; trying again", "error", err)
 	}
@@ -292,6 +263,7 @@ func (e *Engine) apply(ctx context.Context, l list) {
 		e.receivers[s.ID] = r
 		e.running.Go(func() { e.drain(r.until(ctx), r) })
 	}
+	e.hints.serving.Store(len(e.receivers) > 0)
 }
 
 // sameSpec reports whether an open outlet fits a specification. States do not count.

@@ -2,11 +2,89 @@ package reach
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
+
+// maxHinted is how many hints wait for Run at most.
+const maxHinted = 10_000
+
+// hints are chats that have news, as those say who made them. They stand on the path of every send:
+// while there is no outlet a hint costs one look, and else a lock that nothing holds for long.
+type hints struct {
+	// serving says that there are outlets. shards has a bit for each shard of this process.
+	serving atomic.Bool
+	shards  atomic.Uint64
+
+	mu    sync.Mutex
+	chats map[tidemark.ChatID]struct{}
+}
+
+// work sets the shards of this process.
+func (h *hints) work(own []int) {
+	var shards uint64
+	for _, shard := range own {
+		shards |= 1 << shard
+	}
+	h.shards.Store(shards)
+}
+
+// own reports whether this process works on a chat.
+func (h *hints) own(chat tidemark.ChatID) bool {
+	return h.shards.Load()&(1<<storage.ShardOf(chat)) != 0
+}
+
+// add adds a chat, if there is room.
+func (h *hints) add(chat tidemark.ChatID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.chats) >= maxHinted {
+		return false
+	}
+	h.chats[chat] = struct{}{}
+	return true
+}
+
+// take returns and removes all.
+func (h *hints) take() map[tidemark.ChatID]struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	chats := h.chats
+	h.chats = map[tidemark.ChatID]struct{}{}
+	return chats
+}
+
+// Hint says that a chat has news. It never blocks. It may be called for any chat, and before Run. A
+// hint that is lost costs at most Times.Poll.
+func (e *Engine) Hint(chat tidemark.ChatID) {
+	switch {
+	case !e.hints.serving.Load():
+	case e.hints.own(chat):
+		e.note(chat)
+	case e.cfg.Forward != nil:
+		e.cfg.Forward(chat)
+	}
+}
+
+// HintOfAnother is Hint for what another process has forwarded. It forwards nothing.
+func (e *Engine) HintOfAnother(chat tidemark.ChatID) {
+	if e.hints.serving.Load() && e.hints.own(chat) {
+		e.note(chat)
+	}
+}
+
+// note wakes Run for a chat.
+func (e *Engine) note(chat tidemark.ChatID) {
+	if !e.hints.add(chat) {
+		e.total[countHintsDropped].Add(1)
+		return
+	}
+	e.wake.Set()
+}
 
 // hinting is a store that hints at each chat that has news.
 type hinting struct {

@@ -45,6 +45,8 @@ type receiver struct {
 
 // chatsUnder is what receiver.mu guards.
 type chatsUnder struct {
+	// closed says that no delivery begins any more.
+	closed bool
 	// busy has the chats of which a delivery is under way. So each chat has one at a time.
 	busy map[tidemark.ChatID]struct{}
 	// drained has the chats of which a backlog is worked on, and those whose work ended since the
@@ -122,8 +124,11 @@ func (r *receiver) until(ctx context.Context) context.Context {
 	return ctx
 }
 
-// close ends the deliveries under way.
+// close ends the deliveries under way. Later ones do not begin.
 func (r *receiver) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
 	r.lane.Abort()
 	r.calls.Wait()
 	_ = r.client.Close() // It has nothing to lose.
@@ -247,6 +252,11 @@ func (r *receiver) start(chat tidemark.ChatID, steps []step) <-chan outcome {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed {
+		r.health.abandoned()
+		done <- outcome{unanswered: true}
+		return done
+	}
 	if _, under := r.busy[chat]; under {
 		return nil
 	}

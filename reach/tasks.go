@@ -3,7 +3,6 @@ package reach
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"time"
 
@@ -25,9 +24,8 @@ const maxOpen = 100_000
 // again and again that it works. It looks for those that hints announced. With all, it also settles
 // what is done, and goes on with the list of those of its shards.
 func (e *Engine) turn(ctx context.Context, all bool, until time.Time) error {
+	hinted := e.hints.take()
 	e.mu.Lock()
-	hinted := e.hinted
-	e.hinted = map[tidemark.ChatID]struct{}{}
 	kept, own := e.list.kept(), e.own
 	e.mu.Unlock()
 	if !kept || len(own) == 0 {
@@ -38,7 +36,7 @@ func (e *Engine) turn(ctx context.Context, all bool, until time.Time) error {
 		if !time.Now().Before(halfway) {
 			break // The list has them, too.
 		}
-		if slices.Contains(own, storage.ShardOf(chat)) {
+		if e.hints.own(chat) {
 			if err := e.one(ctx, chat, until); err != nil {
 				return err
 			}
@@ -160,8 +158,7 @@ func (e *Engine) put(chat tidemark.ChatID, p *progress, to storage.Position, spl
 	p.busy = false
 	if p.again {
 		p.again = false
-		e.hinted[chat] = struct{}{}
-		e.wake.Set()
+		e.note(chat)
 	}
 	if e.chats[chat] != p {
 		return
