@@ -251,6 +251,15 @@ func (s *mortal) Documents(
 	return s.Store.Documents(ctx, kind, after, limit)
 }
 
+func (s *mortal) DocumentsOf(
+	ctx context.Context, keys []storage.DocumentKey,
+) ([]storage.Document, error) {
+	if err := s.reaches(); err != nil {
+		return nil, err
+	}
+	return s.Store.DocumentsOf(ctx, keys)
+}
+
 func (s *mortal) PutDocument(ctx context.Context, d storage.Document) (uint64, error) {
 	if err := s.reaches(); err != nil {
 		return 0, err

@@ -6,14 +6,19 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// Documents stores the small JSON documents of the programs themselves: which outlets there are,
-// which workers live, which events wait for an operator. It is no place for what users store.
+// Documents stores small JSON documents beside the chats: which outlets there are, which workers
+// live, where a user has devices. Each kind holds few documents, or is read by names only.
 type Documents interface {
 	// Documents returns a page of the documents of a kind. The names ascend, and are above after
 	// ("" for the first page). It sees every PutDocument that returned before the call. limit is at
 	// least 1.
 	Documents(ctx context.Context, kind, after string, limit int) (found []Document, more bool,
 		err error)
+
+	// DocumentsOf returns the documents of keys, in their order. One that does not exist has Version
+	// 0 and a nil Value. It sees every PutDocument that returned before the call. The documents
+	// need not be of one moment.
+	DocumentsOf(ctx context.Context, keys []DocumentKey) ([]Document, error)
 
 	// PutDocument stores or removes a document, if the stored one has the version that is named. It
 	// returns the new version, which is above all that the document had since it was last absent.
@@ -28,6 +33,9 @@ type Documents interface {
 
 // MaxDocument is the maximum number of bytes of a document's value.
 const MaxDocument = 256 << 10
+
+// DocumentKey names a document.
+type DocumentKey struct{ Kind, Name string }
 
 // Document is a value under a kind and a name.
 type Document struct {

@@ -51,6 +51,43 @@ func (s *Store) Documents(
 	return found, more, nil
 }
 
+// DocumentsOf implements storage.Documents with strongly consistent batches of reads.
+func (s *Store) DocumentsOf(
+	ctx context.Context, keys []storage.DocumentKey,
+) ([]storage.Document, error) {
+	c, ctx, leave, err := s.enterBatch(ctx, "documents_of", len(keys))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	items := make([]call.Item, len(keys))
+	for i, key := range keys {
+		items[i] = call.Item{"kind": call.Text(key.Kind), "name": call.Text(key.Name)}
+	}
+	items, err = c.GetAll(ctx, call.Read{Table: record.Documents}, items)
+	if err != nil {
+		return nil, call.Public(err)
+	}
+	values := make(map[storage.DocumentKey]storage.Document, len(items))
+	for _, it := range items {
+		r := call.Reader{Item: it}
+		d := storage.Document{
+			Kind: r.Text("kind"), Name: r.Text("name"), Version: r.Number("version"),
+			Value: []byte(r.Text("document_value")),
+		}
+		if r.Err != nil {
+			return nil, call.Public(r.Err)
+		}
+		values[storage.DocumentKey{Kind: d.Kind, Name: d.Name}] = d
+	}
+	found := make([]storage.Document, len(keys))
+	for i, key := range keys {
+		found[i] = values[key]
+		found[i].Kind, found[i].Name = key.Kind, key.Name
+	}
+	return found, nil
+}
+
 // PutDocument implements storage.Documents. If an answer was lost, the next attempt finds another
 // version, and the result is Conflict.
 func (s *Store) PutDocument(ctx context.Context, d storage.Document) (uint64, error) {

@@ -28,6 +28,24 @@ func (s *Store) Documents(
 	return found, more, nil
 }
 
+// DocumentsOf implements storage.Documents.
+func (s *Store) DocumentsOf(
+	ctx context.Context, keys []storage.DocumentKey,
+) ([]storage.Document, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	found := make([]storage.Document, len(keys))
+	for i, key := range keys {
+		d := s.documents[key.Kind][key.Name]
+		found[i] = storage.Document{
+			Kind: key.Kind, Name: key.Name, Version: d.Version, Value: d.Value,
+		}
+	}
+	return found, nil
+}
+
 // PutDocument implements storage.Documents.
 func (s *Store) PutDocument(ctx context.Context, d storage.Document) (uint64, error) {
 	if err := s.enter(ctx); err != nil {

@@ -176,6 +176,7 @@ const (
 	opEachChat
 	opMembersSince
 	opDocuments
+	opDocumentsOf
 	opPutDocument
 	opCheck
 	operations
@@ -188,7 +189,7 @@ func (op operation) String() string {
 		"update_member", "rosters", "append", "sent", "ranges", "advance", "states", "states_of",
 		"states_in", "summary", "unread", "unread_of", "mark_unread", "mark", "clear",
 		"pending_of", "behind", "shared", "backlogs", "rewind", "settle", "each_chat",
-		"members_since", "documents", "put_document", "check",
+		"members_since", "documents", "documents_of", "put_document", "check",
 	}[op]
 }
 

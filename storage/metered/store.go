@@ -331,6 +331,16 @@ func (s *Store) Documents(
 	return found, more, err
 }
 
+// DocumentsOf implements storage.Documents.
+func (s *Store) DocumentsOf(
+	ctx context.Context, keys []storage.DocumentKey,
+) (found []storage.Document, err error) {
+	began := time.Now()
+	found, err = s.store.DocumentsOf(ctx, keys)
+	s.meter.done(ctx, opDocumentsOf, began, err)
+	return found, err
+}
+
 // PutDocument implements storage.Documents.
 func (s *Store) PutDocument(ctx context.Context, d storage.Document) (version uint64, err error) {
 	began := time.Now()

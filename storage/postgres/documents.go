@@ -27,6 +27,41 @@ func (s *Store) Documents(
 		})
 }
 
+const documentsByName = `SELECT k.no, d.version, d.value
+	FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (kind, name, no)
+	CROSS JOIN LATERAL (SELECT version, value FROM documents
+		WHERE kind = k.kind AND name = k.name LIMIT 1) AS d`
+
+// DocumentsOf implements storage.Documents.
+func (s *Store) DocumentsOf(
+	ctx context.Context, keys []storage.DocumentKey,
+) ([]storage.Document, error) {
+	if err := checkBatch(len(keys)); err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	kinds, names := make([]string, len(keys)), make([]string, len(keys))
+	for i, key := range keys {
+		kinds[i], names[i] = key.Kind, key.Name
+	}
+	var found []storage.Document
+	err := s.read(ctx, func(ctx context.Context, c *conn) error {
+		found = make([]storage.Document, len(keys))
+		for i, key := range keys {
+			found[i] = storage.Document{Kind: key.Kind, Name: key.Name}
+		}
+		return c.each(ctx, documentsByName, []any{kinds, names}, func(row pgx.Rows) error {
+			var no, version int64
+			var value []byte
+			if err := row.Scan(&no, &version, &value); err != nil {
+				return err
+			}
+			found[no-1].Version, found[no-1].Value = uint64(version), value
+			return nil
+		})
+	})
+	return found, err
+}
+
 const (
 	insertDocument = `INSERT INTO documents (kind, name, version, value) VALUES ($1, $2, $3 + 1, $4)
 		ON CONFLICT (kind, name) DO NOTHING`

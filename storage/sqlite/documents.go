@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -23,6 +24,47 @@ func (s *Store) Documents(
 			Value: row.bytesAt(2),
 		}
 	})
+}
+
+const documentsByName = `SELECT d.version, d.value
+	FROM json_each(?) AS j
+	LEFT JOIN documents AS d ON d.kind = j.value ->> 0 AND d.name = j.value ->> 1`
+
+// DocumentsOf implements storage.Documents.
+func (s *Store) DocumentsOf(
+	ctx context.Context, keys []storage.DocumentKey,
+) ([]storage.Document, error) {
+	if err := checkBatch(len(keys)); err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	list := []byte{'['}
+	for i, key := range keys {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = append(tidemark.AppendString(append(list, '['), key.Kind), ',')
+		list = append(tidemark.AppendString(list, key.Name), ']')
+	}
+	found := make([]storage.Document, 0, len(keys))
+	err := s.read(ctx, func(c *conn) error {
+		q, err := c.prepared(documentsByName)
+		if err != nil {
+			return err
+		}
+		q.string(1, string(append(list, ']')))
+		return q.each(func(row *stmt) bool {
+			d := storage.Document{Kind: keys[len(found)].Kind, Name: keys[len(found)].Name}
+			if d.Version = uint64(row.integerAt(0)); d.Version > 0 {
+				d.Value = row.bytesAt(1)
+			}
+			found = append(found, d)
+			return true
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 // PutDocument implements storage.Documents.

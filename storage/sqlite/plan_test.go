@@ -274,4 +274,6 @@ func everyMethodOfOutlets(t *testing.T, s *Store, chat tidemark.ChatID) {
 	ok(err)
 	_, _, err = s.Documents(ctx, "kind", "", 10)
 	ok(err)
+	_, err = s.DocumentsOf(ctx, []storage.DocumentKey{{Kind: "kind", Name: "name"}})
+	ok(err)
 }

@@ -45,6 +45,52 @@ var documentRules = []rule{
 		f.ok(err)
 		f.equal("documents", f.listed(), want)
 	}},
+	{"DocumentsOf_keeps_the_order_of_its_keys", func(f *fixture) {
+		f.put("a", 0, `1`)
+		f.put("b", 0, `[2]`)
+		f.put("b", 1, `[3]`)
+		other := f.document("a", 0, `"other"`)
+		other.Kind += "x"
+		_, err := f.store.PutDocument(f.ctx, other)
+		f.ok(err)
+		other.Version = 1
+		absent := func(kind, name string) storage.Document {
+			return storage.Document{Kind: kind, Name: name}
+		}
+		want := []storage.Document{
+			absent(f.prefix, "c"), f.document("b", 2, `[3]`), other, f.document("a", 1, `1`),
+			f.document("b", 2, `[3]`), absent(other.Kind, "b"),
+		}
+		var keys []storage.DocumentKey
+		for _, d := range want {
+			keys = append(keys, storage.DocumentKey{Kind: d.Kind, Name: d.Name})
+		}
+		found, err := f.store.DocumentsOf(f.ctx, keys)
+		f.ok(err)
+		f.equal("documents", found, want)
+		f.dropDocument("a", 1)
+		found, err = f.store.DocumentsOf(f.ctx, keys[3:4])
+		f.ok(err)
+		f.equal("removed", found, []storage.Document{absent(f.prefix, "a")})
+	}},
+	{"DocumentsOf_reads_many", func(f *fixture) {
+		keys := make([]storage.DocumentKey, 250)
+		for i := range keys {
+			keys[i] = storage.DocumentKey{Kind: f.prefix, Name: strconv.Itoa(i)}
+			if i%10 == 0 {
+				f.put(keys[i].Name, 0, keys[i].Name)
+			}
+		}
+		found, err := f.store.DocumentsOf(f.ctx, keys)
+		f.ok(err)
+		for i := range found {
+			want := storage.Document{Kind: f.prefix, Name: keys[i].Name}
+			if i%10 == 0 {
+				want = f.document(want.Name, 1, want.Name)
+			}
+			f.equal(want.Name, found[i], want)
+		}
+	}},
 	{"PutDocument_keeps_every_byte", func(f *fixture) {
 		value := `{"é\u0000":"` + strings.Repeat("x", storage.MaxDocument-15) + `"}`
 		f.put("large", 0, value)

@@ -275,6 +275,13 @@ func (i *intercepted) Documents(
 	})
 }
 
+func (i *intercepted) DocumentsOf(
+	ctx context.Context, keys []storage.DocumentKey,
+) ([]storage.Document, error) {
+	return results2(i, "DocumentsOf", len(keys),
+		func() ([]storage.Document, error) { return i.Store.DocumentsOf(ctx, keys) })
+}
+
 func (i *intercepted) PutDocument(ctx context.Context, d storage.Document) (uint64, error) {
 	return results2(i, "PutDocument", 1,
 		func() (uint64, error) { return i.Store.PutDocument(ctx, d) })

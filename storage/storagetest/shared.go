@@ -243,6 +243,12 @@ func (t *turns) Documents(
 	return t.next().Documents(ctx, kind, after, limit)
 }
 
+func (t *turns) DocumentsOf(
+	ctx context.Context, keys []storage.DocumentKey,
+) ([]storage.Document, error) {
+	return t.next().DocumentsOf(ctx, keys)
+}
+
 func (t *turns) PutDocument(ctx context.Context, d storage.Document) (uint64, error) {
 	return t.next().PutDocument(ctx, d)
 }

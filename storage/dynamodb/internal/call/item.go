@@ -113,7 +113,7 @@ const ISOTime = "2006-01-02T15:04:05.000Z"
 func NameOf(key Item) string {
 	var b strings.Builder
 	for _, name := range []string{
-		"chat_id", "sequence", "user_id", "receiver_id", "id", "outlet_shard",
+		"chat_id", "sequence", "user_id", "receiver_id", "id", "outlet_shard", "kind", "name",
 	} {
 		switch v := key[name].(type) {
 		case *types.AttributeValueMemberS:
