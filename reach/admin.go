@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -116,6 +115,33 @@ func (e *Engine) Create(ctx context.Context, new NewOutlet) (Created, error) {
 	return Created{Info: e.info(s), Secret: secret}, nil
 }
 
+// createOwn creates those outlets of kinds with Kind.Own that a list does not have. One that cannot
+// be created now is created by a later call.
+func (e *Engine) createOwn(ctx context.Context, l list) (list, error) {
+	for name, kind := range e.cfg.Kinds {
+		if kind.Own == "" || l.find(kind.Own) != nil {
+			continue
+		}
+		changed, err := editList(ctx, e.cfg.Store, func(l *list) error {
+			state, err := l.firstState(false)
+			if err == nil && l.find(kind.Own) == nil {
+				l.Outlets = append(l.Outlets, Spec{
+					ID: kind.Own, Kind: name, Events: kind.Events, Content: "full", State: state,
+					CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+				})
+			}
+			return err
+		})
+		switch {
+		case err == nil:
+			l = changed
+		case tidemark.CodeOf(err) != tidemark.Conflict:
+			return l, err
+		}
+	}
+	return l, nil
+}
+
 // look lets Run look at the list at once.
 func (e *Engine) look() {
 	e.changed.Store(true)
@@ -168,9 +194,9 @@ func (l *list) firstState(fromStart bool) (State, error) {
 // newSecret adds a secret to a specification, if its kind has some, and returns it.
 func (e *Engine) newSecret(s *Spec) (string, error) {
 	kind, known := e.cfg.Kinds[s.Kind]
-	if !known {
+	if !known || kind.Own != "" {
 		return "", tidemark.BadParam(tidemark.Invalid, "type", "must be one of: %s",
-			strings.Join(slices.Sorted(maps.Keys(e.cfg.Kinds)), ", "))
+			strings.Join(e.creatable(), ", "))
 	}
 	if kind.NewSecret == nil {
 		return "", nil
@@ -182,6 +208,18 @@ func (e *Engine) newSecret(s *Spec) (string, error) {
 	}
 	s.Secrets = append([]Secret{{Sealed: sealed}}, s.Secrets...)
 	return secret, nil
+}
+
+// creatable returns the kinds of outlets that operators create.
+func (e *Engine) creatable() []string {
+	var names []string
+	for name, kind := range e.cfg.Kinds {
+		if kind.Own == "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // check returns Invalid if the outlet could not be opened.

@@ -30,6 +30,10 @@ type Kind struct {
 	Open func(spec *Spec, secrets []string) (outlet.Client, error)
 	// NewSecret returns a new secret, or is nil if the kind has none.
 	NewSecret func() string
+	// Own, if it is not empty, is the id of the only outlet of the kind. The engine creates it, for
+	// the events that are named. Operators create none.
+	Own    OutletID
+	Events []outlet.Type
 }
 
 // Times are the periods of the engine. The zero value of each is its default.
@@ -205,6 +209,9 @@ func (e *Engine) stop(ctx context.Context) {
 func (e *Engine) beat(ctx context.Context) {
 	began := time.Now()
 	l, err := readList(ctx, e.cfg.Store)
+	if err == nil {
+		l, err = e.createOwn(ctx, l)
+	}
 	if err == nil && (len(l.Outlets) > 0 || e.processes.version > 0) {
 		err = e.processes.beat(ctx, l.version)
 	}

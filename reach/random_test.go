@@ -233,7 +233,7 @@ func (s *schedule) trouble(in *inbox) {
 		defer in.mu.Unlock()
 		return dice.IntN(n)
 	}
-	switch s.dice.IntN(5) {
+	switch s.dice.IntN(6) {
 	case 0:
 		in.does(nil)
 	case 1:
@@ -262,6 +262,14 @@ func (s *schedule) trouble(in *inbox) {
 			case <-time.After(15 * time.Second):
 			}
 			return 0, &outlet.Refusal{Detail: "no answer"}
+		})
+	case 5: // It is too early for some.
+		in.does(func(_ context.Context, events []outlet.Event) (int, *outlet.Refusal) {
+			if n := roll(2 * (len(events) + 1)); n < len(events) {
+				after := time.Duration(roll(5_000)) * time.Millisecond
+				return n, &outlet.Refusal{Action: outlet.Later, After: after}
+			}
+			return len(events), nil
 		})
 	}
 }

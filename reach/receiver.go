@@ -187,8 +187,11 @@ func (r *receiver) some(
 		r.rest(ctx, left[half:], refused, refusals[half:])
 		return
 	}
-	r.count(countRefused, 1)
-	if ctx.Err() == nil {
+	failure := why.Action != outlet.Later
+	if failure {
+		r.count(countRefused, 1)
+	}
+	if failure && ctx.Err() == nil {
 		r.health.failed(why.After)
 		r.failed(r, left[0], why)
 	}
@@ -197,7 +200,7 @@ func (r *receiver) some(
 	if len(left) == 1 {
 		return
 	}
-	if len(events) > 1 && taken == 0 {
+	if failure && len(events) > 1 && taken == 0 {
 		// All were refused together.
 		for i := range left {
 			refused[left[i].Chat], refusals[i] = why, why
@@ -298,6 +301,18 @@ func (r *receiver) retryLater(chat tidemark.ChatID, why *outlet.Refusal) retry {
 	a.at = time.Now().Add(retryWait(a.refusals, why.After))
 	r.again[chat] = a
 	return a
+}
+
+// later notes that it is too early for a chat.
+func (r *receiver) later(chat tidemark.ChatID, why *outlet.Refusal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.again) > maxQueued*10 {
+		clear(r.again)
+	}
+	a := r.again[chat]
+	a.at = time.Now().Add(why.After)
+	r.again[chat] = a
 }
 
 // accepted notes that a chat was accepted.

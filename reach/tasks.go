@@ -288,6 +288,9 @@ func (r *round) deliver(ctx context.Context, before storage.Position, steps []st
 				p.receiver.health.late()
 			}
 		}
+		if out.refused != nil && out.refused.Action == outlet.Later {
+			p.receiver.later(r.chat, out.refused)
+		}
 		if out.accepted < len(steps) {
 			late[p.id] = before
 			if out.accepted > 0 {
@@ -541,6 +544,10 @@ func (e *Engine) drainSteps(
 			return to, true, nil
 		}
 		if out.unanswered {
+			return to, false, nil
+		}
+		if out.refused.Action == outlet.Later {
+			r.later(chat, out.refused)
 			return to, false, nil
 		}
 		refused := steps[out.accepted]

@@ -30,8 +30,10 @@ type world struct {
 	times   Times
 	sealer  *Sealer
 	forward func(tidemark.ChatID)
-	sent    int
-	chats   []tidemark.ChatID
+	// own says that the processes have a kind with an outlet of its own.
+	own   bool
+	sent  int
+	chats []tidemark.ChatID
 
 	mu sync.Mutex
 	// inboxes are the receivers by URL.
@@ -270,14 +272,20 @@ func (s *mortal) PutDocument(ctx context.Context, d storage.Document) (uint64, e
 // start starts a process. dice, if not nil, may let a call of the store fail.
 func (w *world) start(dice func() error) *process {
 	p := &process{ended: make(chan struct{})}
+	open := func(s *Spec, _ []string) (outlet.Client, error) {
+		return &fakeOutlet{w.inbox(s.URL), s.Batch, &p.dead}, nil
+	}
+	kinds := map[string]Kind{
+		"webhook": {Open: open, NewSecret: func() string { return "secret" }},
+	}
+	if w.own {
+		kinds["own"] = Kind{
+			Open: open, Own: "push", Events: []outlet.Type{outlet.MessagePersisted},
+		}
+	}
 	p.Engine = New(Config{
-		Store: &mortal{w.store, &p.dead, &p.alone, &p.blind, &p.slow, dice},
-		Kinds: map[string]Kind{"webhook": {
-			Open: func(s *Spec, _ []string) (outlet.Client, error) {
-				return &fakeOutlet{w.inbox(s.URL), s.Batch, &p.dead}, nil
-			},
-			NewSecret: func() string { return "secret" },
-		}},
+		Store:  &mortal{w.store, &p.dead, &p.alone, &p.blind, &p.slow, dice},
+		Kinds:  kinds,
 		Sealer: w.sealer, Forward: w.forward,
 		Times: w.times,
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),

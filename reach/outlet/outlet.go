@@ -90,4 +90,7 @@ const (
 	Split
 	// Disable means that the receiver wants no more events.
 	Disable
+	// Later means that it is too early for the event and those of its chat after it. It is no
+	// failure. After is when to ask again. Events of other chats in the delivery may follow.
+	Later
 )

@@ -1,0 +1,92 @@
+package reach
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// TestEngine_asks_again_later: an outlet for which it is too early gets the event then. That is no
+// failure, and other chats of the delivery do not wait.
+func TestEngine_asks_again_later(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		info := w.outlet(p, NewOutlet{Batch: true, Events: []outlet.Type{outlet.MessagePersisted}})
+		early, other := w.group(), w.group()
+		began := time.Now()
+		w.inbox(home).does(func(_ context.Context, events []outlet.Event) (int, *outlet.Refusal) {
+			for i, e := range events {
+				if wait := 3*time.Second - time.Since(began); e.Chat == early && wait > 0 {
+					return i, &outlet.Refusal{Action: outlet.Later, After: wait}
+				}
+			}
+			return len(events), nil
+		})
+		w.send(early, p)
+		w.send(other, p)
+		w.send(early, p)
+		time.Sleep(2900 * time.Millisecond)
+		if n := w.inbox(home).upTo(early); n != 0 {
+			t.Errorf("message %d came too early", n)
+		}
+		if n := w.inbox(home).upTo(other); n != 1 {
+			t.Errorf("the other chat has come up to %d, want 1", n)
+		}
+		time.Sleep(1200 * time.Millisecond)
+		if n := w.inbox(home).upTo(early); n != 2 {
+			t.Errorf("the chat has come up to %d after its time, want 2", n)
+		}
+		now, err := p.Outlet(w.ctx, info)
+		w.ok(err)
+		if now.Refused != 0 || !now.FailingSince.IsZero() {
+			t.Errorf("to be early counts as a failure: %+v", now)
+		}
+		time.Sleep(5 * time.Second)
+		if n := w.backlogs(info); n != 0 {
+			t.Errorf("%d backlogs are left", n)
+		}
+	})
+}
+
+// TestEngine_creates_its_own_outlets: once, in all processes, and again after it was deleted. No
+// operator creates another one.
+func TestEngine_creates_its_own_outlets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.own = true
+		p := w.start(nil)
+		w.start(nil)
+		time.Sleep(time.Minute)
+		id := storage.OutletID("push")
+		for range 2 {
+			all, err := p.Outlets(w.ctx)
+			w.ok(err)
+			if len(all) != 1 || all[0].ID != id || all[0].State != Active || all[0].Kind != "own" {
+				t.Fatalf("the outlets are %+v, want one that is active", all)
+			}
+			w.ok(p.Delete(w.ctx, id))
+			time.Sleep(time.Minute)
+		}
+		_, err := p.Create(w.ctx, NewOutlet{Kind: "own", URL: home})
+		if tidemark.CodeOf(err) != tidemark.Invalid {
+			t.Errorf("another outlet of the kind is created: %v", err)
+		}
+		c := w.group()
+		w.send(c, p)
+		w.whole("", 5*time.Second)
+		if n := w.inbox("").upTo(c); n != 1 {
+			t.Errorf("the own outlet has got %d messages, want 1", n)
+		}
+		for _, e := range w.inbox("").events() {
+			if e.Type != outlet.MessagePersisted {
+				t.Errorf("the own outlet has got a %s", e.Type)
+			}
+		}
+	})
+}
