@@ -274,6 +274,14 @@ func arrows() []arrow {
 		{place: "bench/...", own: []string{"bench/internal/...", "internal/signal"}},
 		{place: "reach/push", own: []string{""}},
 		{place: "reach/push/queue", own: []string{"", "internal/signal", "reach/push"}},
+		{place: "reach/push/devices", own: []string{"", "reach/push", "storage"}},
+		{
+			place: "reach/push/pusher",
+			own: []string{
+				"", "reach/internal/acktoken", "reach/outlet", "reach/push", "reach/push/devices",
+				"reach/push/queue", "storage",
+			},
+		},
 		{
 			place: "reach/push/internal/...",
 			own:   []string{"", "reach/push"},

@@ -1,5 +1,5 @@
 // Package push is the contract of providers of push notifications: APNs, FCM, Web Push and
-// UnifiedPush. Nothing uses these packages yet.
+// UnifiedPush.
 //
 // A Provider sends one Notification to one Target, and says what became of it. Package queue
 // stands in front of each provider, so that no caller waits. The leaves beside it speak to the

@@ -46,8 +46,9 @@ func JSON(value any) ([]byte, error) {
 // Fit returns an encoding of a notification that has at most limit bytes. encode must return more
 // bytes for more text. If the whole is too long, Fit shortens it in this order, until it fits:
 //
-//  1. The body is cut, then the title. A cut is between two characters, and "…" follows.
-//  2. The token is left out whole, so the handler syncs. Then the names to clear are left out.
+//  1. The token is left out whole, so the handler syncs: the rest is not the whole message.
+//  2. The body is cut, then the title. A cut is between two characters, and "…" follows.
+//  3. The names to clear are left out.
 //
 // What still does not fit is an Error with the code TooLarge.
 func Fit(n Notification, limit int, encode func(Notification) ([]byte, error)) ([]byte, error) {
@@ -55,10 +56,11 @@ func Fit(n Notification, limit int, encode func(Notification) ([]byte, error)) (
 	if err != nil || len(whole) <= limit {
 		return whole, err
 	}
+	//rule:ack_token_honest.no-token-of-a-part
+	n.Token = ""
 	for _, shorten := range []func(Notification, int) Notification{
 		func(n Notification, most int) Notification { n.Body = cut(n.Body, most); return n },
 		func(n Notification, most int) Notification { n.Title = cut(n.Title, most); return n },
-		func(n Notification, _ int) Notification { n.Token = ""; return n },
 		func(n Notification, _ int) Notification { n.Clears = nil; return n },
 	} {
 		// The least count of bytes that is too long; one less is the longest that fits.

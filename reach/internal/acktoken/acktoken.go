@@ -1,5 +1,5 @@
 // Package acktoken makes and verifies the tokens by which the push handler of a device acknowledges
-// messages without a login. It is pure. Nothing uses it yet.
+// messages without a login. It is pure.
 //
 // A token says that one registration of a device got all messages From to To of a chat. A thief of
 // it can say that, and nothing else, for at most a day. The caller puts it only into a notification

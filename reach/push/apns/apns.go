@@ -1,5 +1,5 @@
 // Package apns sends notifications to Apple devices by the provider API of APNs: HTTP/2 with
-// tokens. Nothing uses it yet.
+// tokens.
 //
 // APNs stores one notification for each app of a device that is away, and not always the latest.
 // So the app's handler fetches the rest after a device comes back.

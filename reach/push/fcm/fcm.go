@@ -1,4 +1,4 @@
-// Package fcm sends notifications to Android apps by FCM's API HTTP v1. Nothing uses it yet.
+// Package fcm sends notifications to Android apps by FCM's API HTTP v1.
 //
 // Messages are data only, so the app's handler decides what is shown. They have no collapse key:
 // one key delivers 20 messages at once, and then one every three minutes. The handler replaces the

@@ -1,6 +1,5 @@
 // Package queue stands in front of a provider of push notifications, so that no caller waits for
 // it. It bounds what waits and what is under way, and replaces older notifications by newer ones.
-// Nothing uses it yet.
 package queue
 
 import (
@@ -92,6 +91,21 @@ func (q *Queue) Enqueue(to push.Target, n push.Notification) {
 	q.schedule.put(job{to: to, n: n, came: time.Now()})
 	q.mu.Unlock()
 	q.wake.Set()
+}
+
+// Holds reports whether the notification of a name for a device waits, or is under way.
+func (q *Queue) Holds(to push.Target, n push.Notification) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, there := q.schedule.entries[keyOf(job{to: to, n: n})]
+	return there
+}
+
+// Room returns how many further notifications wait without that older ones are dropped.
+func (q *Queue) Room() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return MaxQueued - q.schedule.ages.Len()
 }
 
 // Run sends until ctx ends. Then it waits for the requests under way, which end with ctx. At most

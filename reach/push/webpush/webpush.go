@@ -1,5 +1,5 @@
 // Package webpush sends notifications to browsers by Web Push, and to apps by UnifiedPush: RFC 8030
-// with the encryption of RFC 8291 and the identification of RFC 8292 (VAPID). Nothing uses it yet.
+// with the encryption of RFC 8291 and the identification of RFC 8292 (VAPID).
 //
 // A browser shows a banner for each notification, and takes the permission away if there are
 // notifications without one. So silent notifications are withheld.

@@ -1,0 +1,211 @@
+package pusher
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/internal/acktoken"
+	"github.com/tidemark-im/tidemark/reach/push"
+	"github.com/tidemark-im/tidemark/reach/push/devices"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// audience are those who may be told of messages of a chat.
+type audience struct {
+	chat   tidemark.Chat
+	people []person
+}
+
+// person is a member with devices who has not read a message.
+type person struct {
+	user    tidemark.UserID
+	devices []devices.Device
+	// settings are theirs, and sender is the name of who sent the message.
+	settings devices.Settings
+	sender   string
+	// message is the last one of which they are to be told, and since is when the first one came.
+	message tidemark.Message
+	since   time.Time
+	state   tidemark.DeliveryState
+	online  []tidemark.DeviceID
+}
+
+// audience returns who may be told of messages. Members and devices are read each time.
+func (p *Pusher) audience(
+	ctx context.Context, id tidemark.ChatID, messages []tidemark.Message,
+) (a audience, err error) {
+	if a.chat, err = p.cfg.Store.Chat(ctx, id); err != nil {
+		return audience{}, err
+	}
+	rosters, err := p.cfg.Store.Rosters(ctx, []tidemark.ChatID{id})
+	if err != nil || rosters[0] == nil {
+		return a, err
+	}
+	var people []person
+	for i := range rosters[0].Members {
+		if one, any := concerned(&rosters[0].Members[i], a.chat.Large, messages); any {
+			people = append(people, one)
+		}
+	}
+	if people, err = p.withDevices(ctx, people); err != nil || len(people) == 0 {
+		return a, err
+	}
+	a.people, err = p.unread(ctx, id, people)
+	return a, err
+}
+
+// concerned returns a member with the last message of which they are to be told, if there is one.
+// In a large chat, only those are told whom a message names.
+func concerned(
+	m *tidemark.Member, large bool, messages []tidemark.Message,
+) (one person, any bool) {
+	one.user = m.UserID
+	for i := range messages {
+		of := &messages[i]
+		//rule:no_push_outside_membership.only-what-they-may-see
+		if of.SenderID == m.UserID || !of.Kind.Counts() || !m.Intervals.Contains(of.Sequence) {
+			continue
+		}
+		if large && (of.Mentions.All || !of.Mentions.Name(m.UserID)) {
+			continue
+		}
+		if !any {
+			one.since = of.CreatedAt
+		}
+		one.message, any = *of, true
+	}
+	return one, any
+}
+
+// withDevices returns those who have devices that can be told.
+func (p *Pusher) withDevices(ctx context.Context, people []person) ([]person, error) {
+	if len(people) == 0 {
+		return nil, nil
+	}
+	users := make([]tidemark.UserID, 0, len(people)+4)
+	for i := range people {
+		users = append(users, people[i].user)
+	}
+	senders := map[tidemark.UserID]string{}
+	for i := range people {
+		if sender := people[i].message.SenderID; senders[sender] == "" {
+			senders[sender] = string(sender)
+			users = append(users, sender)
+		}
+	}
+	found, err := p.cfg.Devices.Of(ctx, users)
+	if err != nil {
+		return nil, err
+	}
+	for i, user := range users[len(people):] {
+		if name := found[len(people)+i].Settings.DisplayName; name != "" {
+			senders[user] = name
+		}
+	}
+	var reachable []person
+	for i, one := range people {
+		for _, d := range found[i].Devices {
+			if p.cfg.Queues[d.Platform] != nil {
+				one.devices = append(one.devices, d)
+			}
+		}
+		if len(one.devices) > 0 {
+			one.settings, one.sender = found[i].Settings, senders[one.message.SenderID]
+			reachable = append(reachable, one)
+		}
+	}
+	return reachable, nil
+}
+
+// unread returns those who have not read their message, with what they have received.
+func (p *Pusher) unread(
+	ctx context.Context, chat tidemark.ChatID, people []person,
+) ([]person, error) {
+	keys := make([]storage.StateKey, len(people))
+	for i := range people {
+		keys[i] = storage.StateKey{User: people[i].user, Chat: chat}
+	}
+	states, err := p.cfg.Store.States(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	var left []person
+	var users []tidemark.UserID
+	for i, one := range people {
+		one.state = states[i]
+		//rule:no_push_outside_membership.nothing-of-what-was-read
+		if one.state.Read < one.message.Sequence {
+			left, users = append(left, one), append(users, one.user)
+		}
+	}
+	if len(left) == 0 {
+		return nil, nil
+	}
+	online, err := p.cfg.Online(ctx, users)
+	if err != nil {
+		// Somebody who is told twice loses nothing.
+		return left, nil //nolint:nilerr // see above
+	}
+	for i := range left {
+		left[i].online = online[i]
+	}
+	return left, nil
+}
+
+// lifetime is how long a provider keeps a banner for a device that is away.
+const lifetime = 7 * 24 * time.Hour
+
+// notification returns what a device is told.
+func (p *Pusher) notification(
+	ctx context.Context, chat tidemark.Chat, one *person, d *devices.Device, now time.Time,
+) (push.Notification, error) {
+	unread, err := p.cfg.Store.UnreadOf(ctx, one.user)
+	if err != nil {
+		return push.Notification{}, err
+	}
+	n := push.Notification{
+		Kind: push.Banner, Name: push.CollapseName(p.names, one.user, d.ID, chat.ID),
+		Chat: chat.ID, To: one.message.Sequence,
+		From:  min(one.state.Acked+1, one.message.Sequence),
+		Badge: int(min(unread.Messages, push.MaxBadge)),
+		TTL:   lifetime, Urgency: push.High, Sealed: d.P256dh != nil,
+	}
+	if one.settings.Silent(chat.ID, now) {
+		n.Kind = push.Badge
+		return n, nil
+	}
+	preview := one.settings.Preview
+	switch {
+	case preview == "":
+		preview = push.PreviewFull
+	//rule:sealed_opaque.no-text-without-a-key
+	case preview == push.PreviewSealed && !n.Sealed:
+		preview = push.PreviewNone
+	}
+	group := ""
+	if chat.Type == tidemark.Group {
+		group = chat.Name
+	}
+	shown, err := preview.Show(one.message, one.sender, group)
+	if err != nil {
+		return push.Notification{}, err
+	}
+	n.Title, n.Body = shown.Title, shown.Body
+	//rule:ack_token_honest.only-what-is-whole
+	if n.From == n.To && whole(&one.message, preview) {
+		n.Token, err = p.tokens.Sign(acktoken.Claim{
+			User: one.user, Device: d.ID, Registration: d.Registration, Chat: chat.ID,
+			From: n.From, To: n.To,
+		}, now, now.Add(acktoken.MaxLife))
+	}
+	return n, err
+}
+
+// whole reports whether a banner holds all of a message (rule R_WHOLE).
+func whole(m *tidemark.Message, preview push.Preview) bool {
+	return (preview == push.PreviewFull || preview == push.PreviewSealed) &&
+		strings.HasPrefix(m.ContentType, tidemark.DefaultContentType) && m.Attachments == nil &&
+		strings.TrimSpace(m.Content) != ""
+}

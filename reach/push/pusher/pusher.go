@@ -1,0 +1,384 @@
+package pusher
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/internal/acktoken"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/reach/push"
+	"github.com/tidemark-im/tidemark/reach/push/devices"
+	"github.com/tidemark-im/tidemark/reach/push/queue"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// Store is what a Pusher reads.
+type Store interface {
+	Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error)
+	Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error)
+	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
+	UnreadOf(ctx context.Context, user tidemark.UserID) (storage.UnreadTotal, error)
+}
+
+// Config configures a Pusher. All fields are required.
+type Config struct {
+	Store   Store
+	Devices *devices.Registry
+	// Queues are those of the providers that are configured.
+	Queues map[devices.Platform]*queue.Queue
+	// Online returns the devices of each user that have a session, in the order of users. A session
+	// stays for Resume after its connection has ended.
+	Online func(ctx context.Context, users []tidemark.UserID) ([][]tidemark.DeviceID, error)
+	Resume time.Duration
+	// Secret has at least MinSecret random bytes. All nodes have the same one.
+	Secret []byte
+	// Incarnation is that of the data. Tokens of another one do not count: their messages may be
+	// others than those that have their sequences now.
+	Incarnation tidemark.Incarnation
+	Log         *slog.Logger
+}
+
+// MinSecret is the least length of Config.Secret.
+const MinSecret = acktoken.MinSecret
+
+// Pusher is an outlet.Client. All messages of a process go through one. It is safe for concurrent
+// use.
+type Pusher struct {
+	cfg    Config
+	tokens *acktoken.Signer
+	// names is the secret of collapse names (push.CollapseName).
+	names []byte
+
+	mu sync.Mutex
+	// rounds are the chats with notifications that are owed.
+	rounds map[tidemark.ChatID]*round
+}
+
+// round is what was sent of a chat since its messages are owed.
+type round struct {
+	sent  map[receiver]sent
+	began time.Time
+}
+
+// receiver is a device of a user.
+type receiver struct {
+	user   tidemark.UserID
+	device tidemark.DeviceID
+}
+
+// sent is the latest notification that a device got.
+type sent struct {
+	through      tidemark.Sequence
+	queue        *queue.Queue
+	target       push.Target
+	notification push.Notification
+}
+
+const (
+	// perCall is how many messages a call takes.
+	perCall = 100
+	// callTime bounds a call.
+	callTime = 15 * time.Second
+	// recheck is when a queue is asked again whether it has done with a notification. It rises with
+	// the age of the round, up to slowRecheck.
+	recheck     = time.Second
+	slowRecheck = 30 * time.Second
+	// maxRounds bounds what is remembered. Older rounds are of chats that other processes work on.
+	maxRounds = 20_000
+)
+
+// New returns a Pusher. Run must run for notifications to leave. Invalid: the secret is too short.
+func New(cfg Config) (*Pusher, error) {
+	if len(cfg.Secret) < MinSecret {
+		return nil, tidemark.Errorf(tidemark.Invalid,
+			"the secret of push notifications has %d bytes, and needs %d random ones",
+			len(cfg.Secret), MinSecret)
+	}
+	p := &Pusher{cfg: cfg, rounds: map[tidemark.ChatID]*round{}}
+	var err error
+	p.names, err = hkdf.Key(sha256.New, cfg.Secret, nil, "tidemark collapse names", sha256.Size)
+	if err != nil {
+		return nil, err
+	}
+	//rule:ack_token_honest.of-this-incarnation
+	purpose := "tidemark acknowledgement tokens of " + string(cfg.Incarnation)
+	secret, err := hkdf.Key(sha256.New, cfg.Secret, nil, purpose, sha256.Size)
+	if err != nil {
+		return nil, err
+	}
+	p.tokens, err = acktoken.New(secret)
+	return p, err
+}
+
+// Ack is what a push handler acknowledges: a user has the messages of a chat up to Through. All
+// later ones than the user's watermark were in the notification.
+type Ack struct {
+	User    tidemark.UserID
+	Chat    tidemark.ChatID
+	Through tidemark.Sequence
+}
+
+// Acknowledged returns what a token acknowledges. Unauthenticated: the token is forged or expired,
+// or the registration of its device has ended.
+func (p *Pusher) Acknowledged(ctx context.Context, token string) (Ack, error) {
+	claim, err := p.tokens.Verify(token, time.Now())
+	if err != nil {
+		return Ack{}, err
+	}
+	found, err := p.cfg.Devices.Of(ctx, []tidemark.UserID{claim.User})
+	if err != nil {
+		return Ack{}, err
+	}
+	for _, d := range found[0].Devices {
+		if d.ID == claim.Device && d.Registration == claim.Registration {
+			return Ack{claim.User, claim.Chat, claim.To}, nil
+		}
+	}
+	//rule:ack_token_honest.ends-with-the-registration
+	return Ack{}, tidemark.Errorf(tidemark.Unauthenticated,
+		"the registration of the device has ended; log in, and register it again")
+}
+
+// Run sends, and ends the registrations that providers call dead, until ctx ends.
+func (p *Pusher) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	for platform, q := range p.cfg.Queues {
+		running.Go(func() { q.Run(ctx) })
+		running.Go(func() { p.report(ctx, platform, q) })
+	}
+	running.Wait()
+}
+
+// report acts on what a provider says of registrations.
+func (p *Pusher) report(ctx context.Context, platform devices.Platform, q *queue.Queue) {
+	for {
+		reports, ok := q.Reports(ctx)
+		if !ok {
+			return
+		}
+		for _, r := range reports {
+			log := p.cfg.Log.With("platform", platform, "user", r.To.User, "device", r.To.Device,
+				"detail", r.Result.Detail)
+			if !r.Result.Drops(r.To) {
+				log.Warn("a notification was refused")
+				continue
+			}
+			err := p.cfg.Devices.DropRegistration(ctx, r.To.User, r.To.Device, r.To.Registration)
+			if err != nil && ctx.Err() == nil {
+				log.Warn("a dead registration cannot be ended now; the next notification "+
+					"tries again", "error", err)
+			}
+		}
+	}
+}
+
+// Limits implements outlet.Client.
+func (p *Pusher) Limits() outlet.Limits { return outlet.Limits{Events: perCall, Bytes: 1 << 20} }
+
+// Close implements outlet.Client. The Pusher goes on.
+func (p *Pusher) Close() error { return nil }
+
+// Deliver implements outlet.Client. It accepts a message when nobody is to be told of it any more.
+func (p *Pusher) Deliver(ctx context.Context, events []outlet.Event) (int, *outlet.Refusal) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	for first := 0; first < len(events); {
+		end := first + 1
+		for end < len(events) && events[end].Chat == events[first].Chat {
+			end++
+		}
+		done, refused := p.chat(ctx, events[first:end])
+		if refused != nil {
+			return first + done, refused
+		}
+		first = end
+	}
+	return len(events), nil
+}
+
+// chat works on messages of one chat, and returns how many are done.
+func (p *Pusher) chat(ctx context.Context, events []outlet.Event) (int, *outlet.Refusal) {
+	chat, now := events[0].Chat, time.Now()
+	messages, err := parse(events)
+	if err != nil {
+		return 0, &outlet.Refusal{Detail: "the message cannot be read: " + err.Error()}
+	}
+	old := 0
+	for old < len(messages) && now.Sub(messages[old].CreatedAt) >= queue.MaxAge {
+		old++
+	}
+	if old == len(messages) {
+		return old, nil
+	}
+	// due are those of which somebody may be told now.
+	due := old
+	for due < len(messages) && now.Sub(messages[due].CreatedAt) >= delay {
+		due++
+	}
+	found, err := p.audience(ctx, chat, messages[old:max(due, old+1)])
+	switch {
+	case err != nil:
+		return old, &outlet.Refusal{Detail: tidemark.DetailOf(err)}
+	case due == old && len(found.people) == 0:
+		return old + 1, nil
+	case due == old:
+		return old, later(messages[old].CreatedAt.Add(delay).Sub(now))
+	case len(events) == perCall && found.chat.Head > messages[len(messages)-1].Sequence:
+		return len(events), nil // The banners of the next messages take their places.
+	}
+	wait, refused := p.notify(ctx, found, now)
+	switch {
+	case refused != nil:
+		return old, refused
+	case wait > 0:
+		return old, later(wait)
+	case due < len(messages):
+		return due, later(messages[due].CreatedAt.Add(delay).Sub(now))
+	}
+	return due, nil
+}
+
+func later(after time.Duration) *outlet.Refusal {
+	return &outlet.Refusal{Action: outlet.Later, After: max(after, 0)}
+}
+
+// notify tells the people of a chat who are to be told now. It returns when to look again, or 0 if
+// nobody waits, and all was sent.
+func (p *Pusher) notify(
+	ctx context.Context, a audience, now time.Time,
+) (wait time.Duration, refused *outlet.Refusal) {
+	r := p.round(a.chat.ID, now)
+	for i := range a.people {
+		one := &a.people[i]
+		for j := range one.devices {
+			d := &one.devices[j]
+			at := receiver{one.user, d.ID}
+			if r.sent[at].through >= one.message.Sequence {
+				continue
+			}
+			switch step, after := one.due(d.ID, now, p.cfg.Resume); step {
+			case skip:
+			case hold:
+				wait = sooner(wait, after)
+			case tell:
+				q := p.cfg.Queues[d.Platform]
+				if q.Room() == 0 {
+					wait = sooner(wait, slowRecheck) // It stays owed.
+					continue
+				}
+				n, err := p.notification(ctx, a.chat, one, d, now)
+				if err != nil {
+					return 0, &outlet.Refusal{Detail: tidemark.DetailOf(err)}
+				}
+				s := sent{one.message.Sequence, q, d.Target(one.user), n}
+				q.Enqueue(s.target, n)
+				r.sent[at] = s
+			}
+		}
+	}
+	for _, s := range r.sent {
+		//rule:push_is_owed_until_sent.ask-the-queue
+		if s.queue.Holds(s.target, s.notification) {
+			wait = sooner(wait, min(max(now.Sub(r.began)/4, recheck), slowRecheck))
+		}
+	}
+	if wait == 0 {
+		p.mu.Lock()
+		delete(p.rounds, a.chat.ID)
+		p.mu.Unlock()
+	}
+	return wait, nil
+}
+
+// sooner returns the smaller of two waits, where 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
+}
+
+// round returns what was sent of a chat. Only one call works on a chat.
+func (p *Pusher) round(chat tidemark.ChatID, now time.Time) *round {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.rounds[chat]
+	if r == nil {
+		if len(p.rounds) >= maxRounds {
+			for chat, r := range p.rounds {
+				if now.Sub(r.began) > queue.MaxAge {
+					delete(p.rounds, chat)
+				}
+			}
+		}
+		r = &round{sent: map[receiver]sent{}, began: now}
+		p.rounds[chat] = r
+	}
+	return r
+}
+
+// Counters returns the figures by the names of their metrics.
+func (p *Pusher) Counters() map[string]int64 {
+	var sum queue.Counts
+	var waiting int
+	for _, q := range p.cfg.Queues {
+		counts, gauges := q.Stats()
+		sum.Enqueued += counts.Enqueued
+		sum.Sent += counts.Sent
+		sum.Dead += counts.Dead
+		sum.Refused += counts.Refused
+		sum.Replaced += counts.Replaced
+		sum.Expired += counts.Expired
+		sum.Retried += counts.Retried
+		waiting += gauges.Queued + gauges.InFlight
+	}
+	return map[string]int64{
+		"push_notifications_total":     int64(sum.Enqueued),
+		"push_sent_total":              int64(sum.Sent),
+		"push_dead_registration_total": int64(sum.Dead),
+		"push_refused_total":           int64(sum.Refused),
+		"push_replaced_total":          int64(sum.Replaced),
+		"push_expired_total":           int64(sum.Expired),
+		"push_retried_total":           int64(sum.Retried),
+		"push_waiting":                 int64(waiting),
+	}
+}
+
+// parse reads the messages of events.
+func parse(events []outlet.Event) ([]tidemark.Message, error) {
+	messages := make([]tidemark.Message, len(events))
+	for i := range events {
+		var m struct {
+			Sequence    tidemark.Sequence `json:"sequence"`
+			Sender      tidemark.UserID   `json:"sender_id"`
+			Content     string            `json:"content"`
+			ContentType string            `json:"content_type"`
+			Kind        tidemark.Kind     `json:"kind"`
+			Mentions    *struct {
+				All   bool              `json:"all"`
+				Users []tidemark.UserID `json:"user_ids"`
+			} `json:"mentions"`
+			Attachments json.RawMessage `json:"attachments"`
+		}
+		if err := json.Unmarshal(events[i].Data, &m); err != nil {
+			return nil, err
+		}
+		messages[i] = tidemark.Message{
+			ChatID: events[i].Chat, Sequence: m.Sequence, SenderID: m.Sender, Content: m.Content,
+			ContentType: m.ContentType, Kind: m.Kind, CreatedAt: events[i].Time,
+		}
+		if string(m.Attachments) != "[]" {
+			messages[i].Attachments = m.Attachments
+		}
+		if m.Mentions != nil {
+			messages[i].Mentions = tidemark.NewMentions(m.Mentions.All, m.Mentions.Users)
+		}
+	}
+	return messages, nil
+}

@@ -1,0 +1,253 @@
+package pusher_test
+
+import (
+	"context"
+	"crypto/ecdh"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/reach/push"
+	"github.com/tidemark-im/tidemark/reach/push/devices"
+	"github.com/tidemark-im/tidemark/reach/push/pusher"
+	"github.com/tidemark-im/tidemark/reach/push/queue"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+)
+
+const resume = time.Minute
+
+// world is a store with a process that notifies. It lives in the time of a synctest bubble.
+type world struct {
+	*testing.T
+	store   *memory.Store
+	devices *devices.Registry
+	engine  *reach.Engine
+	pusher  *pusher.Pusher
+	began   time.Time
+	sent    int
+	stop    func()
+
+	mu sync.Mutex
+	// answer is what the provider does; nil accepts everything.
+	answer func(context.Context) push.Result
+	// online are the devices with a session.
+	online map[tidemark.UserID][]tidemark.DeviceID
+	banner []got
+}
+
+// got is what the provider accepted.
+type got struct {
+	To   push.Target
+	N    push.Notification
+	When time.Duration
+}
+
+// Send implements push.Provider.
+func (w *world) Send(ctx context.Context, to push.Target, n push.Notification) push.Result {
+	w.mu.Lock()
+	answer := w.answer
+	w.mu.Unlock()
+	result := push.Result{Outcome: push.Sent}
+	if answer != nil {
+		result = answer(ctx)
+	}
+	if err := n.Check(); err != nil {
+		w.Errorf("the notification %+v is refused: %v", n, err)
+	}
+	if result.Outcome == push.Sent {
+		w.mu.Lock()
+		w.banner = append(w.banner, got{to, n, time.Since(w.began).Round(time.Second)})
+		w.mu.Unlock()
+	}
+	return result
+}
+
+// Lane implements push.Provider.
+func (w *world) Lane(push.Target) string { return "" }
+
+func newWorld(t *testing.T) *world {
+	w := &world{
+		T: t, store: memory.New(), online: map[tidemark.UserID][]tidemark.DeviceID{},
+		began: time.Now(),
+	}
+	w.devices = devices.New(w.store)
+	w.start()
+	time.Sleep(time.Minute) // The outlet is active.
+	w.began = time.Now()
+	return w
+}
+
+// start starts a process.
+func (w *world) start() {
+	w.Helper()
+	var err error
+	w.pusher, err = pusher.New(pusher.Config{
+		Store: w.store, Devices: w.devices, Resume: resume,
+		Queues: map[devices.Platform]*queue.Queue{
+			devices.FCM: queue.New(w), devices.WebPush: queue.New(w),
+		},
+		Online: func(_ context.Context, users []tidemark.UserID) ([][]tidemark.DeviceID, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			found := make([][]tidemark.DeviceID, len(users))
+			for i, user := range users {
+				found[i] = w.online[user]
+			}
+			return found, nil
+		},
+		Secret: make([]byte, 32), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	w.ok(err)
+	sealer, err := reach.NewSealer(make([]byte, 32))
+	w.ok(err)
+	w.engine = reach.New(reach.Config{
+		Store: w.store, Sealer: sealer, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Kinds: map[string]reach.Kind{"push": {
+			Open:   func(*reach.Spec, []string) (outlet.Client, error) { return w.pusher, nil },
+			Own:    "push",
+			Events: []outlet.Type{outlet.MessagePersisted},
+		}},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { w.engine.Run(ctx) })
+	running.Go(func() { w.pusher.Run(ctx) })
+	w.stop = func() {
+		cancel()
+		running.Wait()
+	}
+	w.Cleanup(w.stop)
+}
+
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// group creates a chat.
+func (w *world) chat(kind tidemark.ChatType, name string, users ...tidemark.UserID) tidemark.ChatID {
+	w.Helper()
+	id := tidemark.ChatID("c-" + name)
+	_, _, err := w.store.CreateChat(w.Context(), storage.NewChat{
+		ID: id, Type: kind, Name: name, Members: users, Creator: users[0],
+		CreatedAt: time.Now(), History: tidemark.HistorySinceJoin,
+	})
+	w.ok(err)
+	return id
+}
+
+// phone registers a device without a key, and browser one with a key.
+func (w *world) phone(user tidemark.UserID, id tidemark.DeviceID) {
+	w.Helper()
+	_, err := w.devices.Put(w.Context(), user, devices.Device{
+		ID: id, Platform: devices.FCM, Address: "address-of-" + string(user) + "-" + string(id),
+	})
+	w.ok(err)
+}
+
+func (w *world) browser(user tidemark.UserID, id tidemark.DeviceID) {
+	w.Helper()
+	key, err := ecdh.P256().GenerateKey(rand.Reader)
+	w.ok(err)
+	_, err = w.devices.Put(w.Context(), user, devices.Device{
+		ID: id, Platform: devices.WebPush, Address: "https://push.example.com/" + string(id),
+		P256dh: key.PublicKey().Bytes(), Auth: make([]byte, 16),
+	})
+	w.ok(err)
+}
+
+// send sends a message.
+func (w *world) send(
+	chat tidemark.ChatID, sender tidemark.UserID, text string, change ...func(*tidemark.Draft),
+) tidemark.Sequence {
+	w.Helper()
+	w.sent++
+	d := tidemark.Draft{
+		ChatID: chat, SenderID: sender, ClientMessageID: "m" + strconv.Itoa(w.sent),
+		MessageID: tidemark.MessageID("m" + strconv.Itoa(w.sent)), Content: text,
+		ContentType: "text/plain", Kind: tidemark.KindMessage, CreatedAt: time.Now().UTC(),
+	}
+	for _, c := range change {
+		c(&d)
+	}
+	done, err := w.store.Append(w.Context(), []tidemark.Draft{d})
+	w.ok(err)
+	w.ok(done[0].Err)
+	w.engine.Hint(chat)
+	return done[0].Message.Sequence
+}
+
+// raise raises a user's watermarks.
+func (w *world) raise(user tidemark.UserID, chat tidemark.ChatID, r tidemark.Raise) {
+	w.Helper()
+	done, err := w.store.Advance(w.Context(), []storage.Advance{
+		{User: user, Chat: chat, Raise: r, Now: time.Now()},
+	})
+	w.ok(err)
+	w.ok(done[0].Err)
+}
+
+// connect says which devices of a user have a session.
+func (w *world) connect(user tidemark.UserID, ids ...tidemark.DeviceID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.online[user] = ids
+}
+
+// provider says what the provider does.
+func (w *world) provider(answer func(context.Context) push.Result) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answer = answer
+}
+
+// told returns what the provider accepted since the last call.
+func (w *world) told() []got {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	banner := w.banner
+	w.banner = nil
+	return banner
+}
+
+// shows demands what the provider accepted since the last call: when, whom, and what.
+func (w *world) shows(want ...string) {
+	w.Helper()
+	var lines []string
+	for _, g := range w.told() {
+		text := fmt.Sprintf("%s: %q", g.N.Title, g.N.Body)
+		if g.N.Kind != push.Banner {
+			text = string(g.N.Kind)
+		}
+		lines = append(lines, fmt.Sprintf("%v %s/%s %s, %d unread", g.When, g.To.User,
+			g.To.Device, text, g.N.Badge))
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		w.Errorf("the notifications (-want +got):\n%s", diff)
+	}
+}
+
+// owed returns how many chats are owed to the pusher.
+func (w *world) owed() int {
+	w.Helper()
+	q := storage.BacklogQuery{Outlet: "push", Limit: storage.MaxBatch}
+	for shard := range storage.Shards {
+		q.Shards = append(q.Shards, shard)
+	}
+	found, _, err := w.store.Backlogs(w.Context(), q)
+	w.ok(err)
+	return len(found)
+}
