@@ -15,9 +15,9 @@ type Documents interface {
 	Documents(ctx context.Context, kind, after string, limit int) (found []Document, more bool,
 		err error)
 
-	// DocumentsOf returns the documents of keys, in their order. One that does not exist has Version
-	// 0 and a nil Value. It sees every PutDocument that returned before the call. The documents
-	// need not be of one moment.
+	// DocumentsOf returns the documents of keys, in their order. One that does not exist has
+	// Version 0 and a nil Value. It sees every PutDocument that returned before the call. The
+	// documents need not be of one moment.
 	DocumentsOf(ctx context.Context, keys []DocumentKey) ([]Document, error)
 
 	// PutDocument stores or removes a document, if the stored one has the version that is named. It

@@ -255,6 +255,11 @@ func arrows() []arrow {
 			own:    append(adapter, "reach", "reach/outlet"),
 			others: []string{"github.com/labstack/echo/v4"},
 		},
+		{
+			place:  "transports/push",
+			own:    append(adapter, "reach/push", "reach/push/devices", "reach/push/pusher"),
+			others: []string{"github.com/labstack/echo/v4"},
+		},
 		{place: "transports/stats", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
 		{
 			place: "transports/redis",
@@ -386,7 +391,8 @@ func TestArrows_nothing_waits_for_the_outside(t *testing.T) {
 			seen++
 		}
 		if !within("server/...", path) && !within("storage/...", path) &&
-			!within("transports/...", path) || path == "transports/outlets" || exempt(path) {
+			!within("transports/...", path) || path == "transports/outlets" ||
+			path == "transports/push" || exempt(path) {
 			continue
 		}
 		for _, imported := range pkg.Imports {

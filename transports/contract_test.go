@@ -18,6 +18,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/push/devices"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
@@ -111,6 +112,20 @@ func seeReplaced(t *testing.T, s *transporttest.Stack) {
 		body: `{"session_id":"` + string(c.Session()) + `"}`}.try(t, s)
 }
 
+// seeTooManyDevices registers one device too many.
+func seeTooManyDevices(t *testing.T, s *transporttest.Stack) {
+	t.Helper()
+	for n := range devices.MaxDevices + 1 {
+		e := exchange{who: "dan", method: "PUT", status: 200,
+			path: fmt.Sprint("/push/devices/d", n),
+			body: fmt.Sprintf(`{"platform":"fcm","address":"%d"}`, n)}
+		if n == devices.MaxDevices {
+			e.status, e.code = 409, "CONFLICT"
+		}
+		e.try(t, s)
+	}
+}
+
 // TestContract_everything_listed_is_seen makes every status of every operation happen, every event
 // over every transport, and every frame. Each exchange, here and in all other tests, checks the
 // converse: what happens is listed.
@@ -126,6 +141,7 @@ func TestContract_everything_listed_is_seen(t *testing.T) {
 		e.try(t, s)
 	}
 	seeReplaced(t, s)
+	seeTooManyDevices(t, s)
 	for _, call := range contract.Calls() {
 		e, ok := requests[call.OperationID]
 		if !ok && call.OperationID != "connectWebSocket" {
@@ -156,6 +172,14 @@ func inOrder(requests map[string]exchange) []string {
 	return operations
 }
 
+// tokenOf returns a body with a token that gives a status, or "".
+func tokenOf(status string) string {
+	return map[string]string{
+		"401": `{"ack_token":"forged"}`, "403": ackBody("eve", "team", 1),
+		"404": ackBody("bob", "nowhere", 1),
+	}[status]
+}
+
 // generic turns a good request into one with a status whose cause is the same for all operations.
 func generic(e exchange, status string) (exchange, bool) {
 	e.code = ""
@@ -164,6 +188,8 @@ func generic(e exchange, status string) (exchange, bool) {
 	switch {
 	case e.method == "", path == "//metrics": // whose refusal seeFull shows
 		return e, false
+	case path == "/push/acks" && tokenOf(status) != "":
+		e.body = tokenOf(status)
 	case status == "400":
 		e.path = path + "?limit=%zz"
 	case status == "401":
@@ -204,6 +230,8 @@ func seeLimits(t *testing.T, contract *apitest.Contract) {
 	exchange{who: "ann", method: "GET", path: "/statuses?chat_id=team", status: 200}.try(t, s)
 	exchange{who: "ann", method: "POST", path: "/chats/team/messages", status: 404,
 		body: `{"client_message_id":"c1","content":"x"}`}.try(t, s)
+	exchange{method: "POST", path: "/push/acks", status: 429, code: "RATE_LIMITED",
+		body: ackBody("ann", "team", 1)}.try(t, s)
 	for _, e := range good() {
 		if e.who != "" {
 			e.status, e.code = 429, "RATE_LIMITED"

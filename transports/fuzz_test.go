@@ -20,6 +20,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/tidemark-im/tidemark/reach/push/devices"
 	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
@@ -31,6 +32,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/outlets"
+	"github.com/tidemark-im/tidemark/transports/push"
 	"github.com/tidemark-im/tidemark/transports/sse"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 	"github.com/tidemark-im/tidemark/transports/websocket"
@@ -73,6 +75,11 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	key, keys := transporttest.APIKey(t)
 	auth := auth.New(auth.Config{Dev: true, APIKeys: keys})
 	admin := outlets.New(outlets.Config{Engine: reachtest.Engine(t, store), Auth: auth})
+	notices := push.New(push.Config{
+		Server: core, Auth: auth, Devices: devices.New(store),
+		Platforms: reachtest.Platforms(), VAPIDKey: reachtest.VAPIDKey,
+		Acknowledged: reachtest.Acknowledged,
+	})
 	ws := websocket.New(websocket.Config{Server: core, Auth: auth, Logger: logger})
 	events := sse.New(sse.Config{Server: core, Auth: auth, Logger: logger})
 	poll := longpoll.New(longpoll.Config{Server: core, Auth: auth})
@@ -83,7 +90,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 		Events:    events.Handle,
 		Poll:      poll.Handle,
 		WebSocket: ws.Handle,
-		Mounts:    []transports.Mount{admin.Mount},
+		Mounts:    []transports.Mount{admin.Mount, notices.Mount},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -302,8 +309,9 @@ func (e exchange) with(p *openapi3.Parameter, value string) (target, head string
 	switch p.In {
 	case openapi3.ParameterInPath:
 		old := map[string]string{
-			"chat_id": "/team", "user_id": "/cid", "session_id": "/gone", "outlet_id": "/crm",
-			"event_id": "/" + reachtest.ParkedEvent,
+			"chat_id": "/team", "user_id": "/cid", "session_id": "/gone", "device_id": "/gone",
+			"outlet_id": "/crm",
+			"event_id":  "/" + reachtest.ParkedEvent,
 		}[p.Name]
 		if p.Name == "outlet_id" && !strings.Contains(path, old) {
 			old = "/old"

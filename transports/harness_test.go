@@ -15,6 +15,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/tidemark-im/tidemark/reach/push/devices"
 	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
@@ -27,6 +28,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/outlets"
+	"github.com/tidemark-im/tidemark/transports/push"
 )
 
 // api is a server on a loopback port, with the contract that its answers must fit.
@@ -92,13 +94,18 @@ func start(t *testing.T, o options) *api {
 	admin := outlets.New(outlets.Config{
 		Engine: reachtest.Engine(t, o.storage), Auth: auth, Limit: o.limit,
 	})
+	notices := push.New(push.Config{
+		Server: core, Auth: auth, Limit: o.limit, Devices: devices.New(o.storage),
+		Platforms: reachtest.Platforms(), VAPIDKey: reachtest.VAPIDKey,
+		Acknowledged: reachtest.Acknowledged,
+	})
 	if o.log != nil {
 		logger = o.log
 	}
 	h, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page,
 		Logger: logger, Alive: o.alive, Degraded: o.degraded,
-		MetricsToken: o.metricsToken, Mounts: []transports.Mount{admin.Mount},
+		MetricsToken: o.metricsToken, Mounts: []transports.Mount{admin.Mount, notices.Mount},
 	})
 	if err != nil {
 		t.Fatal(err)

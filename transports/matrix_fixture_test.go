@@ -26,6 +26,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/push/devices"
+	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
 	registrymemory "github.com/tidemark-im/tidemark/server/registry/memory"
@@ -35,6 +37,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
+	"github.com/tidemark-im/tidemark/transports/push"
 	"github.com/tidemark-im/tidemark/transports/sse"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 	adapter "github.com/tidemark-im/tidemark/transports/websocket"
@@ -97,9 +100,12 @@ func newMatrix(t *testing.T, store storage.Store, ttl time.Duration) *matrix {
 	sockets := adapter.New(adapter.Config{Server: core, Auth: auth, Logger: log})
 	events := sse.New(sse.Config{Server: core, Auth: auth, Logger: log})
 	polls := longpoll.New(longpoll.Config{Server: core, Auth: auth})
+	notices := push.New(push.Config{
+		Server: core, Auth: auth, Devices: devices.New(store), Platforms: reachtest.Platforms(),
+	})
 	h, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Logger: log, Events: events.Handle, Poll: polls.Handle,
-		WebSocket: sockets.Handle,
+		WebSocket: sockets.Handle, Mounts: []transports.Mount{notices.Mount},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package transports_test
 
 import (
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach/reachtest"
 )
 
@@ -47,6 +48,14 @@ func good() map[string]exchange {
 			body: `{"chats":[{"chat_id":"team","last_acked_sequence":1}]}`, status: 200},
 		"sync": {who: "ann", method: "POST", path: "/sync",
 			body: `{"chats":[{"chat_id":"team","last_acked_sequence":0}]}`, status: 200},
+		"getPush": {who: "ann", method: "GET", path: "/push", status: 200},
+		"putPushSettings": {who: "ann", method: "PUT", path: "/push/settings", status: 200,
+			body: `{"preview":"sender","mutes":[{"chat_id":"team"}]}`},
+		"registerDevice": {who: "ann", method: "PUT", path: "/push/devices/gone", status: 200,
+			body: `{"platform":"fcm","address":"token"}`},
+		"dropDevice": {who: "ann", method: "DELETE", path: "/push/devices/gone", status: 204},
+		"acknowledgePush": {method: "POST", path: "/push/acks", status: 204,
+			body: ackBody("bob", "team", 1)},
 		"createTicket": {who: "ann", method: "POST", path: "/tickets", status: 201},
 		"createToken": {who: "backend", method: "POST", path: "/tokens",
 			body: `{"ttl_seconds":60}`, status: 201},
@@ -76,6 +85,11 @@ func good() map[string]exchange {
 		"metrics":      {method: "GET", path: "//metrics", status: 200},
 		"openapi":      {method: "GET", path: "//openapi.yaml", status: 200},
 	}
+}
+
+// ackBody returns the body of an acknowledgement by token.
+func ackBody(user tidemark.UserID, chat tidemark.ChatID, n tidemark.Sequence) string {
+	return `{"ack_token":"` + reachtest.AckToken(user, chat, n) + `"}`
 }
 
 // particular returns requests with statuses that not every operation has. They must run in this
@@ -127,6 +141,10 @@ func particular() []exchange {
 		{who: "ann", method: "GET", path: "/poll?session_id=nobody", status: 410,
 			code: "SESSION_GONE"},
 		{who: "ann", method: "GET", path: "/ws", status: 400, code: "INVALID"},
+		{method: "POST", path: "/push/acks", status: 422, code: "INVALID_SEQUENCE",
+			body: ackBody("bob", "team", 99)},
+		{who: "ann", method: "PUT", path: "/push/devices/phone", status: 400, code: "INVALID",
+			body: `{"platform":"apns","app":"a","address":"token"}`},
 		{who: "key", method: "POST", path: "/admin/outlets", status: 200,
 			body: `{"type":"webhook","url":"https://hook.example.com/","outlet_id":"new"}`},
 		{who: "key", method: "POST", path: "/admin/outlets", status: 409, code: "CONFLICT",

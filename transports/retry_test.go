@@ -98,6 +98,11 @@ func retries() map[string]retried {
 			},
 			want: "200",
 		},
+		"acknowledgePush": {
+			who: "bob", path: "/push/acks", body: ackBody("bob", "team", 1),
+			effect: func(c *caller, _ []byte) string { return c.marks() },
+			want:   "acked 1, read 0",
+		},
 		"createToken": {
 			who: "backend", path: "/tokens", body: `{"ttl_seconds":60}`,
 			effect: func(c *caller, last []byte) string {

@@ -19,7 +19,9 @@ import (
 )
 
 // public returns the operations that need no credentials.
-func public() []string { return []string{"health", "ready", "metrics", "openapi"} }
+func public() []string {
+	return []string{"health", "ready", "metrics", "openapi", "acknowledgePush"}
+}
 
 // needNoUser returns the operations that an API key may call without a user, by the contract.
 func needNoUser(contract *apitest.Contract) map[string]bool {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/tidemark-im/tidemark/reach/redis"
 	"github.com/tidemark-im/tidemark/reach/webhook"
 	"github.com/tidemark-im/tidemark/storage"
+	adapter "github.com/tidemark-im/tidemark/transports/push"
 )
 
 // outletVariable is the only way to set the key that seals the secrets of outlets.
@@ -23,10 +25,18 @@ const developmentKey = "tidemark serve --dev: this is no secret"
 // outletFlags configure outlets (docs/webhooks.md).
 type outletFlags struct {
 	ReachAllowCIDR []string `name:"reach-allow-cidr" env:"TIDEMARK_REACH_ALLOW_CIDR" placeholder:"NETWORK" help:"Private network to which webhooks may lead, such as 10.0.0.0/8, also by http:// and on any port; repeatable. --dev implies 127.0.0.0/8 and ::1/128."`
+
+	Push pushFlags `embed:""`
 }
 
-// config checks the flags and the variable. The store and the log of the configuration are empty.
-func (f *outletFlags) config(dev bool) (reach.Config, error) {
+// outletSettings are the checked flags of outlets. The store and the log of reach are empty.
+type outletSettings struct {
+	reach reach.Config
+	push  pushSettings
+}
+
+// config checks the flags and the variable.
+func (f *outletFlags) config(dev bool) (outletSettings, error) {
 	var allow []netip.Prefix
 	if dev {
 		allow = append(allow, netip.MustParsePrefix("127.0.0.0/8"),
@@ -35,65 +45,85 @@ func (f *outletFlags) config(dev bool) (reach.Config, error) {
 	for _, text := range f.ReachAllowCIDR {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil || prefix != prefix.Masked() {
-			return reach.Config{}, usagef("--reach-allow-cidr %q is not a network, such as "+
+			return outletSettings{}, usagef("--reach-allow-cidr %q is not a network, such as "+
 				"10.0.0.0/8 or fd00::/8", text)
 		}
 		allow = append(allow, prefix)
 	}
-	sealer, err := outletSealer(dev)
+	key, err := outletKey(dev)
 	if err != nil {
-		return reach.Config{}, err
+		return outletSettings{}, err
 	}
-	return reach.Config{Sealer: sealer, Kinds: map[string]reach.Kind{"webhook": {
+	var s outletSettings
+	if key != "" {
+		if s.reach.Sealer, err = reach.NewSealer([]byte(key)); err != nil {
+			return outletSettings{}, err
+		}
+	}
+	if s.push, err = f.Push.settings(key, allow); err != nil {
+		return outletSettings{}, err
+	}
+	s.reach.Kinds = map[string]reach.Kind{"webhook": {
 		NewSecret: webhook.NewSecret,
 		Open: func(s *reach.Spec, secrets []string) (outlet.Client, error) {
 			return webhook.New(webhook.Config{
 				URL: s.URL, Secrets: secrets, Batch: s.Batch, Content: s.Content, Allow: allow,
 			})
 		},
-	}}}, nil
+	}}
+	return s, nil
 }
 
-// outletSealer returns what seals the secrets of outlets, or nil if there is no key.
-func outletSealer(dev bool) (*reach.Sealer, error) {
+// outletKey returns the key that seals the secrets of outlets, or "" if there is none.
+func outletKey(dev bool) (string, error) {
 	key := os.Getenv(outletVariable)
 	switch {
 	case key == "" && dev:
-		key = developmentKey
-	case key == "":
-		return nil, nil
-	case len(key) < minSecret:
-		return nil, usagef("%s has %d bytes; it needs at least %d, such as the output of "+
+		return developmentKey, nil
+	case key != "" && len(key) < minSecret:
+		return "", usagef("%s has %d bytes; it needs at least %d, such as the output of "+
 			"`openssl rand -hex 32`", outletVariable, len(key), minSecret)
 	}
-	return reach.NewSealer([]byte(key))
+	return key, nil
 }
 
-// outletWork is the engine of outlets, the store with which the core announces news to it, and the
-// loop that works for it.
+// outletWork is the engine of outlets, what notifies devices, the store with which the core
+// announces news to the engine, and the loop that works for both.
 type outletWork struct {
 	engine *reach.Engine
+	push   adapter.Config
 	store  storage.Store
 	run    func(context.Context)
 }
 
 // outlets returns the engine on a store. News of chats on which other nodes work are announced to
 // them.
-func (o *options) outlets(store storage.Store, others *peers, log *slog.Logger) outletWork {
-	cfg := o.reach
-	cfg.Store, cfg.Log = store, log
-	if others.client == nil {
-		engine := reach.New(cfg)
-		return outletWork{engine, engine.Hinting(store), engine.Run}
+func (o *options) outlets(
+	store openedStore, others *peers, log *slog.Logger,
+) (outletWork, error) {
+	cfg := o.outlet.reach
+	cfg.Store, cfg.Log, cfg.Kinds = store, log, maps.Clone(cfg.Kinds)
+	push, err := o.pusher(store, others, cfg.Kinds, log)
+	if err != nil {
+		return outletWork{}, err
 	}
-	hints := redis.New(others.client)
-	others.counters = append(others.counters, hints.Counters)
-	cfg.Forward = hints.Send
+	loops := []func(context.Context){push.run}
+	var hints *redis.Hints
+	if others.client != nil {
+		hints = redis.New(others.client)
+		others.counters = append(others.counters, hints.Counters)
+		cfg.Forward = hints.Send
+	}
 	engine := reach.New(cfg)
-	return outletWork{engine, engine.Hinting(store), func(ctx context.Context) {
+	loops = append(loops, engine.Run)
+	if hints != nil {
+		loops = append(loops, func(ctx context.Context) { hints.Run(ctx, engine.HintOfAnother) })
+	}
+	return outletWork{engine, push.adapter, engine.Hinting(store), func(ctx context.Context) {
 		var running sync.WaitGroup
-		running.Go(func() { hints.Run(ctx, engine.HintOfAnother) })
-		engine.Run(ctx)
+		for _, loop := range loops {
+			running.Go(func() { loop(ctx) })
+		}
 		running.Wait()
-	}}
+	}}, nil
 }

@@ -56,7 +56,7 @@ func TestOutletFlags_say_where_webhooks_may_lead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			kind := cfg.Kinds["webhook"]
+			kind := cfg.reach.Kinds["webhook"]
 			o, err := kind.Open(&reach.Spec{URL: c.url}, []string{kind.NewSecret()})
 			if (err == nil) != c.want {
 				t.Errorf("opened: %v, want %t", err, c.want)
@@ -69,7 +69,7 @@ func TestOutletFlags_say_where_webhooks_may_lead(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			sealed, err := cfg.Sealer.Seal("a secret")
+			sealed, err := cfg.reach.Sealer.Seal("a secret")
 			if c.dev == (err != nil) || err != nil && tidemark.CodeOf(err) != tidemark.Denied {
 				t.Errorf("sealed %q, %v", sealed, err)
 			}

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/reach"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/metered"
@@ -26,6 +25,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/origin"
 	"github.com/tidemark-im/tidemark/transports/outlets"
+	"github.com/tidemark-im/tidemark/transports/push"
 	"github.com/tidemark-im/tidemark/transports/sse"
 	"github.com/tidemark-im/tidemark/transports/websocket"
 	"github.com/tidemark-im/tidemark/web"
@@ -99,7 +99,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 		limits:      set.limits,
 		rates:       c.Rates,
 		core:        c.Core,
-		reach:       set.reach,
+		outlet:      set.outlet,
 		file:        file,
 		giveUp:      func() { os.Exit(exitFailure) },
 		meter:       meter,
@@ -112,7 +112,7 @@ type settings struct {
 	store        storeURL
 	origins      *origin.Policy
 	limits       limitFlags
-	reach        reach.Config
+	outlet       outletSettings
 	metricsToken string
 	log          *slog.Logger
 	level        *slog.LevelVar
@@ -134,7 +134,7 @@ func (c *serveCommand) settings(logTo io.Writer) (settings, error) {
 	s.limits, errs[3] = c.Limits.withDefaults(c.Dev)
 	s.metricsToken, errs[4] = c.Observe.metricsToken()
 	s.log, s.level, errs[5] = c.Observe.log(logTo)
-	s.reach, errs[6] = c.Outlets.config(c.Dev)
+	s.outlet, errs[6] = c.Outlets.config(c.Dev)
 	return s, errors.Join(errs[:]...)
 }
 
@@ -169,8 +169,8 @@ type options struct {
 	limits      limitFlags
 	rates       rateFlags
 	core        coreFlags
-	// reach configures the engine of outlets, without its store and its log.
-	reach reach.Config
+	// outlet configures the engine of outlets and what notifies devices.
+	outlet outletSettings
 	// file is the configuration file, or nil.
 	file *reload
 	// meter measures the opened store. If it is nil, the store is not measured.
@@ -234,7 +234,7 @@ type httpLayer struct {
 
 // layer returns the transports in front of the core. It starts nothing.
 func (o *options) layer(
-	core *server.Server, engine *reach.Engine, store openedStore, others *peers, log *slog.Logger,
+	core *server.Server, told outletWork, store openedStore, others *peers, log *slog.Logger,
 ) (*httpLayer, error) {
 	o.credentials.ResumeWindow = core.ResumeWindow()
 	tickets, keepTickets := others.tickets(core.ResumeWindow(), log)
@@ -252,7 +252,9 @@ func (o *options) layer(
 	polls := longpoll.New(longpoll.Config{
 		Server: core, Auth: credentials, Limit: limiter, Gate: gate,
 	})
-	admin := outlets.New(outlets.Config{Engine: engine, Auth: credentials, Limit: limiter})
+	admin := outlets.New(outlets.Config{Engine: told.engine, Auth: credentials, Limit: limiter})
+	told.push.Server, told.push.Auth, told.push.Limit = core, credentials, limiter
+	notices := push.New(told.push)
 	handler, err := transports.New(transports.Config{
 		Server:         core,
 		Auth:           credentials,
@@ -265,13 +267,13 @@ func (o *options) layer(
 		Events:         events.Handle,
 		Poll:           polls.Handle,
 		WebSocket:      sockets.Handle,
-		Mounts:         []transports.Mount{admin.Mount},
+		Mounts:         []transports.Mount{admin.Mount, notices.Mount},
 		Version:        version,
 		PrivateMetrics: o.metrics.private,
 		MetricsToken:   o.metrics.token,
 		Collectors:     o.collectors(),
 		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters,
-			gate.Counters, limiter.Counters, engine.Counters),
+			gate.Counters, limiter.Counters, told.engine.Counters),
 	})
 	if err != nil {
 		return nil, err
@@ -283,6 +285,23 @@ func (o *options) layer(
 		adapters:    []streamAdapter{sockets, events, polls},
 		handler:     handler,
 	}, nil
+}
+
+// assemble returns the core, what is told of its news, and the transports in front of it. It starts
+// nothing.
+func (o *options) assemble(
+	store openedStore, others *peers, log *slog.Logger,
+) (*server.Server, outletWork, *httpLayer, error) {
+	told, err := o.outlets(store, others, log)
+	if err != nil {
+		return nil, told, nil, err
+	}
+	core, err := server.New(o.coreConfig(told.store, others, log))
+	if err != nil {
+		return nil, told, nil, err
+	}
+	layer, err := o.layer(core, told, store, others, log)
+	return core, told, layer, err
 }
 
 // coreConfig returns the configuration of the core.
@@ -346,12 +365,7 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 		return fmt.Errorf("connect to Redis: %w", err)
 	}
 	defer func() { err = errors.Join(err, others.stop()) }()
-	told := o.outlets(store, others, log)
-	core, err := server.New(o.coreConfig(told.store, others, log))
-	if err != nil {
-		return err
-	}
-	layer, err := o.layer(core, told.engine, store, others, log)
+	core, told, layer, err := o.assemble(store, others, log)
 	if err != nil {
 		return err
 	}

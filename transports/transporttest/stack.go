@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/push/devices"
 	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
@@ -30,6 +31,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/origin"
 	"github.com/tidemark-im/tidemark/transports/outlets"
+	"github.com/tidemark-im/tidemark/transports/push"
 	"github.com/tidemark-im/tidemark/transports/sse"
 	"github.com/tidemark-im/tidemark/transports/websocket"
 )
@@ -139,10 +141,15 @@ func New(t testing.TB, o Options) *Stack {
 	admin := outlets.New(outlets.Config{
 		Engine: reachtest.Engine(t, o.Storage), Auth: auth, Limit: o.Limit,
 	})
+	notices := push.New(push.Config{
+		Server: core, Auth: auth, Limit: o.Limit, Devices: devices.New(o.Storage),
+		Platforms: reachtest.Platforms(), VAPIDKey: reachtest.VAPIDKey,
+		Acknowledged: reachtest.Acknowledged,
+	})
 	handler, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Origins: o.Origins, Logger: logger,
 		WebSocket: s.WebSocket.Handle, Events: s.SSE.Handle, Poll: s.LongPoll.Handle,
-		Mounts: []transports.Mount{admin.Mount},
+		Mounts: []transports.Mount{admin.Mount, notices.Mount},
 	})
 	if err != nil {
 		t.Fatalf("the handler: %v", err)

@@ -75,6 +75,7 @@ type receiver struct {
 // sent is the latest notification that a device got.
 type sent struct {
 	through      tidemark.Sequence
+	at           time.Time
 	queue        *queue.Queue
 	target       push.Target
 	notification push.Notification
@@ -216,19 +217,12 @@ func (p *Pusher) chat(ctx context.Context, events []outlet.Event) (int, *outlet.
 	if old == len(messages) {
 		return old, nil
 	}
-	// due are those of which somebody may be told now.
-	due := old
-	for due < len(messages) && now.Sub(messages[due].CreatedAt) >= delay {
-		due++
-	}
-	found, err := p.audience(ctx, chat, messages[old:max(due, old+1)])
-	switch {
+	found, err := p.audience(ctx, chat, messages[old:])
+	switch wait := messages[old].CreatedAt.Add(delay).Sub(now); {
 	case err != nil:
 		return old, &outlet.Refusal{Detail: tidemark.DetailOf(err)}
-	case due == old && len(found.people) == 0:
-		return old + 1, nil
-	case due == old:
-		return old, later(messages[old].CreatedAt.Add(delay).Sub(now))
+	case len(found.people) > 0 && wait > 0:
+		return old, later(wait)
 	case len(events) == perCall && found.chat.Head > messages[len(messages)-1].Sequence:
 		return len(events), nil // The banners of the next messages take their places.
 	}
@@ -238,10 +232,8 @@ func (p *Pusher) chat(ctx context.Context, events []outlet.Event) (int, *outlet.
 		return old, refused
 	case wait > 0:
 		return old, later(wait)
-	case due < len(messages):
-		return due, later(messages[due].CreatedAt.Add(delay).Sub(now))
 	}
-	return due, nil
+	return len(events), nil
 }
 
 func later(after time.Duration) *outlet.Refusal {
@@ -257,28 +249,12 @@ func (p *Pusher) notify(
 	for i := range a.people {
 		one := &a.people[i]
 		for j := range one.devices {
-			d := &one.devices[j]
-			at := receiver{one.user, d.ID}
-			if r.sent[at].through >= one.message.Sequence {
-				continue
+			after, err := p.tell(ctx, r, a.chat, one, &one.devices[j], now)
+			if err != nil {
+				return 0, &outlet.Refusal{Detail: tidemark.DetailOf(err)}
 			}
-			switch step, after := one.due(d.ID, now, p.cfg.Resume); step {
-			case skip:
-			case hold:
+			if after > 0 {
 				wait = sooner(wait, after)
-			case tell:
-				q := p.cfg.Queues[d.Platform]
-				if q.Room() == 0 {
-					wait = sooner(wait, slowRecheck) // It stays owed.
-					continue
-				}
-				n, err := p.notification(ctx, a.chat, one, d, now)
-				if err != nil {
-					return 0, &outlet.Refusal{Detail: tidemark.DetailOf(err)}
-				}
-				s := sent{one.message.Sequence, q, d.Target(one.user), n}
-				q.Enqueue(s.target, n)
-				r.sent[at] = s
 			}
 		}
 	}
@@ -294,6 +270,35 @@ func (p *Pusher) notify(
 		p.mu.Unlock()
 	}
 	return wait, nil
+}
+
+// tell tells a device of the last message, unless it was told. If that must wait, it returns for how
+// long. The same device is not told twice within the delay of a message.
+func (p *Pusher) tell(
+	ctx context.Context, r *round, chat tidemark.Chat, one *person, d *devices.Device,
+	now time.Time,
+) (wait time.Duration, err error) {
+	at, q := receiver{one.user, d.ID}, p.cfg.Queues[d.Platform]
+	before, told := r.sent[at]
+	do, after := one.due(d.ID, now, p.cfg.Resume)
+	switch rest := delay - now.Sub(before.at); {
+	case before.through >= one.message.Sequence, do == skip:
+		return 0, nil
+	case told && rest > 0:
+		return rest, nil
+	case do == hold:
+		return after, nil
+	case q.Room() == 0:
+		return slowRecheck, nil // It stays owed.
+	}
+	n, err := p.notification(ctx, chat, one, d, now)
+	if err != nil {
+		return 0, err
+	}
+	to := d.Target(one.user)
+	q.Enqueue(to, n)
+	r.sent[at] = sent{one.message.Sequence, now, q, to, n}
+	return 0, nil
 }
 
 // sooner returns the smaller of two waits, where 0 is none.

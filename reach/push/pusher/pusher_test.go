@@ -18,7 +18,12 @@ import (
 // in runs a test in a world.
 func in(t *testing.T, test func(w *world)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(newWorld(t)) })
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		time.Sleep(time.Minute) // The outlet is active.
+		w.began = time.Now()
+		test(w)
+	})
 }
 
 func TestPusher_tells_those_who_are_away(t *testing.T) {
@@ -84,6 +89,33 @@ func TestPusher_one_banner_for_a_chat(t *testing.T) {
 		}
 		if next.Body != "alice: one more" || next.Name != n.Name || next.To != 52 {
 			t.Errorf("told %+v", next)
+		}
+	})
+}
+
+// TestPusher_latest_of_a_stream: while messages come all the time, there is a banner of the latest
+// one every few seconds, and at last one of the last.
+func TestPusher_latest_of_a_stream(t *testing.T) {
+	in(t, func(w *world) {
+		c := w.chat(tidemark.Direct, "d", "alice", "bob")
+		w.phone("bob", "phone")
+		for n := range 100 {
+			w.send(c, "alice", fmt.Sprint(n))
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		told := w.told()
+		if len(told) < 2 || len(told) > 5 {
+			t.Errorf("%d notifications in 10 s, want 2 to 5", len(told))
+		}
+		for i, g := range told {
+			late := int(g.When/(100*time.Millisecond)) - int(g.N.To)
+			if i < len(told)-1 && late > 14 {
+				t.Errorf("after %v, the banner is of message %d", g.When, g.N.To)
+			}
+		}
+		if last := told[len(told)-1].N; last.Body != "99" {
+			t.Errorf("the last banner is of %q", last.Body)
 		}
 	})
 }
@@ -159,7 +191,8 @@ func TestPusher_settings(t *testing.T) {
 			{devices.Settings{Preview: push.PreviewNone}, `: "New message", 3 unread`},
 			{devices.Settings{Preview: push.PreviewSealed}, `: "New message", 4 unread`},
 			{devices.Settings{Mutes: []devices.Mute{{Chat: c}}}, `badge, 5 unread`},
-			{devices.Settings{Mutes: []devices.Mute{{Chat: "another"}}}, `alice: "text", 6 unread`},
+			{devices.Settings{Mutes: []devices.Mute{{Chat: "another"}}},
+				`alice: "text", 6 unread`},
 			{devices.Settings{Quiet: &devices.Quiet{Start: "00:00", End: "00:00", Zone: "UTC"}},
 				`badge, 7 unread`},
 		} {
@@ -203,8 +236,10 @@ func TestPusher_ack_token_honest(t *testing.T) {
 			"attachment": {"text", true, func(d *tidemark.Draft) {
 				d.Attachments = json.RawMessage(`[{"s3_ref":"x"}]`)
 			}, false},
-			"no text": {"AAAA", true, func(d *tidemark.Draft) { d.ContentType = "x/sealed" }, false},
-			"spaces":  {"  ", true, nil, false},
+			"no text": {"AAAA", true, func(d *tidemark.Draft) {
+				d.ContentType = "x/sealed"
+			}, false},
+			"spaces": {"  ", true, nil, false},
 		} {
 			var changes []func(*tidemark.Draft)
 			if tc.change != nil {

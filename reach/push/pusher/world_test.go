@@ -83,8 +83,6 @@ func newWorld(t *testing.T) *world {
 	}
 	w.devices = devices.New(w.store)
 	w.start()
-	time.Sleep(time.Minute) // The outlet is active.
-	w.began = time.Now()
 	return w
 }
 
@@ -138,7 +136,9 @@ func (w *world) ok(err error) {
 }
 
 // group creates a chat.
-func (w *world) chat(kind tidemark.ChatType, name string, users ...tidemark.UserID) tidemark.ChatID {
+func (w *world) chat(
+	kind tidemark.ChatType, name string, users ...tidemark.UserID,
+) tidemark.ChatID {
 	w.Helper()
 	id := tidemark.ChatID("c-" + name)
 	_, _, err := w.store.CreateChat(w.Context(), storage.NewChat{

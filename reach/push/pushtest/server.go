@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/binary"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -97,8 +98,9 @@ type Received struct {
 type Server struct {
 	// URL is where it listens: https://127.0.0.1:PORT.
 	URL string
-	// TLS trusts its CA.
+	// TLS trusts its CA, and CA is the certificate of the CA, as PEM.
 	TLS *tls.Config
+	CA  []byte
 
 	protocol Protocol
 	server   *http.Server
@@ -116,14 +118,17 @@ type Server struct {
 // Start starts a fake provider for a test.
 func Start(t *testing.T, protocol Protocol) *Server {
 	t.Helper()
-	certificate, roots := authority(t)
+	certificate, ca := authority(t)
+	roots := x509.NewCertPool()
+	roots.AddCert(ca)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &Server{
 		URL: "https://" + listener.Addr().String(), protocol: protocol,
-		TLS: &tls.Config{RootCAs: roots}, conns: make(map[net.Conn]int),
+		TLS: &tls.Config{RootCAs: roots},
+		CA:  pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw}), conns: make(map[net.Conn]int),
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)
@@ -328,7 +333,7 @@ func (f *Refusal) write(w http.ResponseWriter) {
 }
 
 // authority makes a CA, and a certificate for this machine from it.
-func authority(t *testing.T) (tls.Certificate, *x509.CertPool) {
+func authority(t *testing.T) (tls.Certificate, *x509.Certificate) {
 	t.Helper()
 	issue := func(template, parent *x509.Certificate, by *ecdsa.PrivateKey) (
 		*x509.Certificate, *ecdsa.PrivateKey,
@@ -363,9 +368,7 @@ func authority(t *testing.T) (tls.Certificate, *x509.CertPool) {
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, ca, caKey)
-	roots := x509.NewCertPool()
-	roots.AddCert(ca)
-	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: leafKey}, roots
+	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: leafKey}, ca
 }
 
 // Problem returns a refusal with a status and a text.

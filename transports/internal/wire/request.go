@@ -2,7 +2,9 @@ package wire
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -311,14 +313,20 @@ func DecodeCreateChat(raw []byte) (server.CreateChatRequest, error) {
 	return r, nil
 }
 
-// choice decodes a string that must be a or b.
-func choice[T ~string](v value, field string, to *T, a, b T) error {
+// choice decodes a string that must be one of some.
+func choice[T ~string](v value, field string, to *T, some ...T) error {
 	var s string
 	if err := v.text(field, &s); err != nil {
 		return err
 	}
-	if T(s) != a && T(s) != b {
-		return tidemark.BadParam(tidemark.Invalid, field, "must be %q or %q", string(a), string(b))
+	if !slices.Contains(some, T(s)) {
+		names := make([]string, len(some))
+		for i := range some {
+			names[i] = strconv.Quote(string(some[i]))
+		}
+		last := len(names) - 1
+		return tidemark.BadParam(tidemark.Invalid, field, "must be %s or %s",
+			strings.Join(names[:last], ", "), names[last])
 	}
 	*to = T(s)
 	return nil

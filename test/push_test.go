@@ -1,0 +1,278 @@
+package test
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark/reach/push"
+	"github.com/tidemark-im/tidemark/reach/push/pushtest"
+	"github.com/tidemark-im/tidemark/reach/push/pushtest/fakeapns"
+	"github.com/tidemark-im/tidemark/reach/push/pushtest/fakefcm"
+	"github.com/tidemark-im/tidemark/reach/push/pushtest/fakewebpush"
+	"github.com/tidemark-im/tidemark/test/services/dynamodb"
+	"github.com/tidemark-im/tidemark/test/services/postgres"
+	"github.com/tidemark-im/tidemark/test/wait"
+)
+
+// providers are fakes of all providers, which speak TLS and HTTP/2, and the flags of a server that
+// notifies by them.
+type providers struct {
+	apns, fcm, web *pushtest.Server
+	browser        *fakewebpush.WebPush
+	flags, env     []string
+}
+
+const (
+	appOfTests = "im.tidemark.test"
+	tokenAPNs  = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	tokenFCM   = "dGVzdA12345678901234_b"
+)
+
+func startProviders(t *testing.T) *providers {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apple := &fakeapns.APNs{
+		Key: &key.PublicKey, KeyID: "ABC123DEFG", TeamID: "DEF123GHIJ", Topic: appOfTests,
+		Tokens: []string{tokenAPNs}, Device: pushtest.NewDevice(t),
+	}
+	google := fakefcm.New(t)
+	google.Tokens, google.Device = []string{tokenFCM}, pushtest.NewDevice(t)
+	p := &providers{
+		browser: &fakewebpush.WebPush{
+			Device: pushtest.NewDevice(t), Paths: []string{"/push/a"},
+		},
+		apns: pushtest.Start(t, apple), fcm: pushtest.Start(t, google),
+	}
+	p.web = pushtest.Start(t, p.browser)
+	p.browser.Origin = p.web.URL
+
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var roots []byte
+	for _, s := range []*pushtest.Server{p.apns, p.fcm, p.web} {
+		roots = append(roots, s.CA...)
+	}
+	p.env = []string{"SSL_CERT_FILE=" + file("roots.pem", roots), "SSL_CERT_DIR=" + dir}
+	p.flags = []string{
+		"--push-subject", "mailto:operator@tidemark.im",
+		"--push-apns-key", file("key.p8",
+			pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		"--push-apns-key-id", apple.KeyID, "--push-apns-team-id", apple.TeamID,
+		"--push-apns-app", appOfTests, "--push-apns-url", p.apns.URL,
+		"--push-fcm-account", file("account.json", google.Account(t, p.fcm.URL)),
+		"--push-fcm-url", p.fcm.URL,
+	}
+	return p
+}
+
+// register registers a phone without a key at each provider of phones, and a browser.
+func (p *providers) register(t *testing.T, u user) {
+	t.Helper()
+	var server struct {
+		VAPID string `json:"vapid_public_key"`
+	}
+	u.call(t, http.MethodGet, "/push", nil, &server)
+	point, err := base64.RawURLEncoding.DecodeString(server.VAPID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vapid, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A browser subscribes with the server's key. Nobody else can send to it then.
+	p.web.Do(func() { p.browser.Key = vapid })
+	key := p.browser.Device.Key()
+	for device, body := range map[string]map[string]any{
+		"iphone":  {"platform": "apns", "app": appOfTests, "address": tokenAPNs},
+		"android": {"platform": "fcm", "address": tokenFCM},
+		"browser": {"platform": "webpush", "address": p.web.URL + "/push/a",
+			"keys": map[string]string{
+				"p256dh": base64.RawURLEncoding.EncodeToString(key.Public().Bytes()),
+				"auth":   base64.RawURLEncoding.EncodeToString(key.Auth()),
+			}},
+	} {
+		u.call(t, http.MethodPut, "/push/devices/"+device, body, nil)
+	}
+}
+
+// next waits until each provider got a banner of the messages up to a sequence, and returns the
+// last one by provider. There is one banner, and one more for each three seconds that the messages
+// took to be sent.
+func (p *providers) next(
+	t *testing.T, through int64, sent time.Duration,
+) map[string]pushtest.Received {
+	t.Helper()
+	last, count := map[string]pushtest.Received{}, 0
+	servers := map[string]*pushtest.Server{"apns": p.apns, "fcm": p.fcm, "web": p.web}
+	eventually(t, fmt.Sprint("all providers are told of message ", through), func() bool {
+		told := 0
+		for name, s := range servers {
+			for _, r := range s.Received() {
+				last[name] = r
+				count++
+			}
+			if int64(last[name].To) == through {
+				told++
+			}
+		}
+		return told == len(servers)
+	}, func() string {
+		return fmt.Sprintf("%+v; refused: %v %v %v", last, p.apns.Refusals(), p.fcm.Refusals(),
+			p.web.Refusals())
+	})
+	if most := len(servers) * (1 + int(sent/(3*time.Second))); count > most {
+		t.Errorf("%d notifications came, want at most %d: %+v", count, most, last)
+	}
+	return last
+}
+
+// ticks opens a stream of a user, and returns what waits until it has told something.
+func ticks(t *testing.T, u user) (until func(what string)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.url+"/api/v1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+u.bearer())
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 1000)
+	go func() {
+		defer response.Body.Close()
+		scan := bufio.NewScanner(response.Body)
+		for scan.Scan() {
+			lines <- scan.Text()
+		}
+	}()
+	return func(what string) {
+		t.Helper()
+		for deadline := time.After(wait.Hang); ; {
+			select {
+			case line := <-lines:
+				if strings.Contains(line, what) {
+					return
+				}
+			case <-deadline:
+				t.Fatalf("the stream has not told %s", what)
+			}
+		}
+	}
+}
+
+// TestPush_write_flow takes messages from a send to the locked devices of somebody who never opens
+// the app, by providers of all kinds: it is stored, a pending row stands, each device has one
+// banner of the chat, which the next message replaces, and the handler of a device acknowledges it
+// without a login. The sender's tick turns, and the row goes.
+func TestPush_write_flow(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	binary := build(t)
+	for name, url := range map[string]func(t *testing.T) string{
+		"sqlite":   func(*testing.T) string { return "" },
+		"postgres": func(t *testing.T) string { return postgres.Shared(t).Database(t) },
+		"dynamodb": func(t *testing.T) string { return dynamodb.Shared(t).Store(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fakes := startProviders(t)
+			p := processOf(t, binary)
+			p.url = url(t)
+			p.flags, p.env = append([]string{"--dev"}, fakes.flags...), fakes.env
+			p.start()
+			alice, bob := as(p.address, "alice"), as(p.address, "bob")
+			chat := alice.direct(t, "bob")
+			fakes.register(t, bob)
+			whenPushes(t, p, fakes, alice, chat)
+			live := ticks(t, alice)
+
+			first := alice.send(t, chat, "Lunch at one?")
+			pending := func() (chats int) {
+				var page struct{ Pending []struct{} }
+				bob.call(t, http.MethodGet, "/pending", nil, &page)
+				return len(page.Pending)
+			}
+			if n := pending(); n != 1 {
+				t.Errorf("%d chats are pending for Bob, want 1", n)
+			}
+			banners := fakes.next(t, first.Sequence, 0)
+			for provider, b := range banners {
+				if b.Kind != push.Banner || b.Title != "alice" || b.Body != "Lunch at one?" ||
+					b.From != b.To || int64(b.To) != first.Sequence || b.Token == "" {
+					t.Errorf("by %s: %+v", provider, b)
+				}
+			}
+			// The handler on the phone acknowledges. The app is never opened.
+			handler := user{url: alice.url, client: http.DefaultClient}
+			handler.call(t, http.MethodPost, "/push/acks",
+				map[string]string{"ack_token": banners["apns"].Token}, nil)
+			live(fmt.Sprintf(`"last_acked_sequence":%d`, first.Sequence))
+			if n := pending(); n != 0 {
+				t.Errorf("%d chats are pending after the acknowledgement", n)
+			}
+
+			began := time.Now()
+			for n := range 50 {
+				alice.send(t, chat, fmt.Sprint("message ", n))
+			}
+			last := fakes.next(t, first.Sequence+50, time.Since(began))
+			for provider, b := range last {
+				if b.Name != banners[provider].Name || b.Body != "message 49" || b.Token != "" ||
+					int64(b.From) != first.Sequence+1 {
+					t.Errorf("by %s, after 50 messages: %+v", provider, b)
+				}
+			}
+			// Without a token the handler syncs by its own login.
+			bob.ack(t, chat, first.Sequence+50)
+			live(fmt.Sprintf(`"last_acked_sequence":%d`, first.Sequence+50))
+		})
+	}
+}
+
+// whenPushes waits until messages are pushed: the outlet needs some seconds to become active. Then
+// Bob has received and read everything.
+func whenPushes(t *testing.T, p *process, fakes *providers, alice user, chat string) {
+	t.Helper()
+	var last message
+	eventually(t, "the server notifies", func() bool {
+		last = alice.send(t, chat, fmt.Sprint("test at ", time.Now().UnixNano()))
+		<-time.After(4 * time.Second)
+		return len(fakes.web.Received()) > 0
+	}, func() string { return "it does not" })
+	<-time.After(6 * time.Second) // What was sent meanwhile is notified, too.
+	as(p.address, "bob").call(t, http.MethodPatch, "/chats/"+chat+"/delivery-state",
+		map[string]any{"last_acked_sequence": last.Sequence,
+			"last_read_sequence": last.Sequence}, nil)
+	for _, s := range []*pushtest.Server{fakes.apns, fakes.fcm, fakes.web} {
+		s.Received()
+	}
+}
