@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -91,8 +92,9 @@ func startProviders(t *testing.T) *providers {
 	return p
 }
 
-// register registers a phone without a key at each provider of phones, and a browser.
-func (p *providers) register(t *testing.T, u user) {
+// trust restricts the subscription of the browser to the server's key, as browsers do, and returns
+// the key.
+func (p *providers) trust(t *testing.T, u user) string {
 	t.Helper()
 	var server struct {
 		VAPID string `json:"vapid_public_key"`
@@ -106,8 +108,14 @@ func (p *providers) register(t *testing.T, u user) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A browser subscribes with the server's key. Nobody else can send to it then.
 	p.web.Do(func() { p.browser.Key = vapid })
+	return server.VAPID
+}
+
+// register registers a phone without a key at each provider of phones, and a browser.
+func (p *providers) register(t *testing.T, u user) {
+	t.Helper()
+	p.trust(t, u)
 	key := p.browser.Device.Key()
 	for device, body := range map[string]map[string]any{
 		"iphone":  {"platform": "apns", "app": appOfTests, "address": tokenAPNs},
@@ -274,5 +282,70 @@ func whenPushes(t *testing.T, p *process, fakes *providers, alice user, chat str
 			"last_read_sequence": last.Sequence}, nil)
 	for _, s := range []*pushtest.Server{fakes.apns, fakes.fcm, fakes.web} {
 		s.Received()
+	}
+}
+
+// TestPush_of_the_guide runs the commands of docs/push.md against the program.
+func TestPush_of_the_guide(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	fakes := startProviders(t)
+	p := newProcess(t)
+	p.flags, p.env = append(p.flags, fakes.flags...), fakes.env
+	p.start()
+	alice, bob := as(p.address, "alice"), as(p.address, "bob")
+	chat := alice.direct(t, "bob")
+	vapid := fakes.trust(t, bob)
+	key := fakes.browser.Device.Key()
+	token := ""
+	run := func(block string) string {
+		t.Helper()
+		command := exec.Command("sh", "-ec", block)
+		command.Env = append(environment(), "API=http://"+p.address+"/api/v1", "TOKEN=dev:bob",
+			"ENDPOINT="+fakes.web.URL+"/push/a",
+			"P256DH="+base64.RawURLEncoding.EncodeToString(key.Public().Bytes()),
+			"AUTH="+base64.RawURLEncoding.EncodeToString(key.Auth()), "ACK_TOKEN="+token)
+		out, err := command.CombinedOutput()
+		if err != nil || strings.Contains(string(out), `"status"`) {
+			t.Fatalf("%s\n%v: %s", block, err, out)
+		}
+		return string(out)
+	}
+	commands := shellBlocks(guide(t, "push.md"))
+	if len(commands) != 5 {
+		t.Fatalf("the guide has %d commands, want 5", len(commands))
+	}
+	get, register, drop, settings, acknowledge := commands[0], commands[1], commands[2],
+		commands[3], commands[4]
+	run(register)
+	if got := run(get); !strings.Contains(got, vapid) || !strings.Contains(got, `"laptop"`) {
+		t.Errorf("where Bob is notified: %s", got)
+	}
+	var last message
+	received := pushtest.Received{}
+	eventually(t, "Bob is notified, with a token", func() bool {
+		bob.call(t, http.MethodPatch, "/chats/"+chat+"/delivery-state",
+			map[string]any{"last_acked_sequence": alice.send(t, chat,
+				fmt.Sprint(time.Now().UnixNano())).Sequence}, nil)
+		last = alice.send(t, chat, fmt.Sprint(time.Now().UnixNano()))
+		<-time.After(5 * time.Second)
+		for _, received = range fakes.web.Received() {
+			token = received.Token
+		}
+		return token != "" && int64(received.To) == last.Sequence
+	}, func() string { return fmt.Sprintf("%+v", received) })
+	run(acknowledge)
+	var state struct {
+		Acked int64 `json:"last_acked_sequence"`
+	}
+	bob.call(t, http.MethodGet, "/chats/"+chat+"/delivery-state", nil, &state)
+	if state.Acked != last.Sequence {
+		t.Errorf("acknowledged up to %d, want %d", state.Acked, last.Sequence)
+	}
+	if got := run(settings); !strings.Contains(got, `"preview":"sender"`) {
+		t.Errorf("the settings: %s", got)
+	}
+	run(drop)
+	if got := run(get); strings.Contains(got, `"laptop"`) {
+		t.Errorf("after the end of the registration: %s", got)
 	}
 }

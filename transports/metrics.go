@@ -185,6 +185,13 @@ var metricTable = []metric{
 		"News of which other nodes were not told, because too many waited. They find them.", "",
 	},
 
+	{
+		"push_notifications_total",
+		"Notifications by what became of them: sent, dead (the device is gone), refused, " +
+			"replaced, expired. And attempts that are retried.", "outcome",
+	},
+	{"push_waiting", "Notifications that wait for a provider, or are under way.", ""},
+
 	{"cache_reads_total", "Pages of messages served from memory.", ""},
 	{"range_reads_total", "Pages of messages read from storage: clients that are behind.", ""},
 	{"range_messages_total", "Messages read from storage for streams.", ""},

@@ -183,10 +183,12 @@ func (o *options) pusher(
 		adapter: adapter.Config{Devices: registry, VAPIDKey: o.outlet.push.vapid},
 		run:     func(context.Context) {},
 	}
+	queues := map[devices.Platform]*queue.Queue{}
+	others.counters = append(others.counters,
+		func() map[string]int64 { return pusher.Counters(queues) })
 	if len(o.outlet.push.platforms) == 0 {
 		return work, nil
 	}
-	queues := map[devices.Platform]*queue.Queue{}
 	work.adapter.Platforms = map[devices.Platform]func(string) error{}
 	for name, platform := range o.outlet.push.platforms {
 		queues[name] = queue.New(platform.provider)
@@ -205,7 +207,6 @@ func (o *options) pusher(
 		Own:    "push",
 		Events: []outlet.Type{outlet.MessagePersisted},
 	}
-	others.counters = append(others.counters, p.Counters)
 	work.adapter.Acknowledged, work.run = p.Acknowledged, p.Run
 	return work, nil
 }

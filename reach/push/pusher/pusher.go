@@ -272,8 +272,8 @@ func (p *Pusher) notify(
 	return wait, nil
 }
 
-// tell tells a device of the last message, unless it was told. If that must wait, it returns for how
-// long. The same device is not told twice within the delay of a message.
+// tell tells a device of the last message, unless it was told. If that must wait, it returns for
+// how long. The same device is not told twice within the delay of a message.
 func (p *Pusher) tell(
 	ctx context.Context, r *round, chat tidemark.Chat, one *person, d *devices.Device,
 	now time.Time,
@@ -328,13 +328,12 @@ func (p *Pusher) round(chat tidemark.ChatID, now time.Time) *round {
 	return r
 }
 
-// Counters returns the figures by the names of their metrics.
-func (p *Pusher) Counters() map[string]int64 {
+// Counters returns the figures of queues by the names of their metrics.
+func Counters(queues map[devices.Platform]*queue.Queue) map[string]int64 {
 	var sum queue.Counts
-	var waiting int
-	for _, q := range p.cfg.Queues {
+	waiting := 0
+	for _, q := range queues {
 		counts, gauges := q.Stats()
-		sum.Enqueued += counts.Enqueued
 		sum.Sent += counts.Sent
 		sum.Dead += counts.Dead
 		sum.Refused += counts.Refused
@@ -344,14 +343,13 @@ func (p *Pusher) Counters() map[string]int64 {
 		waiting += gauges.Queued + gauges.InFlight
 	}
 	return map[string]int64{
-		"push_notifications_total":     int64(sum.Enqueued),
-		"push_sent_total":              int64(sum.Sent),
-		"push_dead_registration_total": int64(sum.Dead),
-		"push_refused_total":           int64(sum.Refused),
-		"push_replaced_total":          int64(sum.Replaced),
-		"push_expired_total":           int64(sum.Expired),
-		"push_retried_total":           int64(sum.Retried),
-		"push_waiting":                 int64(waiting),
+		"push_notifications_total{sent}":     int64(sum.Sent),
+		"push_notifications_total{dead}":     int64(sum.Dead),
+		"push_notifications_total{refused}":  int64(sum.Refused),
+		"push_notifications_total{replaced}": int64(sum.Replaced),
+		"push_notifications_total{expired}":  int64(sum.Expired),
+		"push_notifications_total{retried}":  int64(sum.Retried),
+		"push_waiting":                       int64(waiting),
 	}
 }
 

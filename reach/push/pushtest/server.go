@@ -127,8 +127,9 @@ func Start(t *testing.T, protocol Protocol) *Server {
 	}
 	s := &Server{
 		URL: "https://" + listener.Addr().String(), protocol: protocol,
-		TLS: &tls.Config{RootCAs: roots},
-		CA:  pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw}), conns: make(map[net.Conn]int),
+		TLS:   &tls.Config{RootCAs: roots},
+		CA:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw}),
+		conns: make(map[net.Conn]int),
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP2(true)

@@ -14,7 +14,7 @@ const (
 	// oldest.
 	MaxQueued = 10_000
 	// MaxAge is when a notification that was not sent is dropped.
-	MaxAge = time.Hour
+	MaxAge = 60 * time.Minute
 
 	// maxLanes is how many lanes without notifications are remembered because they failed.
 	maxLanes = 1_000

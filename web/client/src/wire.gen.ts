@@ -393,6 +393,98 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/push": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Where I am notified, and of what
+         * @description Also what a browser needs in order to subscribe. `platforms` is empty if this server
+         *     notifies nobody ([push notifications](docs/push.md)).
+         */
+        readonly get: operations["getPush"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/push/settings": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        /**
+         * Choose what I am told
+         * @description Replaces all settings, which count for all my devices. What is absent has its default.
+         */
+        readonly put: operations["putPushSettings"];
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/push/devices/{device_id}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly device_id: components["schemas"]["Id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        /**
+         * Register one of my devices
+         * @description Register at each start of the app, and whenever the provider gives another address: an equal
+         *     registration changes nothing. The address then belongs to this device alone. If another
+         *     user registered it before, their messages are not shown there any more. There may be 32
+         *     devices.
+         */
+        readonly put: operations["registerDevice"];
+        readonly post?: never;
+        /**
+         * End the registration of one of my devices
+         * @description Call it before you log out. A device that is not registered gives 204 as well.
+         */
+        readonly delete: operations["dropDevice"];
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/push/acks": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Acknowledge the message of a notification
+         * @description For the handler that shows a notification. The token is its only credential. It comes with a
+         *     notification that holds everything the user has not received of the chat, and counts for a
+         *     day at most. Without a token, log in and sync.
+         */
+        readonly post: operations["acknowledgePush"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/acks": {
         readonly parameters: {
             readonly query?: never;
@@ -1726,6 +1818,170 @@ export interface components {
             readonly outlets: readonly components["schemas"]["Outlet"][];
         };
         /**
+         * @description Where a user is notified, and of what.
+         * @example {
+         *       "platforms": [
+         *         "unifiedpush",
+         *         "webpush"
+         *       ],
+         *       "vapid_public_key": "BDd3_hVL9fZi9Ybo2UUzA284WG5FZR30_95YeZJsiApwXKpNcF1rRPF3foIiBHXRdJI2Qhumhf6_LFTeZaNndIo",
+         *       "devices": [
+         *         {
+         *           "device_id": "laptop",
+         *           "platform": "webpush",
+         *           "app": null,
+         *           "environment": null,
+         *           "registered_at": "2026-01-31T18:00:00.000Z"
+         *         }
+         *       ],
+         *       "settings": {
+         *         "display_name": "Bob",
+         *         "preview": "full",
+         *         "quiet_hours": null,
+         *         "mutes": []
+         *       }
+         *     }
+         */
+        readonly Push: {
+            /** @description By which providers this server notifies devices. */
+            readonly platforms: readonly string[];
+            /** @description The `applicationServerKey` of browsers, in base64url. */
+            readonly vapid_public_key: string | null;
+            readonly devices: readonly components["schemas"]["PushDevice"][];
+            readonly settings: components["schemas"]["PushSettings"];
+        };
+        /**
+         * @description The registration of a device. Its address is not shown.
+         * @example {
+         *       "device_id": "laptop",
+         *       "platform": "webpush",
+         *       "app": null,
+         *       "environment": null,
+         *       "registered_at": "2026-01-31T18:00:00.000Z"
+         *     }
+         */
+        readonly PushDevice: {
+            readonly device_id: components["schemas"]["Id"];
+            readonly platform: string;
+            readonly app: string | null;
+            readonly environment: string | null;
+            /** Format: date-time */
+            readonly registered_at: string;
+        };
+        /**
+         * @description The address of a device at a provider. `webpush` and `unifiedpush` need `keys`, `apns` needs
+         *     `app`. With keys, `apns` and `fcm` see no text either.
+         * @example {
+         *       "platform": "webpush",
+         *       "address": "https://push.example.com/send/x",
+         *       "keys": {
+         *         "p256dh": "BDd3_hVL9fZi9Ybo2UUzA284WG5FZR30_95YeZJsiApwXKpNcF1rRPF3foIiBHXRdJI2Qhumhf6_LFTeZaNndIo",
+         *         "auth": "AAAAAAAAAAAAAAAAAAAAAA"
+         *       }
+         *     }
+         */
+        readonly NewPushDevice: {
+            /** @enum {string} */
+            readonly platform: "apns" | "fcm" | "webpush" | "unifiedpush";
+            /** @description The name of the app at the provider, such as its bundle id. */
+            readonly app?: string | null;
+            /** @description Of `apns` only. */
+            readonly environment?: components["schemas"]["NewPushEnvironment"] | null;
+            /**
+             * @description The URL of the endpoint of a push service, the token of APNs, or the token or
+             *     installation id of FCM.
+             */
+            readonly address: string;
+            /** @description The key of the device (RFC 8291), as `PushSubscription` has it. */
+            readonly keys?: {
+                readonly p256dh: string;
+                readonly auth: string;
+            } | null;
+        };
+        /**
+         * @description What a user is told, on all devices.
+         * @example {
+         *       "display_name": "Bob",
+         *       "preview": "sender",
+         *       "quiet_hours": {
+         *         "start": "22:00",
+         *         "end": "07:00",
+         *         "time_zone": "Europe/Berlin"
+         *       },
+         *       "mutes": [
+         *         {
+         *           "chat_id": "team",
+         *           "ends_at": null
+         *         }
+         *       ]
+         *     }
+         */
+        readonly PushSettings: {
+            readonly display_name: string;
+            readonly preview: string;
+            readonly quiet_hours: components["schemas"]["QuietHours"] | null;
+            readonly mutes: readonly {
+                readonly chat_id: components["schemas"]["Id"];
+                /** Format: date-time */
+                readonly ends_at: string | null;
+            }[];
+        };
+        /**
+         * @description What a user wants to be told, on all devices.
+         * @example {
+         *       "preview": "sender",
+         *       "quiet_hours": {
+         *         "start": "22:00",
+         *         "end": "07:00",
+         *         "time_zone": "Europe/Berlin"
+         *       },
+         *       "mutes": [
+         *         {
+         *           "chat_id": "team"
+         *         }
+         *       ]
+         *     }
+         */
+        readonly NewPushSettings: {
+            /** @description My name on the notifications of others. By default it is my user id. */
+            readonly display_name?: string | null;
+            /**
+             * @description How much a notification shows: who wrote and what (`full`, the default), only who
+             *     (`sender`), or neither (`none`). `sealed` is `full` on devices with keys, and `none` on
+             *     others.
+             */
+            readonly preview?: components["schemas"]["NewPushPreview"] | null;
+            readonly quiet_hours?: components["schemas"]["QuietHours"] | null;
+            /** @description Chats without notifications. The badge still counts them. */
+            readonly mutes?: readonly {
+                readonly chat_id: components["schemas"]["Id"];
+                /**
+                 * Format: date-time
+                 * @description When the mute ends. Without it, it never does.
+                 */
+                readonly ends_at?: string | null;
+            }[] | null;
+        };
+        /**
+         * @description The hours of each day without notifications. They end on the next day if the end is not
+         *     after the start.
+         */
+        readonly QuietHours: {
+            readonly start: string;
+            readonly end: string;
+            /** @description A name of the time zone database, such as Europe/Berlin. */
+            readonly time_zone: string;
+        };
+        /**
+         * @description The token of a notification.
+         * @example {
+         *       "ack_token": "AStZKGV4YW1wbGU"
+         *     }
+         */
+        readonly PushAck: {
+            readonly ack_token: string;
+        };
+        /**
          * @example {
          *       "outlet_id": "crm",
          *       "type": "webhook",
@@ -1799,6 +2055,10 @@ export interface components {
         readonly NewEventType: "message.persisted" | "member.changed" | "chat.updated";
         /** @enum {string} */
         readonly NewContent: "full" | "none";
+        /** @enum {string} */
+        readonly NewPushEnvironment: "production" | "sandbox";
+        /** @enum {string} */
+        readonly NewPushPreview: "full" | "sender" | "none" | "sealed";
         /**
          * @example {
          *       "type": "webhook",
@@ -3176,11 +3436,20 @@ export type Pending = components['schemas']['Pending'];
 export type SessionList = components['schemas']['SessionList'];
 export type SessionInfo = components['schemas']['SessionInfo'];
 export type OutletList = components['schemas']['OutletList'];
+export type Push = components['schemas']['Push'];
+export type PushDevice = components['schemas']['PushDevice'];
+export type NewPushDevice = components['schemas']['NewPushDevice'];
+export type PushSettings = components['schemas']['PushSettings'];
+export type NewPushSettings = components['schemas']['NewPushSettings'];
+export type QuietHours = components['schemas']['QuietHours'];
+export type PushAck = components['schemas']['PushAck'];
 export type Outlet = components['schemas']['Outlet'];
 export type OutletFigures = components['schemas']['OutletFigures'];
 export type EventType = components['schemas']['EventType'];
 export type NewEventType = components['schemas']['NewEventType'];
 export type NewContent = components['schemas']['NewContent'];
+export type NewPushEnvironment = components['schemas']['NewPushEnvironment'];
+export type NewPushPreview = components['schemas']['NewPushPreview'];
 export type NewOutlet = components['schemas']['NewOutlet'];
 export type OutletChange = components['schemas']['OutletChange'];
 export type OutletReplay = components['schemas']['OutletReplay'];
@@ -3984,6 +4253,157 @@ export interface operations {
             readonly 401: components["responses"]["Unauthenticated"];
             readonly 403: components["responses"]["Forbidden"];
             readonly 429: components["responses"]["TooMany"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly getPush: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The devices and settings, and what this server can do. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Push"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly putPushSettings: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["NewPushSettings"];
+            };
+        };
+        readonly responses: {
+            /** @description The settings. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["PushSettings"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 413: components["responses"]["TooLarge"];
+            readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly registerDevice: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly device_id: components["schemas"]["Id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["NewPushDevice"];
+            };
+        };
+        readonly responses: {
+            /** @description The registration. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["PushDevice"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 409: components["responses"]["Conflict"];
+            readonly 413: components["responses"]["TooLarge"];
+            readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly dropDevice: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly device_id: components["schemas"]["Id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The device is not notified any more. */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly acknowledgePush: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["PushAck"];
+            };
+        };
+        readonly responses: {
+            /** @description It is acknowledged. */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 413: components["responses"]["TooLarge"];
+            readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 422: components["responses"]["InvalidSequence"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
     };
