@@ -82,8 +82,10 @@ type Config struct {
 	Sealer *Sealer
 	// Forward, if not nil, passes a hint on to the other processes. It must not block.
 	Forward func(chat tidemark.ChatID)
-	Times   Times
-	Log     *slog.Logger
+	// Aside says that other processes deliver. This one manages outlets, and forwards hints.
+	Aside bool
+	Times Times
+	Log   *slog.Logger
 }
 
 // maxTasks is how many chats are worked on at once, besides those of single outlets' backlogs.
@@ -162,6 +164,10 @@ const idle = 10
 // Run works until ctx ends. Then it waits for the deliveries under way, for Times.Linger at most,
 // and saves how far they came.
 func (e *Engine) Run(ctx context.Context) {
+	if e.cfg.Aside {
+		e.aside(ctx)
+		return
+	}
 	next := time.Now()
 	for ctx.Err() == nil {
 		polled := !time.Now().Before(next) || e.changed.Swap(false)
@@ -179,6 +185,24 @@ func (e *Engine) Run(ctx context.Context) {
 		}
 	}
 	e.stop(context.WithoutCancel(ctx))
+}
+
+// aside looks whether there are outlets, until ctx ends: only then hints are of use.
+func (e *Engine) aside(ctx context.Context) {
+	for ctx.Err() == nil {
+		next := time.Now().Add(e.times.Poll)
+		l, err := readList(ctx, e.cfg.Store)
+		switch {
+		case err == nil:
+			e.hints.serving.Store(l.kept())
+			if len(l.Outlets) == 0 {
+				next = next.Add((idle - 1) * e.times.Poll)
+			}
+		case ctx.Err() == nil:
+			e.cfg.Log.Warn("the list of outlets cannot be read; trying again", "error", err)
+		}
+		e.wake.WaitUntil(ctx, next)
+	}
 }
 
 // stop ends Run.

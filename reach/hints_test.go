@@ -3,6 +3,7 @@ package reach
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -81,4 +82,34 @@ func BenchmarkHint_without_outlets(b *testing.B) {
 	for b.Loop() {
 		_, _ = s.Append(ctx, nil)
 	}
+}
+
+// TestEngine_aside forwards hints while there are outlets, and delivers nothing itself.
+func TestEngine_aside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var forwarded []tidemark.ChatID
+		w.forward = func(chat tidemark.ChatID) { forwarded = append(forwarded, chat) }
+		w.aside = true
+		gateway := w.start(nil)
+		w.aside, w.forward = false, nil
+		c := w.group()
+		time.Sleep(time.Minute)
+		gateway.Hint(c)
+		if len(forwarded) > 0 {
+			t.Errorf("without outlets, %v is forwarded", forwarded)
+		}
+		worker := w.start(nil)
+		w.outlet(worker, NewOutlet{})
+		time.Sleep(time.Minute)
+		worker.kill()
+		w.send(c, gateway)
+		time.Sleep(time.Minute)
+		if len(forwarded) != 1 || forwarded[0] != c {
+			t.Errorf("forwarded %v, want %s once", forwarded, c)
+		}
+		if n := w.inbox(home).upTo(c); n != 0 {
+			t.Errorf("the gateway has delivered message %d", n)
+		}
+	})
 }

@@ -30,6 +30,8 @@ type world struct {
 	times   Times
 	sealer  *Sealer
 	forward func(tidemark.ChatID)
+	// aside says that other processes deliver.
+	aside bool
 	// own says that the processes have a kind with an outlet of its own.
 	own   bool
 	sent  int
@@ -286,7 +288,7 @@ func (w *world) start(dice func() error) *process {
 	p.Engine = New(Config{
 		Store:  &mortal{w.store, &p.dead, &p.alone, &p.blind, &p.slow, dice},
 		Kinds:  kinds,
-		Sealer: w.sealer, Forward: w.forward,
+		Sealer: w.sealer, Forward: w.forward, Aside: w.aside,
 		Times: w.times,
 		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})

@@ -45,6 +45,8 @@ type Config struct {
 	Events, Poll, WebSocket echo.HandlerFunc
 	// Mounts are those of further adapters.
 	Mounts []Mount
+	// NoAPI says that this node serves no clients: all calls of the API get 503.
+	NoAPI bool
 	// Alive returns an error if the process makes no progress, which turns /healthz red. nil: the
 	// process is alive as long as it answers.
 	Alive func() error
@@ -113,6 +115,9 @@ func New(cfg Config) (*Handler, error) {
 	h.needs = h.dependencies(cfg.Degraded)
 	e.Use(requestID, h.traffic.watch, problem.Recover(cfg.Logger), pages(cfg.Origins), full,
 		wholeQuery)
+	if cfg.NoAPI {
+		e.Use(noAPI)
+	}
 	h.metrics = promhttp.HandlerFor(h.newRegistry(cfg), promhttp.HandlerOpts{
 		ErrorLog:      scrapeLog{cfg.Logger},
 		ErrorHandling: promhttp.ContinueOnError,
@@ -190,6 +195,17 @@ func full(next echo.HandlerFunc) echo.HandlerFunc {
 		err := tidemark.Errorf(tidemark.Unavailable,
 			"the server has as many connections as it can hold; come back later")
 		return problem.RetryAfter(err, fewerConnectionsFrom+rand.N(fewerConnectionsWithin))
+	}
+}
+
+// noAPI refuses all calls of the API.
+func noAPI(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if !strings.HasPrefix(c.Request().URL.Path, BasePath) {
+			return next(c)
+		}
+		return tidemark.Errorf(tidemark.Unavailable,
+			"this node serves no clients (--roles); ask another one")
 	}
 }
 

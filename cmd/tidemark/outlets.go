@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tidemark-im/tidemark/reach"
@@ -22,8 +24,16 @@ const outletVariable = "TIDEMARK_OUTLET_KEY"
 // developmentKey seals them with --dev. It is no secret.
 const developmentKey = "tidemark serve --dev: this is no secret"
 
+// The roles of a node.
+const (
+	roleGateway = "gateway"
+	roleWorker  = "worker"
+)
+
 // outletFlags configure outlets (docs/webhooks.md).
 type outletFlags struct {
+	Roles []string `name:"roles" enum:"gateway,worker" default:"gateway,worker" env:"TIDEMARK_ROLES" placeholder:"ROLE,…" help:"What this node does: gateway serves clients, worker delivers to outlets and notifies devices. Default both."`
+
 	ReachAllowCIDR []string `name:"reach-allow-cidr" env:"TIDEMARK_REACH_ALLOW_CIDR" placeholder:"NETWORK" help:"Private network to which webhooks may lead, such as 10.0.0.0/8, also by http:// and on any port; repeatable. --dev implies 127.0.0.0/8 and ::1/128."`
 
 	Push pushFlags `embed:""`
@@ -33,6 +43,25 @@ type outletFlags struct {
 type outletSettings struct {
 	reach reach.Config
 	push  pushSettings
+	// roles are those of this node; none means all.
+	roles []string
+}
+
+// has reports whether this node has a role.
+func (s *outletSettings) has(role string) bool {
+	return len(s.roles) == 0 || slices.Contains(s.roles, role)
+}
+
+// checkStore returns a usageError if other nodes are to have a role, and cannot.
+func (f *outletFlags) checkStore(store storeURL) error {
+	one := outletSettings{roles: f.Roles}
+	if (!one.has(roleGateway) || !one.has(roleWorker)) &&
+		(store.scheme == schemeMemory || store.scheme == schemeSQLite) {
+		return usagef("with --roles %s, other nodes have the other role, and share the store: it "+
+			"must be Postgres or DynamoDB; a store of %s: belongs to one node",
+			strings.Join(f.Roles, ","), store.scheme)
+	}
+	return nil
 }
 
 // config checks the flags and the variable.
@@ -54,7 +83,8 @@ func (f *outletFlags) config(dev bool) (outletSettings, error) {
 	if err != nil {
 		return outletSettings{}, err
 	}
-	var s outletSettings
+	s := outletSettings{roles: f.Roles}
+	s.reach.Aside = !s.has(roleWorker)
 	if key != "" {
 		if s.reach.Sealer, err = reach.NewSealer([]byte(key)); err != nil {
 			return outletSettings{}, err
@@ -107,7 +137,10 @@ func (o *options) outlets(
 	if err != nil {
 		return outletWork{}, err
 	}
-	loops := []func(context.Context){push.run}
+	var loops []func(context.Context)
+	if o.outlet.has(roleWorker) {
+		loops = append(loops, push.run)
+	}
 	var hints *redis.Hints
 	if others.client != nil {
 		hints = redis.New(others.client)

@@ -34,6 +34,44 @@ func TestOutletFlags_are_checked(t *testing.T) {
 	}
 }
 
+// TestOutletFlags_roles: both by default. Other nodes have the other role only if they can.
+func TestOutletFlags_roles(t *testing.T) {
+	for _, c := range []struct {
+		roles   string
+		store   string
+		gateway bool
+		worker  bool
+		fails   bool
+	}{
+		{"", "sqlite:", true, true, false},
+		{"gateway,worker", "memory:", true, true, false},
+		{"worker", "sqlite:", false, true, true},
+		{"gateway", "memory:", true, false, true},
+		{"gateway", "postgres://localhost/x", true, false, false},
+		{"worker", "dynamodb://eu-central-1/x", false, true, false},
+	} {
+		flags := outletFlags{}
+		if c.roles != "" {
+			flags.Roles = strings.Split(c.roles, ",")
+		}
+		set, err := flags.config(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if set.has(roleGateway) != c.gateway || set.has(roleWorker) != c.worker ||
+			set.reach.Aside == c.worker {
+			t.Errorf("%q: %+v", c.roles, set)
+		}
+		store, err := parseStore(c.store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := flags.checkStore(store); (err != nil) != c.fails {
+			t.Errorf("%q with %s: %v", c.roles, c.store, err)
+		}
+	}
+}
+
 // TestOutletFlags_say_where_webhooks_may_lead: to a private network only if it is allowed, or with
 // --dev to this machine. Without a key no secret is sealed.
 func TestOutletFlags_say_where_webhooks_may_lead(t *testing.T) {

@@ -124,7 +124,7 @@ func (c *serveCommand) settings(logTo io.Writer) (settings, error) {
 	var s settings
 	var errs [7]error
 	if s.store, errs[0] = parseStore(c.Store); errs[0] == nil {
-		errs[0] = c.Peers.check(s.store)
+		errs[0] = errors.Join(c.Peers.check(s.store), c.Outlets.checkStore(s.store))
 	}
 	errs[1] = errors.Join(c.check(), c.Core.check())
 	s.origins, errs[2] = origin.New(origin.Config{Allow: c.AllowOrigin, Loopback: c.Dev})
@@ -267,6 +267,7 @@ func (o *options) layer(
 		Events:         events.Handle,
 		Poll:           polls.Handle,
 		WebSocket:      sockets.Handle,
+		NoAPI:          !o.outlet.has(roleGateway),
 		Mounts:         []transports.Mount{admin.Mount, notices.Mount},
 		Version:        version,
 		PrivateMetrics: o.metrics.private,
