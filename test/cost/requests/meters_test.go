@@ -32,6 +32,8 @@ type backend struct {
 	storage.Store
 	// take returns what the store has spent since the last take.
 	take func() spent
+	// again opens the same data without a meter. It is nil if that cannot be.
+	again func() storage.Store
 }
 
 // spent is what calls cost a store: statements of SQL, or calls of DynamoDB and their units.
@@ -121,7 +123,14 @@ func openDynamoDB(t *testing.T) backend {
 		t.Fatal(err)
 	}
 	closed(t, s)
-	return backend{s, u.take}
+	return backend{s, u.take, func() storage.Store {
+		other, err := dynamodb.Open(t.Context(), dynamodb.Config{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		closed(t, other)
+		return other
+	}}
 }
 
 // openPostgres counts statements by pg_stat_statements, without those that frame a transaction.
@@ -143,7 +152,7 @@ func openPostgres(t *testing.T) backend {
 		t.Fatal(err)
 	}
 	before := 0
-	return backend{s, func() spent {
+	return backend{Store: s, take: func() spent {
 		c, err := pgx.Connect(t.Context(), server.URL("postgres"))
 		if err != nil {
 			t.Fatal(err)
@@ -201,5 +210,5 @@ func openSQLite(t *testing.T) backend {
 		t.Fatal(err)
 	}
 	closed(t, s)
-	return backend{s, func() spent { return spent{statements: int(statements.Swap(0))} }}
+	return backend{Store: s, take: func() spent { return spent{statements: int(statements.Swap(0))} }}
 }
