@@ -495,6 +495,7 @@ func (e *Engine) Resend(
 				after = parked.Event.ID
 				continue
 			}
+			parked.Event.Again = true
 			refused, err := e.once(ctx, id, parked.Event)
 			if err != nil || refused != nil {
 				return refused, err

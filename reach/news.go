@@ -99,7 +99,8 @@ func messagePersisted(m *tidemark.Message) outlet.Event {
 	return outlet.Event{
 		ID: outlet.EventID(outlet.MessagePersisted, string(m.ChatID),
 			strconv.FormatUint(uint64(m.Sequence), 10), string(m.MessageID)),
-		Type: outlet.MessagePersisted, Chat: m.ChatID, Time: m.CreatedAt, Data: m.AppendJSON(nil),
+		Type: outlet.MessagePersisted, Chat: m.ChatID, Sequence: uint64(m.Sequence),
+		Time: m.CreatedAt, Data: m.AppendJSON(nil),
 	}
 }
 
@@ -118,7 +119,9 @@ func memberChanged(c *tidemark.Chat, m *storage.ChangedMember) outlet.Event {
 		c.ID, m.UserID, m.Intervals.Open(), m.Role, m.JoinedAt.Format(tidemark.TimeLayout),
 		orNull(m.Metadata), m.Version,
 	})
-	return stateEvent(outlet.MemberChanged, c, data, err)
+	e := stateEvent(outlet.MemberChanged, c, data, err)
+	e.User, e.Sequence = m.UserID, m.Version
+	return e
 }
 
 // chatUpdated returns the event of the present state of a chat. A new chat has the same event.
@@ -135,7 +138,9 @@ func chatUpdated(c *tidemark.Chat) outlet.Event {
 		c.ID, c.Type, c.Name, orNull(c.Metadata), c.History,
 		c.CreatedAt.Format(tidemark.TimeLayout), c.Version,
 	})
-	return stateEvent(outlet.ChatUpdated, c, data, err)
+	e := stateEvent(outlet.ChatUpdated, c, data, err)
+	e.Sequence = c.Version
+	return e
 }
 
 // stateEvent returns the event of a state of a chat. Its id follows from the state, and its time is

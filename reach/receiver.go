@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
@@ -171,6 +172,10 @@ func (r *receiver) some(
 	if len(events) == 0 || ctx.Err() != nil {
 		return // If ctx has ended, nobody gets the answers.
 	}
+	if client, is := r.client.(outlet.Each); is {
+		r.each(ctx, client, events, refused, refusals)
+		return
+	}
 	taken, why := r.client.Deliver(ctx, events)
 	r.count(countAccepted, taken)
 	if taken > 0 || why == nil {
@@ -208,6 +213,41 @@ func (r *receiver) some(
 		return
 	}
 	r.rest(ctx, left[1:], refused, refusals[1:])
+}
+
+// each delivers events in one call of a client that answers for each of them.
+func (r *receiver) each(
+	ctx context.Context, client outlet.Each, events []outlet.Event,
+	refused map[tidemark.ChatID]*outlet.Refusal, refusals []*outlet.Refusal,
+) {
+	taken := 0
+	var first *outlet.Refusal
+	for i, why := range client.DeliverEach(ctx, events) {
+		if refusals[i] = why; why == nil {
+			taken++
+			continue
+		}
+		failure := why.Action != outlet.Later
+		if failure {
+			first = cmp.Or(first, why)
+		}
+		if chat := events[i].Chat; refused[chat] == nil {
+			refused[chat] = why
+			if failure {
+				r.count(countRefused, 1)
+			}
+			if failure && ctx.Err() == nil {
+				r.failed(r, events[i], why)
+			}
+		}
+	}
+	r.count(countAccepted, taken)
+	if taken > 0 {
+		r.health.succeeded()
+	}
+	if first != nil && ctx.Err() == nil {
+		r.health.failed(first.After)
+	}
 }
 
 // rest is some without the events of chats that were refused.

@@ -1,8 +1,10 @@
 package reach
 
 import (
+	"context"
 	"testing"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 )
 
@@ -27,5 +29,53 @@ func TestReceiver_begins_nothing_after_its_end(t *testing.T) {
 	if r.queued.Load() != 0 || len(r.busy) != 0 {
 		t.Errorf("%d events wait, and %d chats are busy", r.queued.Load(), len(r.busy))
 	}
+	r.close()
+}
+
+// eachOutlet refuses the chat b, and answers for each event.
+type eachOutlet struct {
+	outlet.Client
+	calls int
+}
+
+func (o *eachOutlet) DeliverEach(_ context.Context, events []outlet.Event) []*outlet.Refusal {
+	o.calls++
+	refusals := make([]*outlet.Refusal, len(events))
+	for i := range events {
+		if events[i].Chat == "b" {
+			refusals[i] = &outlet.Refusal{Detail: "not this chat"}
+		}
+	}
+	return refusals
+}
+
+func (*eachOutlet) Limits() outlet.Limits { return outlet.Limits{Events: 10, Bytes: 1_000} }
+
+func (*eachOutlet) Close() error { return nil }
+
+// TestReceiver_chats_of_a_delivery_are_answered_each: what others refused in the same delivery does
+// not matter to a chat, and nothing is delivered twice.
+func TestReceiver_chats_of_a_delivery_are_answered_each(t *testing.T) {
+	client := &eachOutlet{}
+	var logged []tidemark.ChatID
+	r := newReceiver(Spec{ID: "a"}, client, func(_ *receiver, e outlet.Event, _ *outlet.Refusal) {
+		logged = append(logged, e.Chat)
+	}, new(counts))
+	events := []outlet.Event{{Chat: "b"}, {Chat: "c"}, {Chat: "b"}, {Chat: "d"}, {Chat: "c"}}
+	refusals, err := r.deliver(t.Context(), func() []outlet.Event { return events })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, why := range refusals {
+		if refused := events[i].Chat == "b"; refused != (why != nil) {
+			t.Errorf("event %d: %+v", i, why)
+		}
+	}
+	accepted, refused := r.counts[countAccepted].Load(), r.counts[countRefused].Load()
+	if client.calls != 1 || accepted != 3 || refused != 1 || len(logged) != 1 {
+		t.Errorf("%d calls, %d accepted, %d refused, log %v", client.calls, accepted, refused,
+			logged)
+	}
+	r.end()
 	r.close()
 }

@@ -492,6 +492,9 @@ func (e *Engine) drainOne(ctx context.Context, r *receiver, b storage.Backlog) e
 		if steps, err = read.next(ctx); err != nil {
 			break
 		}
+		for i := range steps {
+			steps[i].Again = true
+		}
 		var reached storage.Position
 		if reached, whole, err = e.drainSteps(ctx, r, b.Chat, to, steps); whole {
 			reached = read.at

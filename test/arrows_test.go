@@ -38,6 +38,10 @@ func arrows() []arrow {
 		},
 		{place: "reach/outlet", own: []string{""}},
 		{place: "reach/webhook", own: []string{"", "reach/internal/publicnet", "reach/outlet"}},
+		{
+			place: "reach/kafka", own: []string{"", "internal/batch", "reach/outlet"},
+			others: []string{"github.com/twmb/franz-go"},
+		},
 		{place: "storage/memory", own: []string{"", "storage", "storage/internal/lives"}},
 		{
 			place:  "storage/metered",

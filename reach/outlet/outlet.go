@@ -23,16 +23,23 @@ const (
 	ChatUpdated      Type = "chat.updated"
 )
 
-// Event is one thing that an outlet gets. Its repetitions are equal byte for byte.
+// Event is one thing that an outlet gets. Its repetitions are equal byte for byte, except Again.
 type Event struct {
 	// ID identifies what happened, and is that of each repetition (EventID).
 	ID   string
 	Type Type
 	Chat tidemark.ChatID
+	// User is whom a MemberChanged is about, else "".
+	User tidemark.UserID `json:",omitempty"`
+	// Sequence is that of a message, the version of a chat, or the version of its members at which
+	// a member changed.
+	Sequence uint64 `json:",omitempty"`
 	// Time is when it happened, with millisecond precision.
 	Time time.Time
 	// Data is a JSON object.
 	Data json.RawMessage
+	// Again says that the event is replayed, or waited for this outlet. It may have come before.
+	Again bool `json:"-"`
 }
 
 // EventID returns the id of the event of a type about a subject: "evt_" and lower-case base32. The
@@ -59,6 +66,14 @@ type Client interface {
 	Limits() Limits
 	// Close ends idle connections.
 	Close() error
+}
+
+// Each is a Client that accepts and refuses each event for itself.
+type Each interface {
+	Client
+	// DeliverEach is Deliver, and returns for each event why it was refused, or nil. If an event is
+	// refused, all later ones of its chat are.
+	DeliverEach(ctx context.Context, events []Event) []*Refusal
 }
 
 // Limits are the maximum size of a delivery.

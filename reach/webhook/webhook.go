@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -270,7 +269,7 @@ func printable(text string, most int) string {
 // body returns the id and the body of a delivery.
 func (o *Outlet) body(events []outlet.Event) (id string, body []byte) {
 	if !o.batch {
-		return events[0].ID, o.append(nil, &events[0])
+		return events[0].ID, events[0].AppendBody(nil, o.bare)
 	}
 	subject := make([]string, len(events))
 	body = []byte{'['}
@@ -279,41 +278,7 @@ func (o *Outlet) body(events []outlet.Event) (id string, body []byte) {
 		if i > 0 {
 			body = append(body, ',')
 		}
-		body = o.append(body, &events[i])
+		body = events[i].AppendBody(body, o.bare)
 	}
 	return outlet.EventID("batch", subject...), append(body, ']')
-}
-
-// append appends the body of an event. It has the id, since a batch has one header for all.
-func (o *Outlet) append(b []byte, e *outlet.Event) []byte {
-	b = append(b, `{"id":`...)
-	b = tidemark.AppendString(b, e.ID)
-	b = append(b, `,"type":`...)
-	b = tidemark.AppendString(b, string(e.Type))
-	b = append(b, `,"timestamp":`...)
-	b = tidemark.AppendTime(b, e.Time)
-	b = append(b, `,"data":`...)
-	//rule:webhook_content_none.strip-content
-	if o.bare && e.Type == outlet.MessagePersisted {
-		b = append(b, withoutContent(e.Data)...)
-	} else {
-		b = append(b, e.Data...)
-	}
-	return append(b, '}')
-}
-
-// withoutContent returns a message without what its sender and the application put into it.
-func withoutContent(data json.RawMessage) json.RawMessage {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return json.RawMessage("{}") // It is no message of ours.
-	}
-	for _, name := range []string{"content", "attachments", "metadata"} {
-		fields[name] = json.RawMessage("null")
-	}
-	bare, err := json.Marshal(fields)
-	if err != nil {
-		return json.RawMessage("{}")
-	}
-	return bare
 }

@@ -1,0 +1,147 @@
+package kafka_test
+
+import (
+	"crypto/tls"
+	"encoding/pem"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/kafka"
+	"github.com/tidemark-im/tidemark/reach/kafka/kafkatest"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+)
+
+func TestParseURL(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for raw, want := range map[string]string{
+		"kafka://a":                                 "a:9092",
+		"kafka://a:1,b,[::1]:2/":                    "a:1 b:9092 [::1]:2",
+		"kafkas://[::1]":                            "[::1]:9092",
+		"kafka://u:p%3F%23@a":                       "a:9092",
+		"kafkas://u:p@a?sasl=plain":                 "a:9092",
+		"kafka://u:p@a?sasl=scram-sha-256":          "a:9092",
+		"http://a":                                  "begins with kafka://",
+		"a:9092":                                    "begins with kafka://",
+		"kafka://":                                  "needs HOST:PORT",
+		"kafka://a,":                                "needs HOST:PORT",
+		"kafka://a:0":                               "needs HOST:PORT",
+		"kafka://a:99999":                           "needs HOST:PORT",
+		"kafka://a/b":                               "needs HOST:PORT",
+		"kafka://secret@a":                          "needs USER:PASSWORD",
+		"kafka://u:secret%zz@a":                     "needs USER:PASSWORD",
+		"kafka://u:sec#ret@a":                       "malformed",
+		"kafka://a?x=1":                             "options sasl and ca only",
+		"kafkas://u:secret@a?sasl=plain&sasl=gs":    "options sasl and ca only",
+		"kafka://a?sasl=plain":                      "no user and password",
+		"kafka://u:secret@a?sasl=plain":             "in clear text",
+		"kafka://u:secret@a?sasl=gssapi":            "must be scram-sha-512",
+		"kafka://a?ca=" + url.QueryEscape(empty):    "needs kafkas://",
+		"kafkas://a?ca=" + url.QueryEscape(empty):   "has no certificate",
+		"kafkas://a?ca=" + url.QueryEscape("/none"): "cannot be read",
+	} {
+		cluster, err := kafka.ParseURL(raw)
+		got := strings.Join(cluster.Brokers, " ")
+		if err != nil {
+			got = err.Error()
+			if tidemark.CodeOf(err) != tidemark.Invalid || strings.Contains(got, "secret") {
+				t.Errorf("%s: %v", raw, err)
+			}
+		}
+		if err == nil && got != want || !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", raw, got, want)
+		}
+		if err == nil && strings.HasPrefix(raw, "kafkas:") != (cluster.TLS != nil) {
+			t.Errorf("%s: TLS is %v", raw, cluster.TLS)
+		}
+	}
+}
+
+func TestNew_refuses(t *testing.T) {
+	here := kafka.Cluster{Brokers: []string{"127.0.0.1:1"}}
+	long := "kafka:" + strings.Repeat("a", 201)
+	for name, c := range map[string]struct {
+		cfg  kafka.Config
+		want string
+	}{
+		"no cluster":      {kafka.Config{URL: "kafka:t"}, "type"},
+		"no URL":          {kafka.Config{Cluster: here}, "url"},
+		"another URL":     {kafka.Config{Cluster: here, URL: "https://a/"}, "url"},
+		"a cluster":       {kafka.Config{Cluster: here, URL: "kafka://a"}, "url"},
+		"no prefix":       {kafka.Config{Cluster: here, URL: "kafka:"}, "url"},
+		"a dot at first":  {kafka.Config{Cluster: here, URL: "kafka:."}, "url"},
+		"a long prefix":   {kafka.Config{Cluster: here, URL: long}, "url"},
+		"another content": {kafka.Config{Cluster: here, URL: "kafka:t", Content: "x"}, "content"},
+		"batches":         {kafka.Config{Cluster: here, URL: "kafka:t", Batch: true}, "batch"},
+	} {
+		_, err := kafka.New(c.cfg)
+		if tidemark.CodeOf(err) != tidemark.Invalid ||
+			!strings.HasPrefix(tidemark.DetailOf(err), c.want) {
+			t.Errorf("%s: %v, want Invalid %s", name, err, c.want)
+		}
+	}
+	if _, err := kafka.New(kafka.Config{Cluster: here, URL: "kafka:a.b-c_D9"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDeliver_with_TLS_and_a_password connects as a URL says. A wrong password is not shown.
+func TestDeliver_with_TLS_and_a_password(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	block := pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster := fake(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-512", "tidemark", "right"),
+		kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates}))
+	brokers := strings.Join(cluster.ListenAddrs(), ",")
+	right, err := kafka.ParseURL("kafkas://tidemark:right@" + brokers + "?ca=" +
+		url.QueryEscape(ca))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := kafkatest.NewPlace(t, cluster.ListenAddrs(), kgo.DialTLSConfig(right.TLS.Clone()),
+		kgo.SASL(scram.Auth{User: "tidemark", Pass: "right"}.AsSha512Mechanism()))
+	p.Create(1, nil)
+	deliver := func(c kafka.Cluster) *outlet.Refusal {
+		o := p.Open(nil, func(cfg *kafka.Config) { cfg.Cluster, cfg.Timeout = c, 3*time.Second })
+		_, why := o.Deliver(t.Context(), []outlet.Event{kafkatest.Message("c", 1, 10)})
+		return why
+	}
+	if why := deliver(right); why != nil {
+		t.Fatalf("refused: %+v", why)
+	}
+	if got := p.Messages()["c"]; !slices.Equal(got, []uint64{1}) {
+		t.Errorf("there are the messages %v", got)
+	}
+	for name, raw := range map[string]string{
+		"a wrong password": "kafkas://tidemark:wrongsecret@" + brokers + "?ca=" +
+			url.QueryEscape(ca),
+		"other roots": "kafkas://tidemark:right@" + brokers,
+		"no TLS":      "kafka://tidemark:right@" + brokers,
+	} {
+		c, err := kafka.ParseURL(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		why := deliver(c)
+		if why == nil || strings.Contains(why.Detail, "wrongsecret") {
+			t.Errorf("%s: %+v", name, why)
+		}
+	}
+}

@@ -1,0 +1,276 @@
+// Package kafkatest is the suite that the outlet for Kafka passes with each broker, and what tests
+// of it share: a connection that fails, and a reader of topics.
+package kafkatest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/kafka"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+)
+
+// Run runs the suite with a cluster that has these brokers. It must not create topics by itself.
+func Run(t *testing.T, brokers []string) {
+	for name, test := range map[string]func(*testing.T, *Place){
+		"events come as records":       records,
+		"content none":                 bare,
+		"a lost answer":                lostAnswer,
+		"brokers away":                 away,
+		"brokers silent":               silent,
+		"slow":                         slow,
+		"no topic":                     noTopic,
+		"a record too large":           tooLarge,
+		"told in order whatever fails": inOrder,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, NewPlace(t, brokers))
+		})
+	}
+}
+
+// accept fails the test unless all events are accepted.
+func accept(t testing.TB, o *kafka.Outlet, events ...outlet.Event) {
+	t.Helper()
+	if n, refused := o.Deliver(t.Context(), events); refused != nil || n != len(events) {
+		t.Fatalf("%d of %d events accepted, %+v", n, len(events), refused)
+	}
+}
+
+func records(t *testing.T, p *Place) {
+	p.Create(3, nil)
+	o := p.Open(&Link{}, nil)
+	message := Message("c", 7, 10)
+	member := outlet.Event{
+		ID: "evt_m", Type: outlet.MemberChanged, Chat: "c", User: "bob", Sequence: 3,
+		Time: message.Time, Data: []byte(`{"chat_id":"c","user_id":"bob"}`), Again: true,
+	}
+	chat := outlet.Event{
+		ID: "evt_c", Type: outlet.ChatUpdated, Chat: "c", Sequence: 2, Time: message.Time,
+		Data: []byte(`{"chat_id":"c","name":"Tea"}`),
+	}
+	test := outlet.Event{
+		ID: "evt_t", Type: "outlet.test", Time: message.Time, Data: []byte(`{"outlet_id":"o"}`),
+	}
+	accept(t, o, chat, member, message, test)
+	wrote := map[string]string{}
+	for _, r := range slices.Concat(p.Read(".messages"), p.Read(".state")) {
+		var headers []string
+		for _, h := range r.Headers {
+			headers = append(headers, h.Key+"="+string(h.Value))
+		}
+		topic := strings.TrimPrefix(r.Topic, p.Prefix)
+		wrote[topic+" "+string(r.Key)] = strings.Join(headers, " ") + " " + string(r.Value)
+		if time.Since(r.Timestamp).Abs() > time.Hour {
+			t.Errorf("the record has the time %v, not that of its storing", r.Timestamp)
+		}
+	}
+	for place, e := range map[string]*outlet.Event{
+		".messages c": &message, ".state c|bob": &member, ".state c": &chat, ".messages ": &test,
+	} {
+		want := fmt.Sprintf("id=%s type=%s sequence=%d schema=1 replay=%t %s", e.ID, e.Type,
+			e.Sequence, e.Again, e.AppendBody(nil, false))
+		if wrote[place] != want {
+			t.Errorf("%s: %s\nwant %s", place, wrote[place], want)
+		}
+	}
+	if len(wrote) != 4 {
+		t.Errorf("there are the records %v, want 4", wrote)
+	}
+}
+
+func bare(t *testing.T, p *Place) {
+	p.Create(1, nil)
+	o := p.Open(&Link{}, func(cfg *kafka.Config) { cfg.Content = "none" })
+	accept(t, o, Message("c", 1, 10))
+	got := p.Read(".messages")[0].Value
+	if !bytes.Contains(got, []byte(`"content":null`)) {
+		t.Errorf("the record is %s", got)
+	}
+}
+
+// lostAnswer shows that a record whose answer was lost is stored once.
+func lostAnswer(t *testing.T, p *Place) {
+	p.Create(1, nil)
+	link := &Link{}
+	o := p.Open(link, nil)
+	for n := range uint64(5) {
+		link.Lose(int(n % 3))
+		accept(t, o, Message("c", 2*n+1, 10), Message("c", 2*n+2, 10))
+	}
+	if repeated := p.InOrder([]tidemark.ChatID{"c"}, 10); repeated > 0 {
+		t.Errorf("%d records are stored twice", repeated)
+	}
+}
+
+// refuse returns why an event is refused.
+func refuse(t testing.TB, o *kafka.Outlet, e outlet.Event) *outlet.Refusal {
+	t.Helper()
+	began := time.Now()
+	n, why := o.Deliver(t.Context(), []outlet.Event{e})
+	if why == nil || n != 0 || why.Action != outlet.Retry {
+		t.Fatalf("%d events accepted, %+v", n, why)
+	}
+	if took := time.Since(began); took > within {
+		t.Errorf("the refusal takes %v", took)
+	}
+	return why
+}
+
+func away(t *testing.T, p *Place) {
+	p.Create(1, nil)
+	link := &Link{}
+	o := p.Open(link, func(cfg *kafka.Config) { cfg.Timeout = 2 * time.Second })
+	accept(t, o, Message("c", 1, 10))
+	link.Set(Down)
+	for range 2 {
+		if why := refuse(t, o, Message("c", 2, 10)); !strings.Contains(why.Detail,
+			"cannot be reached") {
+			t.Errorf("the refusal is %+v", why)
+		}
+	}
+	link.Set(Up)
+	accept(t, o, Message("c", 2, 10), Message("c", 3, 10))
+	if repeated := p.InOrder([]tidemark.ChatID{"c"}, 3); repeated > 0 {
+		t.Errorf("%d records are stored twice", repeated)
+	}
+}
+
+// silent shows that a delivery ends if the brokers do not answer, and that the next ones succeed.
+func silent(t *testing.T, p *Place) {
+	p.Create(1, nil)
+	link := &Link{}
+	o := p.Open(link, func(cfg *kafka.Config) { cfg.Timeout = time.Second })
+	accept(t, o, Message("c", 1, 10))
+	link.Set(Silent)
+	began := time.Now()
+	why := refuse(t, o, Message("c", 2, 10))
+	if took := time.Since(began); took < time.Second || took > within/2 {
+		t.Errorf("it takes %v", took)
+	}
+	if !strings.Contains(why.Detail, "no answer in time") {
+		t.Errorf("the refusal is %+v", why)
+	}
+	link.Set(Up)
+	accept(t, o, Message("c", 2, 10))
+	p.InOrder([]tidemark.ChatID{"c"}, 2)
+}
+
+// slow shows that calls share round trips.
+func slow(t *testing.T, p *Place) {
+	p.Create(3, nil)
+	link := &Link{}
+	o := p.Open(link, nil)
+	accept(t, o, Message("first", 1, 10))
+	link.Delay(100 * time.Millisecond)
+	began := time.Now()
+	var calls sync.WaitGroup
+	var chats []tidemark.ChatID
+	for i := range 50 {
+		chat := tidemark.ChatID(fmt.Sprint("c", i))
+		chats = append(chats, chat)
+		calls.Go(func() { accept(t, o, Message(chat, 1, 10)) })
+	}
+	calls.Wait()
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("50 calls take %v", took)
+	}
+	p.InOrder(chats, 1)
+}
+
+func noTopic(t *testing.T, p *Place) {
+	o := p.Open(&Link{}, nil)
+	why := refuse(t, o, Message("c", 1, 10))
+	if want := "the topic " + p.Prefix + ".messages does not exist"; !strings.Contains(why.Detail,
+		want) {
+		t.Errorf("the refusal is %+v, want %q", why, want)
+	}
+	p.Create(1, nil)
+	for end := time.Now().Add(within); ; <-time.After(50 * time.Millisecond) {
+		n, why := o.Deliver(t.Context(), []outlet.Event{Message("c", 1, 10)})
+		if n == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the topic is not found: %+v", why)
+		}
+	}
+	p.InOrder([]tidemark.ChatID{"c"}, 1)
+}
+
+// tooLarge shows that a record that is too large for the topic holds up its own chat only, although
+// it shares a batch with others.
+func tooLarge(t *testing.T, p *Place) {
+	p.Create(1, map[string]string{"max.message.bytes": "4000"})
+	o := p.Open(&Link{}, nil)
+	refusals := o.DeliverEach(t.Context(), []outlet.Event{
+		Message("a", 1, 1_000), Message("b", 1, 10), Message("b", 2, 5_000), Message("a", 2, 1_000),
+		Message("b", 3, 10), Message("a", 3, 1_000),
+	})
+	for i, why := range refusals {
+		if refused := i == 2 || i == 4; refused != (why != nil) ||
+			refused && why.Status != int(kerr.MessageTooLarge.Code) {
+			t.Errorf("event %d: %+v", i, why)
+		}
+	}
+	found := p.Messages()
+	if !slices.Equal(found["a"], []uint64{1, 2, 3}) || !slices.Equal(found["b"], []uint64{1}) {
+		t.Errorf("there are the messages %v", found)
+	}
+}
+
+// inOrder delivers the messages of some chats while the connections fail at random.
+func inOrder(t *testing.T, p *Place) {
+	p.Create(2, nil)
+	link := &Link{}
+	o := p.Open(link, func(cfg *kafka.Config) { cfg.Timeout = 2 * time.Second })
+	const last = 300
+	stop := make(chan struct{})
+	var faults, chats sync.WaitGroup
+	faults.Go(func() {
+		for {
+			link.Lose(rand.IntN(3))
+			link.Set([]Mode{Up, Up, Down, Silent}[rand.IntN(4)])
+			select {
+			case <-stop:
+				link.Lose(0)
+				link.Set(Up)
+				return
+			case <-time.After(time.Duration(rand.IntN(100)) * time.Millisecond):
+			}
+			link.Set(Up)
+			<-time.After(time.Duration(rand.IntN(100)) * time.Millisecond)
+		}
+	})
+	var names []tidemark.ChatID
+	for i := range 4 {
+		chat := tidemark.ChatID(fmt.Sprint("c", i))
+		names = append(names, chat)
+		chats.Go(func() {
+			for at := uint64(0); at < last && t.Context().Err() == nil; {
+				var events []outlet.Event
+				for n := range 1 + rand.Uint64N(10) {
+					if at+n < last {
+						events = append(events, Message(chat, at+n+1, rand.IntN(500)))
+					}
+				}
+				accepted, _ := o.Deliver(t.Context(), events)
+				at += uint64(accepted)
+			}
+		})
+	}
+	chats.Wait()
+	close(stop)
+	faults.Wait()
+	t.Logf("%d repetitions", p.InOrder(names, last))
+}

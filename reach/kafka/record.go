@@ -1,0 +1,57 @@
+package kafka
+
+import (
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidemark-im/tidemark/reach/outlet"
+)
+
+// The ends of the topics' names.
+const (
+	messages = ".messages"
+	state    = ".state"
+)
+
+// schema is the version of the form of the records, in the header of this name.
+const schema = "1"
+
+// place says where the events of a type are stored.
+type place struct {
+	topic string
+	key   func(*outlet.Event) string
+}
+
+// places are those of the known types. Others are stored among the messages, by chat.
+var places = map[outlet.Type]place{
+	outlet.MessagePersisted: {messages, ofChat},
+	outlet.MemberChanged:    {state, ofMember},
+	outlet.ChatUpdated:      {state, ofChat},
+}
+
+func ofChat(e *outlet.Event) string { return string(e.Chat) }
+
+// ofMember returns the key of a member's state. No id has a |.
+func ofMember(e *outlet.Event) string { return string(e.Chat) + "|" + string(e.User) }
+
+// record returns the record of an event. Its time is that of its storing: Kafka would soon delete a
+// replayed message as old.
+func (o *Outlet) record(e *outlet.Event) *kgo.Record {
+	at, known := places[e.Type]
+	if !known {
+		at = place{messages, ofChat}
+	}
+	return &kgo.Record{
+		Topic: o.prefix + at.topic,
+		Key:   []byte(at.key(e)),
+		Value: e.AppendBody(make([]byte, 0, len(e.Data)+200), o.bare),
+		Headers: []kgo.RecordHeader{
+			{Key: "id", Value: []byte(e.ID)},
+			{Key: "type", Value: []byte(e.Type)},
+			{Key: "sequence", Value: strconv.AppendUint(nil, e.Sequence, 10)},
+			{Key: "schema", Value: []byte(schema)},
+			{Key: "replay", Value: strconv.AppendBool(nil, e.Again)},
+		},
+	}
+}

@@ -1,0 +1,130 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// session is the present producer, or none. Only connects is safe for concurrent use.
+type session struct {
+	cluster  Cluster
+	client   *kgo.Client
+	connects connects
+}
+
+// connects notes the outcome of the last connect. It is a hook of the client.
+type connects struct {
+	mu  sync.Mutex
+	err error
+}
+
+// OnBrokerConnect implements kgo.HookBrokerConnect.
+func (c *connects) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+// last returns why the last connect failed, or nil.
+func (c *connects) last() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// produce stores records, which together must fit into one batch. It returns for each why it was
+// not stored, or nil. Records of one partition are all stored, or none is. If ctx ends first, the
+// session ends, and what was under way may be stored or not.
+func (s *session) produce(ctx context.Context, records []*kgo.Record) []error {
+	errs := make([]error, len(records))
+	if len(records) == 0 {
+		return nil
+	}
+	if s.client == nil {
+		client, err := s.cluster.client(&s.connects)
+		if err != nil {
+			for i := range errs {
+				errs[i] = err
+			}
+			return errs
+		}
+		s.client = client
+	}
+	// Nothing is sent before Flush. So no record of a partition can fail while its later ones are
+	// not there yet, which would then be stored before it.
+	var all sync.WaitGroup
+	for i, r := range records {
+		all.Add(1)
+		s.client.Produce(context.Background(), r, func(_ *kgo.Record, err error) {
+			errs[i] = err
+			all.Done()
+		})
+	}
+	flushed := s.client.Flush(ctx)
+	if flushed != nil {
+		s.close() // It fails what waits.
+	}
+	all.Wait()
+	for i, err := range errs {
+		switch {
+		case err == nil:
+		case flushed != nil:
+			errs[i] = noAnswer{s.connects.last()}
+		case !passes(err):
+			s.close()
+		}
+	}
+	return errs
+}
+
+// close ends the session. The next one has another producer id.
+func (s *session) close() {
+	if s.client != nil {
+		s.client.Close()
+		s.client = nil
+	}
+}
+
+// noAnswer says that Kafka did not say in time what became of a record. cause is why the last
+// connect failed, or nil.
+type noAnswer struct{ cause error }
+
+func (e noAnswer) Error() string {
+	if e.cause != nil {
+		return "Kafka cannot be reached: " + e.cause.Error()
+	}
+	return "Kafka gave no answer in time"
+}
+
+// ofTopic are errors about a topic, a partition or a record, which leave the session as it is.
+var ofTopic = []error{
+	kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException,
+	kerr.TopicAuthorizationFailed, kerr.NotEnoughReplicas, kerr.NotLeaderForPartition,
+	kerr.LeaderNotAvailable, kerr.PolicyViolation, kerr.KafkaStorageError,
+	kerr.ThrottlingQuotaExceeded,
+}
+
+// ofRecord are errors about single records. Those beside them in a batch fail, too.
+var ofRecord = []error{
+	kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp,
+	kerr.CorruptMessage,
+}
+
+// passes reports whether the session can go on after an error.
+func passes(err error) bool { return isOne(err, ofTopic) || isOne(err, ofRecord) }
+
+// isOne reports whether an error is one of a list.
+func isOne(err error, list []error) bool {
+	for _, one := range list {
+		if errors.Is(err, one) {
+			return true
+		}
+	}
+	return false
+}

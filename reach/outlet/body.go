@@ -1,0 +1,43 @@
+package outlet
+
+import (
+	"encoding/json"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+// AppendBody appends the JSON object that receivers get of an event. It has the id, since a
+// delivery may have several events. With bare, messages come without what their senders and the
+// application put into them.
+func (e *Event) AppendBody(b []byte, bare bool) []byte {
+	b = append(b, `{"id":`...)
+	b = tidemark.AppendString(b, e.ID)
+	b = append(b, `,"type":`...)
+	b = tidemark.AppendString(b, string(e.Type))
+	b = append(b, `,"timestamp":`...)
+	b = tidemark.AppendTime(b, e.Time)
+	b = append(b, `,"data":`...)
+	//rule:webhook_content_none.strip-content
+	if bare && e.Type == MessagePersisted {
+		b = append(b, withoutContent(e.Data)...)
+	} else {
+		b = append(b, e.Data...)
+	}
+	return append(b, '}')
+}
+
+// withoutContent returns a message without what its sender and the application put into it.
+func withoutContent(data json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return json.RawMessage("{}") // It is no message of ours.
+	}
+	for _, name := range []string{"content", "attachments", "metadata"} {
+		fields[name] = json.RawMessage("null")
+	}
+	bare, err := json.Marshal(fields)
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return bare
+}
