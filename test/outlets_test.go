@@ -1,6 +1,7 @@
 package test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidemark-im/tidemark/test/services/dynamodb"
 	"github.com/tidemark-im/tidemark/test/services/postgres"
@@ -235,7 +238,12 @@ func TestOutlets_of_the_guide(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t)
 	key, file := apiKey(t, p.binary, "--scope", "admin")
-	p.flags = []string{"--dev", "--api-keys-file", file}
+	topics := kfake.MustCluster(kfake.SeedTopics(24, "tidemark.messages", "tidemark.state"))
+	t.Cleanup(topics.Close)
+	p.flags = []string{
+		"--dev", "--api-keys-file", file,
+		"--kafka", "kafka://" + strings.Join(topics.ListenAddrs(), ","),
+	}
 	p.start()
 	h := newHook(t)
 	operator := user{name: "operator", url: "http://" + p.address, token: key}
@@ -255,8 +263,8 @@ func TestOutlets_of_the_guide(t *testing.T) {
 		return string(out)
 	}
 	commands := shellBlocks(page)
-	if len(commands) != 3 {
-		t.Fatalf("the guide has %d commands, want 3", len(commands))
+	if len(commands) != 4 {
+		t.Fatalf("the guide has %d commands, want 4", len(commands))
 	}
 	var made outletOf
 	if err := json.Unmarshal([]byte(run(commands[0])), &made); err != nil || made.ID != "crm" {
@@ -294,8 +302,46 @@ func TestOutlets_of_the_guide(t *testing.T) {
 	run(commands[2])
 	eventually(t, "they are told again", told(3), nothing)
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	for _, fault := range h.faults {
 		t.Error(fault)
 	}
+	h.mu.Unlock()
+	made = outletOf{}
+	if err := json.Unmarshal([]byte(run(commands[3])), &made); err != nil || made.Secret != "" {
+		t.Fatalf("the outlet is %+v, %v", made, err)
+	}
+	eventually(t, "the outlet of Kafka is active", func() bool {
+		operator.call(t, http.MethodGet, "/admin/outlets/log", nil, &made)
+		return made.State == "active"
+	}, func() string { return made.State })
+	alice.send(t, "c", "to Kafka")
+	got := recordOf(t, topics, "4")
+	if string(got.Key) != "c" || !strings.Contains(string(got.Value), `"to Kafka"`) {
+		t.Errorf("the record is %s: %s", got.Key, got.Value)
+	}
+}
+
+// recordOf waits for the message with a sequence in Kafka.
+func recordOf(t *testing.T, topics *kfake.Cluster, sequence string) *kgo.Record {
+	t.Helper()
+	reader, err := kgo.NewClient(kgo.SeedBrokers(topics.ListenAddrs()...),
+		kgo.ConsumeTopics("tidemark.messages"), kgo.DisableClientMetrics(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), outletWithin)
+	defer cancel()
+	for ctx.Err() == nil {
+		for _, r := range reader.PollFetches(ctx).Records() {
+			for _, header := range r.Headers {
+				if header.Key == "sequence" && string(header.Value) == sequence {
+					return r
+				}
+			}
+		}
+	}
+	t.Fatalf("message %s does not come", sequence)
+	return nil
 }

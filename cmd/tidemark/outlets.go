@@ -10,7 +10,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach"
+	"github.com/tidemark-im/tidemark/reach/kafka"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/reach/redis"
 	"github.com/tidemark-im/tidemark/reach/webhook"
@@ -34,6 +36,7 @@ const (
 type outletFlags struct {
 	Roles []string `name:"roles" enum:"gateway,worker" default:"gateway,worker" env:"TIDEMARK_ROLES" placeholder:"ROLE,…" help:"What this node does: gateway serves clients, worker delivers to outlets and notifies devices. Default both."`
 
+	Kafka          string   `env:"TIDEMARK_KAFKA" placeholder:"URL" help:"Kafka of the outlets of the type kafka: kafka://[USER:PASSWORD@]HOST:PORT,… with kafkas for TLS. Give all nodes the same one."`
 	ReachAllowCIDR []string `name:"reach-allow-cidr" env:"TIDEMARK_REACH_ALLOW_CIDR" placeholder:"NETWORK" help:"Private network to which webhooks may lead, such as 10.0.0.0/8, also by http:// and on any port; repeatable. --dev implies 127.0.0.0/8 and ::1/128."`
 
 	Push pushFlags `embed:""`
@@ -93,14 +96,27 @@ func (f *outletFlags) config(dev bool) (outletSettings, error) {
 	if s.push, err = f.Push.settings(key, allow); err != nil {
 		return outletSettings{}, err
 	}
-	s.reach.Kinds = map[string]reach.Kind{"webhook": {
-		NewSecret: webhook.NewSecret,
-		Open: func(s *reach.Spec, secrets []string) (outlet.Client, error) {
-			return webhook.New(webhook.Config{
-				URL: s.URL, Secrets: secrets, Batch: s.Batch, Content: s.Content, Allow: allow,
-			})
+	var cluster kafka.Cluster
+	if f.Kafka != "" {
+		if cluster, err = kafka.ParseURL(f.Kafka); err != nil {
+			return outletSettings{}, usagef("--kafka: %s", tidemark.DetailOf(err))
+		}
+	}
+	s.reach.Kinds = map[string]reach.Kind{
+		"webhook": {
+			NewSecret: webhook.NewSecret,
+			Open: func(s *reach.Spec, secrets []string) (outlet.Client, error) {
+				return webhook.New(webhook.Config{
+					URL: s.URL, Secrets: secrets, Batch: s.Batch, Content: s.Content, Allow: allow,
+				})
+			},
 		},
-	}}
+		"kafka": {Open: func(s *reach.Spec, _ []string) (outlet.Client, error) {
+			return kafka.New(kafka.Config{
+				Cluster: cluster, URL: s.URL, Batch: s.Batch, Content: s.Content,
+			})
+		}},
+	}
 	return s, nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -13,8 +14,12 @@ func TestOutletFlags_are_checked(t *testing.T) {
 	for name, c := range map[string]struct {
 		networks []string
 		key      string
+		kafka    string
 		want     string
 	}{
+		"no scheme":          {kafka: "http://broker:9092", want: "--kafka: "},
+		"no broker":          {kafka: "kafka://u:secret@", want: "needs HOST:PORT"},
+		"a broker":           {kafka: "kafka://broker"},
 		"no network":         {networks: []string{"10.0.0.0"}, want: "is not a network"},
 		"a host's address":   {networks: []string{"10.0.0.1/8"}, want: "is not a network"},
 		"the second one":     {networks: []string{"10.0.0.0/8", "x"}, want: `"x" is not a network`},
@@ -24,7 +29,7 @@ func TestOutletFlags_are_checked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(outletVariable, c.key)
-			flags := outletFlags{ReachAllowCIDR: c.networks}
+			flags := outletFlags{ReachAllowCIDR: c.networks, Kafka: c.kafka}
 			_, err := flags.config(false)
 			if c.want == "" && err != nil || c.want != "" &&
 				(err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -112,5 +117,37 @@ func TestOutletFlags_say_where_webhooks_may_lead(t *testing.T) {
 				t.Errorf("sealed %q, %v", sealed, err)
 			}
 		})
+	}
+}
+
+// TestOutletFlags_say_where_Kafka_is: an outlet cannot choose the brokers, and without the flag
+// none can be created.
+func TestOutletFlags_say_where_Kafka_is(t *testing.T) {
+	t.Setenv(outletVariable, "")
+	for _, c := range []struct{ flag, url, want string }{
+		{"", "kafka:tidemark", "type"},
+		{"kafka://broker:9092", "kafka:tidemark", ""},
+		{"kafka://broker:9092", "kafka://elsewhere:9092", "url"},
+	} {
+		cfg, err := (&outletFlags{Kafka: c.flag}).config(false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := cfg.reach.Kinds["kafka"]
+		if kind.NewSecret != nil {
+			t.Error("an outlet of Kafka has a secret")
+		}
+		o, err := kind.Open(&reach.Spec{URL: c.url}, nil)
+		var refused *tidemark.Error
+		errors.As(err, &refused)
+		if (refused == nil) != (c.want == "") || refused != nil && refused.Param != c.want {
+			t.Errorf("%+v: opened: %v", c, err)
+		}
+		if err == nil {
+			err = o.Close()
+			if err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }

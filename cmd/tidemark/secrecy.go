@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// databaseURL matches a URL of Postgres, DynamoDB or Redis, and everything behind it.
+// databaseURL matches a URL of Postgres, DynamoDB, Redis or Kafka, and everything behind it.
 // If the URL is malformed, all of that may belong to a password.
-const databaseURL = `(?s)(postgres(?:ql)?:|dynamodb:|rediss?(?:\+[a-z]+)?:)\S.*`
+const databaseURL = `(?s)(postgres(?:ql)?:|dynamodb:|rediss?(?:\+[a-z]+)?:|kafkas?:)\S.*`
 
 // hideURLs returns a text with the contents of database URLs replaced by "…".
 func hideURLs(text string) string {

@@ -43,7 +43,7 @@ func TestHideArguments_writes_over_the_url_and_nothing_else(t *testing.T) {
 	written := []string{
 		"serve", "--store=postgres://u:p q@h/d", "--store", "postgresql://u:p@h",
 		"--store=dynamodb://u:p@r", "--redis=redis://:p@h", "--redis", "rediss+sentinel://u:p@h/m",
-		"--listen", ":8080", "",
+		"--kafka", "kafkas://u:p@h", "--kafka=kafka://u:p@h", "--listen", ":8080", "",
 	}
 	args := make([]string, len(written))
 	for i, arg := range written {
@@ -56,7 +56,7 @@ func TestHideArguments_writes_over_the_url_and_nothing_else(t *testing.T) {
 	want := []string{
 		"serve", "--store=postgres:***********", "--store", "postgresql:*******",
 		"--store=dynamodb:*******", "--redis=redis:******", "--redis", "rediss+sentinel:*********",
-		"--listen", ":8080", "",
+		"--kafka", "kafkas:*******", "--kafka=kafka:*******", "--listen", ":8080", "",
 	}
 	if diff := cmp.Diff(want, args); diff != "" {
 		t.Errorf("the originals (-want +got):\n%s", diff)

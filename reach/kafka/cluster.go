@@ -45,7 +45,7 @@ func ParseURL(raw string) (Cluster, error) {
 	scheme, rest, _ := strings.Cut(raw, "://")
 	if scheme != "kafka" && scheme != "kafkas" {
 		return Cluster{}, tidemark.Errorf(tidemark.Invalid,
-			"the URL of Kafka begins with kafka://, or with kafkas:// for TLS")
+			"the URL of Kafka needs the scheme kafka, or kafkas for TLS")
 	}
 	var c Cluster
 	if scheme == "kafkas" {
@@ -95,7 +95,7 @@ func (c *Cluster) logIn(login, mechanism string) error {
 	case "plain":
 		if c.TLS == nil {
 			return tidemark.Errorf(tidemark.Invalid, "sasl=plain would send the password of Kafka "+
-				"in clear text; use kafkas://, or another mechanism")
+				"in clear text; use the scheme kafkas, or another mechanism")
 		}
 		c.login = plain.Auth{User: user, Pass: password}.AsMechanism()
 	default:
@@ -111,7 +111,7 @@ func (c *Cluster) trust(file string) error {
 		return nil
 	}
 	if c.TLS == nil {
-		return tidemark.Errorf(tidemark.Invalid, "ca in the URL of Kafka needs kafkas://")
+		return tidemark.Errorf(tidemark.Invalid, "ca in the URL of Kafka needs the scheme kafkas")
 	}
 	pem, err := os.ReadFile(file)
 	if err != nil {

@@ -627,7 +627,7 @@ export interface paths {
          *     ([webhooks](docs/webhooks.md)). It gets news when its `state` is `active`, after 15 s or
          *     more. News while it is `starting` or `joining` may be missed, unless `begin` is `start`.
          *
-         *     The answer has the `secret` that verifies what the outlet gets. It is never shown again.
+         *     The answer has the `secret` that verifies what a webhook gets. It is never shown again.
          *     Repeat the request after a lost answer: the answer is then 200, without a secret, and
          *     `POST /admin/outlets/{outlet_id}/secret` makes another. If an outlet of this id differs, the
          *     answer is 409. So it is while another outlet is being created.
@@ -681,8 +681,9 @@ export interface paths {
         readonly put?: never;
         /**
          * A new secret
-         * @description Deliveries are signed with the new and the old secrets for 24 hours, and then with the new
-         *     one only. There may be five valid secrets; a further one gets 409.
+         * @description Deliveries of a webhook are signed with the new and the old secrets for 24 hours, and then
+         *     with the new one only. There may be five valid secrets; a further one gets 409. A `kafka`
+         *     has none.
          */
         readonly post: operations["createOutletSecret"];
         readonly delete?: never;
@@ -2069,11 +2070,18 @@ export interface components {
         readonly NewOutlet: {
             /** @description Your name of the outlet. By default it follows from its type and URL. */
             readonly outlet_id?: components["schemas"]["Id"] | null;
-            /** @enum {string} */
-            readonly type: "webhook";
             /**
-             * @description It begins with `https://` and leads to a public address, on port 443. Within the
-             *     networks of `--reach-allow-cidr`, `http://` and other ports are allowed.
+             * @description `kafka` needs a server with `--kafka`.
+             * @enum {string}
+             */
+            readonly type: "webhook" | "kafka";
+            /**
+             * @description That of a `kafka` is `kafka:PREFIX`: the topics are `PREFIX.messages` and
+             *     `PREFIX.state`. PREFIX has 1 to 200 of the characters `A-Z a-z 0-9 . _ -`, and does
+             *     not begin with a dot.
+             *
+             *     That of a webhook begins with `https://` and leads to a public address, on port 443.
+             *     Within the networks of `--reach-allow-cidr`, `http://` and other ports are allowed.
              */
             readonly url: string;
             /** @description The types that it gets. Empty or absent means all. */
@@ -2084,7 +2092,8 @@ export interface components {
              */
             readonly content?: components["schemas"]["NewContent"] | null;
             /**
-             * @description Whether a delivery may hold up to 100 events, as an array.
+             * @description Whether a delivery of a webhook may hold up to 100 events, as an array. A `kafka` has
+             *     no such deliveries, so it must be false.
              * @default false
              */
             readonly batch?: boolean | null;
@@ -2139,7 +2148,10 @@ export interface components {
          */
         readonly OutletAttempt: {
             readonly accepted: boolean;
-            /** @description That of the receiver's answer, null if there was none or it was accepted. */
+            /**
+             * @description That of the receiver's answer, or the code of Kafka's error. Null if there was no answer
+             *     or it was accepted.
+             */
             readonly status: number | null;
             /** @description What happened. Empty if it was accepted. */
             readonly detail: string;
