@@ -131,8 +131,8 @@ stages: # not within a run, whose stages execute it
 # It comes first. So a machine without network fails at once, and no test waits for a download.
 .PHONY: deps
 deps: postgres-deps dynamodb-deps redis-deps proxy-deps chaos-deps browser-deps aws-deps helm-deps
-deps: contract-deps web-deps push-deps webhook-deps
-deps: ## stage: installs what the tests need: programs by apt, npm and pip
+deps: contract-deps web-deps push-deps webhook-deps kafka-deps
+deps: ## stage: installs what the tests need: programs by apt, npm, pip and Maven
 	@scripts/need gcc gcc libc6-dev
 	@scripts/need spin spin
 	@scripts/need curl curl ca-certificates
@@ -212,7 +212,7 @@ page: ## build the pages at / and /console from web/app into web/dist, committed
 
 .PHONY: suites
 suites: stages build client browser-deps web-deps aws-deps proxy-deps contract-deps
-suites: postgres-deps dynamodb-deps redis-deps helm-deps
+suites: postgres-deps dynamodb-deps redis-deps helm-deps kafka-deps
 suites: ## stage: the real binary under curl, other clients, proxies, faults and Chromium
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
@@ -259,7 +259,7 @@ invariants: ## write into docs/internals/invariants.md where each rule is kept
 
 .PHONY: soak
 soak: stages client browser-deps web-deps aws-deps proxy-deps contract-deps
-soak: postgres-deps dynamodb-deps redis-deps chaos-deps helm-deps
+soak: postgres-deps dynamodb-deps redis-deps chaos-deps helm-deps kafka-deps
 soak: ## the suites, and the random histories of every storage, with long counts: hours
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
@@ -338,6 +338,10 @@ dynamodb-deps: ## DynamoDB's emulator dynoxide (by npm, below .build)
 .PHONY: redis-deps
 redis-deps: ## Redis (unpacked below .build, not as a service), for the tests of registry and bus
 	@scripts/redis-deps
+
+.PHONY: kafka-deps
+kafka-deps: ## Apache Kafka (by Maven, below .build) and Java (by apt)
+	@scripts/kafka-deps
 
 .PHONY: browser-deps
 browser-deps: ## Chromium and Firefox (by apt), and what drives them (by npm, below .build)
