@@ -145,9 +145,9 @@ func (c *Cluster) hosts(list string) error {
 const (
 	// batchLimit bounds one record. The topic usually has a lower bound.
 	batchLimit = 16 << 20
-	// tries is how often a batch is sent that Kafka refuses for a reason that may pass. With
-	// backoff these take about 5 s.
-	tries = 8
+	// tries is how often a batch is sent again that Kafka refuses for a reason that may pass. With
+	// backoff these take 1.5 s, in which other chats wait. Then the engine retries, without them.
+	tries = 4
 	// dialTimeout bounds a connect with its handshake, and answerTimeout a request twice: Kafka
 	// stops waiting for replicas after one, and the client waits for another.
 	dialTimeout   = 3 * time.Second
@@ -163,7 +163,7 @@ func (c *Cluster) client(hook kgo.Hook) (*kgo.Client, error) {
 		kgo.SeedBrokers(c.Brokers...), kgo.ClientID("tidemark"), kgo.WithHooks(hook),
 		kgo.DisableClientMetrics(), kgo.DialTimeout(dialTimeout), kgo.RetryBackoffFn(backoff),
 		kgo.RequestTimeoutOverhead(answerTimeout), kgo.ProduceRequestTimeout(answerTimeout),
-		kgo.MetadataMinAge(250 * time.Millisecond), kgo.UnknownTopicRetries(tries / 4),
+		kgo.MetadataMinAge(250 * time.Millisecond), kgo.UnknownTopicRetries(tries / 2),
 		kgo.RecordRetries(tries), kgo.ProducerBatchMaxBytes(batchLimit),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0),
 	}

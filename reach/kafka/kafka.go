@@ -185,14 +185,15 @@ func (o *Outlet) store(ctx context.Context, w *work, group []int) {
 func (o *Outlet) judge(e *outlet.Event, err error) *outlet.Refusal {
 	topic := o.record(e).Topic
 	r := &outlet.Refusal{Detail: err.Error()}
-	if cause := o.session.connects.last(); errors.Is(err, kgo.ErrRecordRetries) && cause != nil {
-		r.Detail = noAnswer{cause}.Error()
-	}
 	var answer *kerr.Error
-	if errors.As(err, &answer) {
+	cause := o.session.connects.last()
+	switch {
+	case errors.As(err, &answer):
 		r.Status = int(answer.Code)
 		r.Detail = "Kafka answered for the topic " + topic + ": " + answer.Message + ": " +
 			answer.Description
+	case cause != nil:
+		r.Detail = noAnswer{cause}.Error()
 	}
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
 		r.Detail = "the topic " + topic + " does not exist; create it"

@@ -76,6 +76,25 @@ func (p *Place) create(end string, partitions int32, settings map[string]string)
 	}
 }
 
+// Set changes a setting of the topic of messages.
+func (p *Place) Set(name, value string) {
+	p.Helper()
+	setting := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+	setting.Name, setting.Value = name, &value
+	topic := kmsg.NewIncrementalAlterConfigsRequestResource()
+	topic.ResourceType, topic.ResourceName = kmsg.ConfigResourceTypeTopic, p.Prefix+".messages"
+	topic.Configs = append(topic.Configs, setting)
+	request := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	request.Resources = append(request.Resources, topic)
+	answer, err := request.RequestWith(p.Context(), p.admin)
+	if err == nil {
+		err = kerr.ErrorForCode(answer.Resources[0].ErrorCode)
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
 // Open opens an outlet at the place, which ends with the test. Without a link, change sets the
 // cluster.
 func (p *Place) Open(link *Link, change func(*kafka.Config)) *kafka.Outlet {
