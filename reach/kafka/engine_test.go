@@ -175,6 +175,13 @@ func TestEngine_brokers_away_for_hours(t *testing.T) {
 			s.send(chat, "after")
 		}
 		t.Logf("%d repetitions", s.place.InOrder(chats, 5))
+		replayed := map[string]int{}
+		for _, r := range s.place.Read(".messages") {
+			replayed[r.Headers[4].Key+" "+string(r.Headers[4].Value)]++
+		}
+		if replayed["replay false"] != 6 || replayed["replay true"] != 9 {
+			t.Errorf("there are %v, want replay for what waited", replayed)
+		}
 	})
 }
 

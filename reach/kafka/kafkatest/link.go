@@ -31,6 +31,8 @@ type Link struct {
 	// lose is how many answers to produce requests are still lost: the broker has done what was
 	// asked, and the connection ends.
 	lose int
+	// lost, cut and swallowed are how many answers, connections and requests were.
+	lost, cut, swallowed int
 	// delay passes before each produce request.
 	delay time.Duration
 	open  map[*conn]struct{}
@@ -46,6 +48,7 @@ func (l *Link) Set(m Mode) {
 	if m == Down {
 		for c := range l.open {
 			_ = c.Conn.Close() // It is cut.
+			l.cut++
 		}
 	}
 }
@@ -55,6 +58,13 @@ func (l *Link) Lose(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lose = n
+}
+
+// Faults returns how many answers were lost, connections cut and requests swallowed.
+func (l *Link) Faults() (lost, cut, swallowed int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost, l.cut, l.swallowed
 }
 
 // Delay lets a time pass before each produce request.
@@ -106,6 +116,10 @@ func (c *conn) Write(b []byte) (int, error) {
 	mode, delay, loses := c.link.mode, c.link.delay, produces && c.link.lose > 0
 	if loses {
 		c.link.lose--
+		c.link.lost++
+	}
+	if mode == Silent {
+		c.link.swallowed++
 	}
 	c.link.mu.Unlock()
 	if mode == Silent {
