@@ -31,17 +31,17 @@ func TestMain(m *testing.M) {
 // several seconds of a core to start.
 func TestStart_ends_with_the_process_however_that_ends(t *testing.T) { process.Ends(t, 1) }
 
-func TestStart_leaves_nothing(t *testing.T) {
+// TestSuite_on_Apache_Kafka: reach/kafka runs the same suite on a fake cluster. Nothing of the
+// broker is left then.
+func TestSuite_on_Apache_Kafka(t *testing.T) {
 	var s *Server
-	t.Run("one", func(t *testing.T) { s = Start(t) })
+	t.Run("broker", func(t *testing.T) {
+		s = Start(t)
+		kafkatest.Run(t, []string{s.Address()})
+	})
 	if left := process.Left(s.home.Dir(), s.PID()); len(left) > 0 {
 		t.Errorf("there is left: %q", left)
 	}
-}
-
-// TestSuite_on_Apache_Kafka: reach/kafka runs the same suite on a fake cluster.
-func TestSuite_on_Apache_Kafka(t *testing.T) {
-	kafkatest.Run(t, []string{Start(t).Address()})
 }
 
 // TestKill_told_in_order kills the broker with SIGKILL while messages are delivered, starts it
