@@ -107,7 +107,7 @@ static: stages ## stage: format check, lint, build, and the tests of the tree's 
 	@go test -C tools $(VET) ./stages
 
 .PHONY: check
-check: postgres-deps dynamodb-deps redis-deps push-deps webhook-deps static
+check: postgres-deps dynamodb-deps redis-deps push-deps webhook-deps versitygw-deps static
 check: ## static, and the tests of the packages without Postgres and DynamoDB: < 1 minute, warm
 	$(TEST) check $(VET) -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
 
@@ -131,7 +131,7 @@ stages: # not within a run, whose stages execute it
 # It comes first. So a machine without network fails at once, and no test waits for a download.
 .PHONY: deps
 deps: postgres-deps dynamodb-deps redis-deps proxy-deps chaos-deps browser-deps aws-deps helm-deps
-deps: contract-deps web-deps push-deps webhook-deps kafka-deps
+deps: contract-deps web-deps push-deps webhook-deps kafka-deps versitygw-deps
 deps: ## stage: installs what the tests need: programs by apt, npm, pip and Maven
 	@scripts/need gcc gcc libc6-dev
 	@scripts/need spin spin
@@ -139,7 +139,7 @@ deps: ## stage: installs what the tests need: programs by apt, npm, pip and Mave
 	@scripts/need strace strace
 
 .PHONY: race race-dynamodb
-race: stages postgres-deps dynamodb-deps redis-deps push-deps webhook-deps
+race: stages postgres-deps dynamodb-deps redis-deps push-deps webhook-deps versitygw-deps
 race: ## stage: the packages' own tests under the race detector, on memory
 	@scripts/need gcc gcc libc6-dev
 	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 TIDEMARK_REACH_RUNS=50 $(TEST) race $(VET) \
@@ -212,7 +212,7 @@ page: ## build the pages at / and /console from web/app into web/dist, committed
 
 .PHONY: suites
 suites: stages build client browser-deps web-deps aws-deps proxy-deps contract-deps
-suites: postgres-deps dynamodb-deps redis-deps helm-deps kafka-deps
+suites: postgres-deps dynamodb-deps redis-deps helm-deps kafka-deps versitygw-deps
 suites: ## stage: the real binary under curl, other clients, proxies, faults and Chromium
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
@@ -342,6 +342,10 @@ redis-deps: ## Redis (unpacked below .build, not as a service), for the tests of
 .PHONY: kafka-deps
 kafka-deps: ## Apache Kafka (by Maven, below .build) and Java (by apt)
 	@scripts/kafka-deps
+
+.PHONY: versitygw-deps
+versitygw-deps: ## an S3 server on a directory (tools/versitygw), below .build, for attachments
+	@scripts/versitygw-deps
 
 .PHONY: browser-deps
 browser-deps: ## Chromium and Firefox (by apt), and what drives them (by npm, below .build)
