@@ -25,6 +25,9 @@ type Draft struct {
 	Kind Kind
 	// Mentions names those to whom the message is of special interest.
 	Mentions Mentions
+	// Sources are at most MaxAttachments messages that the sender sees, and that have the files of
+	// other users which Attachments name (`attachment_sources`). They are not stored.
+	Sources []MessageRef
 	// ByBackend reports that a backend sends the message for SenderID. It is not stored.
 	ByBackend bool
 	// Seen says what the sender had been shown (`seen_sequence`). It is not stored with the

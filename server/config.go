@@ -22,6 +22,17 @@ type Storage interface {
 	storage.Lives
 }
 
+// Attachments keeps the files that messages name.
+type Attachments interface {
+	// Pin keeps files from now on, because the user sends a message that names them. All their
+	// bytes must be there. Each is the user's own, or one of seen. After an error, some may be
+	// pinned.
+	//
+	// Errors: Denied (a file does not exist, or is another user's), Invalid (its bytes are not
+	// there), Unavailable.
+	Pin(ctx context.Context, user tidemark.UserID, files, seen []string) error
+}
+
 // Config configures a Server. Storage, Registry, Nodes and Bus are required. Elsewhere a zero value
 // means the default.
 type Config struct {
@@ -29,6 +40,8 @@ type Config struct {
 	Registry registry.Registry
 	Nodes    registry.Nodes
 	Bus      bus.Bus
+	// Attachments is nil if messages may name no files.
+	Attachments Attachments
 
 	// Node is this process's name among the processes that share the registry. Default "node".
 	Node tidemark.NodeID

@@ -44,6 +44,23 @@ func (s *Server) History(
 	return s.chats.Before(ctx, user, r.Chat, before, r.Limit)
 }
 
+// Message returns one message that a member may see. Errors: NotFound, NotMember.
+func (s *Server) Message(
+	ctx context.Context, user tidemark.UserID, ref tidemark.MessageRef,
+) (tidemark.Message, error) {
+	after := max(ref.Sequence, 1) - 1
+	//rule:nothing_outside_membership.one-message-as-history
+	h, err := s.History(ctx, user, HistoryRequest{Chat: ref.ChatID, After: &after, Limit: 1})
+	switch {
+	case err != nil:
+		return tidemark.Message{}, err
+	case len(h.Messages) == 0 || h.Messages[0].Sequence != ref.Sequence:
+		return tidemark.Message{}, tidemark.Errorf(tidemark.NotFound,
+			"the chat %s has no message %d that you may see", ref.ChatID, ref.Sequence)
+	}
+	return h.Messages[0], nil
+}
+
 // messages reads one range from storage.
 func (s *Server) messages(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
 	pages, err := s.storage.Ranges(ctx, []storage.Range{r})

@@ -19,8 +19,9 @@ type Sent = delivery.Result
 // empty. After Unavailable the outcome may be unknown; the same send again resolves it and yields
 // one message.
 //
-// Errors: those of Draft.Check, NotFound, NotMember, InvalidSequence (Seen is above the head),
-// Conflict (other content under the same client message id), Expired, Unavailable.
+// Errors: those of Draft.Check, NotFound, NotMember, Denied, InvalidSequence (Seen is above the
+// head), Conflict (other content under the same client message id), Expired, Unavailable; for files
+// also those of Attachments.Pin, or Invalid if there is no Config.Attachments.
 func (s *Server) Send(ctx context.Context, user tidemark.UserID, d tidemark.Draft) (Sent, error) {
 	sent := s.SendAll(ctx, user, []tidemark.Draft{d})[0]
 	return sent, sent.Err
@@ -49,6 +50,10 @@ func (s *Server) SendAll(
 		//rule:send_idempotent.late-stores-nothing
 		if d.LateAt(d.CreatedAt) {
 			results[i] = s.delivery.Late(ctx, d)
+			continue
+		}
+		if err := s.pinFiles(ctx, &d); err != nil {
+			results[i].Err = err
 			continue
 		}
 		complete, at = append(complete, d), append(at, i)

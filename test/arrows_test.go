@@ -37,6 +37,12 @@ func arrows() []arrow {
 			own:   []string{"", "storage", "internal/batch", "internal/signal", "reach/outlet"},
 		},
 		{place: "reach/outlet", own: []string{""}},
+		{place: "attachments", own: []string{"", "internal/signal", "storage"}},
+		{place: "attachments/dir", own: []string{"", "attachments"}},
+		{
+			place: "attachments/s3", own: []string{"", "attachments"},
+			others: []string{"github.com/aws/aws-sdk-go-v2"},
+		},
 		{place: "reach/webhook", own: []string{"", "reach/internal/publicnet", "reach/outlet"}},
 		{
 			place: "reach/kafka", own: []string{"", "internal/batch", "reach/outlet"},
@@ -264,6 +270,11 @@ func arrows() []arrow {
 			own:    append(adapter, "reach/push", "reach/push/devices", "reach/push/pusher"),
 			others: []string{"github.com/labstack/echo/v4"},
 		},
+		{
+			place:  "transports/attachments",
+			own:    append(adapter, "attachments", "attachments/dir"),
+			others: []string{"github.com/labstack/echo/v4"},
+		},
 		{place: "transports/stats", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
 		{
 			place: "transports/redis",
@@ -321,7 +332,7 @@ func arrows() []arrow {
 			place: "cmd/tidemark",
 			own: []string{
 				"",
-				"bench", "internal/redis", "internal/signal",
+				"attachments", "attachments/...", "bench", "internal/redis", "internal/signal",
 				"migrations", "reach", "reach/...", "server", "server/...", "storage",
 				"storage/...", "transports", "transports/...", "web",
 			},
@@ -386,7 +397,8 @@ func TestArrows_core_knows_no_transport(t *testing.T) {
 }
 
 // TestArrows_nothing_waits_for_the_outside binds the core, storage and transports: what tells
-// others is beside them, and they work without it. Only its own adapter knows it.
+// others, and what keeps files, is beside them, and they work without it. Only its own adapter
+// knows it.
 func TestArrows_nothing_waits_for_the_outside(t *testing.T) {
 	seen := 0
 	for _, pkg := range packages(t) {
@@ -395,13 +407,17 @@ func TestArrows_nothing_waits_for_the_outside(t *testing.T) {
 			seen++
 		}
 		if !within("server/...", path) && !within("storage/...", path) &&
-			!within("transports/...", path) || path == "transports/outlets" ||
-			path == "transports/push" || exempt(path) {
+			!within("transports/...", path) || exempt(path) {
 			continue
 		}
-		for _, imported := range pkg.Imports {
-			if below(module+"/reach", imported) {
-				t.Errorf("%s imports %s: nothing in it may depend on reach", path, imported)
+		for role, adapter := range map[string]string{
+			"reach": "transports/outlets", "attachments": "transports/attachments",
+		} {
+			for _, imported := range pkg.Imports {
+				if below(module+"/"+role, imported) && path != adapter &&
+					(role != "reach" || path != "transports/push") {
+					t.Errorf("%s imports %s: nothing in it may depend on %s", path, imported, role)
+				}
 			}
 		}
 	}
@@ -412,13 +428,13 @@ func TestArrows_nothing_waits_for_the_outside(t *testing.T) {
 
 // TestArrows_drivers_in_leaves_named_after_them binds the whole module, including cmd/.
 func TestArrows_drivers_in_leaves_named_after_them(t *testing.T) {
-	leaves := map[string]string{
-		"modernc.org/sqlite":           "sqlite",
-		"github.com/gorilla/websocket": "websocket",
-		"github.com/jackc/pgx/v5":      "postgres",
-		"github.com/redis/go-redis/v9": "redis",
-		"github.com/aws/aws-sdk-go-v2": "dynamodb",
-		"github.com/aws/smithy-go":     "dynamodb",
+	leaves := map[string][]string{
+		"modernc.org/sqlite":           {"sqlite"},
+		"github.com/gorilla/websocket": {"websocket"},
+		"github.com/jackc/pgx/v5":      {"postgres"},
+		"github.com/redis/go-redis/v9": {"redis"},
+		"github.com/aws/aws-sdk-go-v2": {"dynamodb", "s3"},
+		"github.com/aws/smithy-go":     {"dynamodb"},
 	}
 	for _, pkg := range packages(t) {
 		path := pkg.path()
@@ -426,10 +442,12 @@ func TestArrows_drivers_in_leaves_named_after_them(t *testing.T) {
 			continue
 		}
 		for _, imported := range pkg.Imports {
-			for driver, leaf := range leaves {
-				if below(driver, imported) && !slices.Contains(strings.Split(path, "/"), leaf) {
-					t.Errorf("%s imports %s, which belongs in a package called %s",
-						pkg.ImportPath, imported, leaf)
+			for driver, names := range leaves {
+				leaf := slices.ContainsFunc(strings.Split(path, "/"),
+					func(part string) bool { return slices.Contains(names, part) })
+				if below(driver, imported) && !leaf {
+					t.Errorf("%s imports %s, which belongs in a package called %v",
+						pkg.ImportPath, imported, names)
 				}
 			}
 		}

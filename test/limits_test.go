@@ -19,7 +19,7 @@ var documented = regexp.MustCompile("^\\| [^|]+ \\| (\\d[\\d,]*)? ?([A-Za-z]*)[^
 	"`([^`:]+): (\\w+)` \\|")
 
 // naming matches a row of docs/limits.md that names a constant or a default.
-var naming = regexp.MustCompile("^\\|.*`[a-z./]+: \\w+` \\|")
+var naming = regexp.MustCompile("^\\|.*`[a-z0-9./]+: \\w+` \\|")
 
 // TestLimits_documented_values_are_those_of_the_code compares each row of docs/limits.md that names
 // a constant or a default with its value.

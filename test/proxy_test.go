@@ -110,7 +110,7 @@ type proxy struct {
 func newProxy(t *testing.T) *proxy {
 	p := &proxy{
 		t:       t,
-		site:    newSite(t, "--public-metrics"),
+		site:    newSite(t, "--public-metrics", "--attachments", "dir:"),
 		dir:     t.TempDir(),
 		scheme:  "https",
 		address: freeAddress(t),
@@ -316,6 +316,9 @@ func (p *proxy) serves() {
 			}
 			_ = conn.CloseNow()
 		}
+	})
+	t.Run("a file goes up and down", func(t *testing.T) {
+		tickets = append(tickets, p.carriesAFile(t, alice, bob, chat))
 	})
 
 	p.site.stop()

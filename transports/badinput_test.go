@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,6 +105,12 @@ func fields() []field {
 		return strings.HasPrefix(b.value, `"`) && b.value != `""` &&
 			!strings.Contains(b.value, `\u`)
 	})
+	newFile := func(name string) string {
+		body := `{"name":"a","type":"a/b","size":1,"sha256":"` + strings.Repeat("0", 64) + `"}`
+		field := regexp.MustCompile(quoted(name) + `:[^,}]*`)
+		return field.ReplaceAllString(body, quoted(name)+":%s")
+	}
+	const source = `{"chat_id":"team","sequence":1}`
 	const ack = `{"chat_id":"team","last_acked_sequence":1}`
 	return []field{
 		{"createChat", "type", `{"member_ids":["bob"],"type":%s}`,
@@ -150,7 +157,31 @@ func fields() []field {
 		{"sendMessage", "attachments[1]", send("attachments"),
 			[]bad{{`[{},1]`, invalid}, {`[{},null]`, invalid}, {`[{},[]]`, invalid}}},
 		{"sendMessage", "attachments[0]: s3_ref", send("attachments"),
-			[]bad{{`[{"s3_ref":"x"}]`, invalid}, {`[{"s3_ref":{}}]`, invalid}}},
+			[]bad{{`[{"s3_ref":"a/b"}]`, invalid}, {`[{"s3_ref":{}}]`, invalid},
+				{`[{"s3_ref":"../x"}]`, invalid}, {`[{"s3_ref":"x","s3_ref":"x"}]`, invalid}}},
+		{"sendMessage", "attachment_sources", send("attachment_sources"),
+			append(badLists(), bad{"[" + strings.Repeat(source+",", 10) + source + "]", invalid})},
+		{"sendMessage", "attachment_sources[0]", send("attachment_sources"),
+			[]bad{{`[{}]`, invalid}, {`[{"chat_id":"team"}]`, invalid},
+				{`[{"sequence":1}]`, invalid}, {`[{"chat_id":"a b","sequence":1}]`, invalid},
+				{`[{"chat_id":"team","sequence":"1"}]`, invalid},
+				{`[{"chat_id":"team","sequence":0}]`, sequence}}},
+		{"createAttachment", "name", newFile("name"),
+			append(badTexts(), bad{`""`, invalid}, bad{`null`, invalid}, bad{`"a/b"`, invalid},
+				bad{`"a\\b"`, invalid}, bad{`"a\nb"`, invalid}, bad{`"a\u202eb"`, invalid},
+				bad{quoted(strings.Repeat("n", 256)), invalid})},
+		{"createAttachment", "type", newFile("type"),
+			append(badTexts(), bad{`""`, invalid}, bad{`null`, invalid}, bad{`"png"`, invalid},
+				bad{`"image/png\r\nX: y"`, invalid}, bad{`"image/pn\u00e4"`, invalid},
+				bad{quoted("image/" + strings.Repeat("n", 128)), invalid})},
+		{"createAttachment", "size", newFile("size"),
+			[]bad{{`0`, invalid}, {`-1`, invalid}, {`1.5`, invalid}, {`"1"`, invalid},
+				{`null`, invalid}, {`9007199254740992`, invalid}, {`104857601`, tooLarge}}},
+		{"createAttachment", "sha256", newFile("sha256"),
+			append(badTexts(), bad{`""`, invalid}, bad{`null`, invalid},
+				bad{quoted(strings.Repeat("0", 63)), invalid},
+				bad{quoted(strings.Repeat("g", 64)), invalid},
+				bad{quoted(strings.Repeat("0", 66)), invalid})},
 		{"sendMessage", "attachments[1]: name", send("attachments"),
 			[]bad{{`[{},{"name":1}]`, invalid}, {`[{},{"name":{}}]`, invalid}}},
 		{"sendMessage", "attachments[0]: content_type", send("attachments"),

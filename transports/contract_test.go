@@ -18,6 +18,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/attachments/attachmentstest"
 	"github.com/tidemark-im/tidemark/reach/push/devices"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/registry"
@@ -90,12 +91,28 @@ func problemOf(t *testing.T, res *http.Response) (p struct{ Code, Detail, Param 
 	return p
 }
 
+// firstMessage is the body of the message in the chat of the good requests.
+const firstMessage = `{"client_message_id":"c1","content":"x","attachments":[{"s3_ref":"` +
+	attachmentstest.Picture + `"}]}`
+
 // team creates the chat of the good requests and sends its message.
 func team(s *transporttest.Stack, t *testing.T) {
 	exchange{who: "ann", method: "POST", path: "/chats", status: 201,
 		body: `{"type":"group","chat_id":"team","member_ids":["bob","cid"]}`}.try(t, s)
 	exchange{who: "ann", method: "POST", path: "/chats/team/messages", status: 201,
-		body: `{"client_message_id":"c1","content":"x"}`}.try(t, s)
+		body: firstMessage}.try(t, s)
+}
+
+// seeNoFiles announces a file to a server that keeps none.
+func seeNoFiles(t *testing.T, contract *apitest.Contract) {
+	t.Helper()
+	a := start(t, dev())
+	a.contract = contract
+	e := good()["createAttachment"]
+	if r := a.as("ann").do(e.method, e.path, e.body); r.StatusCode != 404 ||
+		r.code() != "NOT_FOUND" {
+		t.Errorf("%d %s", r.StatusCode, r.body)
+	}
 }
 
 // seeReplaced gives the cursors of a session whose user has ended it.
@@ -142,6 +159,7 @@ func TestContract_everything_listed_is_seen(t *testing.T) {
 	}
 	seeReplaced(t, s)
 	seeTooManyDevices(t, s)
+	seeNoFiles(t, contract)
 	for _, call := range contract.Calls() {
 		e, ok := requests[call.OperationID]
 		if !ok && call.OperationID != "connectWebSocket" {
@@ -200,6 +218,8 @@ func generic(e exchange, status string) (exchange, bool) {
 		e.who = "ann"
 	case status == "403":
 		e.header = [2]string{"X-User-ID", "eve"}
+	case status == "404" && path == "/attachments": // seeNoFiles
+		return e, false
 	case status == "404":
 		e.path = strings.Replace(e.path, "team", "nowhere", 1)
 		e.path = strings.Replace(e.path, "outlets/crm", "outlets/nowhere", 1)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/tidemark-im/tidemark/attachments/attachmentstest"
 	"github.com/tidemark-im/tidemark/reach/push/devices"
 	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/server"
@@ -28,6 +29,7 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/attachments"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
@@ -58,11 +60,13 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	logger := slog.New(slog.DiscardHandler)
 	reg := registrymemory.New()
 	store := stores.Open(t)
+	kept, dir := attachmentstest.Kept(t, store)
 	core, err := server.New(server.Config{
 		Storage:         store,
 		Registry:        reg,
 		Nodes:           reg,
 		Bus:             local.New(),
+		Attachments:     kept,
 		Logger:          logger,
 		SessionsPerUser: 1 << 20,
 	})
@@ -80,6 +84,9 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 		Platforms: reachtest.Platforms(), VAPIDKey: reachtest.VAPIDKey,
 		Acknowledged: reachtest.Acknowledged,
 	})
+	files := attachments.New(attachments.Config{
+		Server: core, Auth: auth, Attachments: kept, Dir: dir,
+	})
 	ws := websocket.New(websocket.Config{Server: core, Auth: auth, Logger: logger})
 	events := sse.New(sse.Config{Server: core, Auth: auth, Logger: logger})
 	poll := longpoll.New(longpoll.Config{Server: core, Auth: auth})
@@ -90,7 +97,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 		Events:    events.Handle,
 		Poll:      poll.Handle,
 		WebSocket: ws.Handle,
-		Mounts:    []transports.Mount{admin.Mount, notices.Mount},
+		Mounts:    []transports.Mount{admin.Mount, notices.Mount, files.Mount},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -114,8 +121,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	for _, e := range []exchange{
 		{method: "POST", path: "/chats",
 			body: `{"type":"group","chat_id":"team","member_ids":["bob","cid"]}`},
-		{method: "POST", path: "/chats/team/messages",
-			body: `{"client_message_id":"c1","content":"x"}`},
+		{method: "POST", path: "/chats/team/messages", body: firstMessage},
 	} {
 		p.serve(t, p.request(t, e.method, e.full(), "", []byte(e.body)))
 	}
@@ -305,27 +311,29 @@ func FuzzParameters(f *testing.F) {
 // with puts a value of a parameter into the target or the head of a request. ok is false if the
 // target would be another route.
 func (e exchange) with(p *openapi3.Parameter, value string) (target, head string, ok bool) {
-	path, _, _ := strings.Cut(e.full(), "?")
+	path, others, _ := strings.Cut(e.full(), "?")
 	switch p.In {
 	case openapi3.ParameterInPath:
 		old := map[string]string{
 			"chat_id": "/team", "user_id": "/cid", "session_id": "/gone", "device_id": "/gone",
-			"outlet_id": "/crm",
-			"event_id":  "/" + reachtest.ParkedEvent,
+			"outlet_id":     "/crm",
+			"event_id":      "/" + reachtest.ParkedEvent,
+			"attachment_id": "/" + attachmentstest.Picture,
 		}[p.Name]
 		if p.Name == "outlet_id" && !strings.Contains(path, old) {
 			old = "/old"
 		}
-		return strings.Replace(path, old, "/"+url.PathEscape(value), 1), "", value != "" &&
-			value != "." && value != ".."
+		target = strings.Replace(path, old, "/"+url.PathEscape(value), 1)
+		if others != "" {
+			target += "?" + others
+		}
+		return target, "", value != "" && value != "." && value != ".."
 	case openapi3.ParameterInHeader:
 		return e.full(), fmt.Sprintf("%s: %s", p.Name, value), !strings.ContainsAny(value, "\r\n")
 	default:
-		query := url.Values{p.Name: {value}}
-		if strings.Contains(e.full(), "wait_seconds=0") && p.Name != "wait_seconds" {
-			query.Set("wait_seconds", "0")
-		}
-		return path + "?" + query.Encode(), "", true
+		query, err := url.ParseQuery(others)
+		query.Set(p.Name, value)
+		return path + "?" + query.Encode(), "", err == nil
 	}
 }
 

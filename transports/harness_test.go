@@ -24,6 +24,7 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/attachments"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/limit"
@@ -99,13 +100,15 @@ func start(t *testing.T, o options) *api {
 		Platforms: reachtest.Platforms(), VAPIDKey: reachtest.VAPIDKey,
 		Acknowledged: reachtest.Acknowledged,
 	})
+	files := attachments.New(attachments.Config{Server: core, Auth: auth, Limit: o.limit})
 	if o.log != nil {
 		logger = o.log
 	}
 	h, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page,
 		Logger: logger, Alive: o.alive, Degraded: o.degraded,
-		MetricsToken: o.metricsToken, Mounts: []transports.Mount{admin.Mount, notices.Mount},
+		MetricsToken: o.metricsToken,
+		Mounts:       []transports.Mount{admin.Mount, notices.Mount, files.Mount},
 	})
 	if err != nil {
 		t.Fatal(err)

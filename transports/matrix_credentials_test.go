@@ -173,6 +173,8 @@ func apiCalls() map[string]call {
 		"PUT", "/push/devices/phone", `{"platform":"fcm","address":"x"}`,
 	}
 	calls["dropDevice"] = call{"DELETE", "/push/devices/phone", ""}
+	calls["createAttachment"] = call{"POST", "/attachments",
+		`{"name":"a","type":"text/plain","size":1,"sha256":"` + strings.Repeat("0a", 32) + `"}`}
 	calls["endSession"] = call{"DELETE", "/sessions/SESSION", ""}
 	return calls
 }
@@ -546,8 +548,9 @@ func TestMatrix_is_whole(t *testing.T) {
 	covered := map[operation]bool{}
 	for _, c := range apiCalls() {
 		path, _, _ := strings.Cut(c.path, "?")
-		path = strings.NewReplacer("CHAT", "{chat_id}", "SELF", "{user_id}",
-			"OTHER", "{user_id}", "SESSION", "{session_id}", "phone", "{device_id}").Replace(path)
+		path = strings.NewReplacer("CHAT", "{chat_id}", "SELF", "{user_id}", "OTHER", "{user_id}",
+			"SESSION", "{session_id}", "FILE", "{attachment_id}",
+			"phone", "{device_id}").Replace(path)
 		covered[operation{c.method, transports.BasePath + path}] = true
 	}
 	for _, call := range contract.Calls() {

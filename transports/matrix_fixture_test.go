@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/attachments/attachmentstest"
 	"github.com/tidemark-im/tidemark/reach/push/devices"
 	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/server"
@@ -34,6 +35,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/attachments"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
@@ -50,6 +52,8 @@ type matrix struct {
 	contract *apitest.Contract
 	core     *server.Server
 	url      string
+	// put uploads a file of a user, and returns its id.
+	put func(user tidemark.UserID) string
 	// stop ends every connection. Afterwards nothing that clients asked for is still under way.
 	stop func()
 
@@ -77,8 +81,11 @@ func newMatrix(t *testing.T, store storage.Store, ttl time.Duration) *matrix {
 
 	log := slog.New(slog.DiscardHandler)
 	reg := registrymemory.New()
+	kept, dir := attachmentstest.Kept(t, store)
+	w.put = func(user tidemark.UserID) string { return attachmentstest.Put(t, kept, dir, user) }
 	core, err := server.New(server.Config{
 		Storage:     store,
+		Attachments: kept,
 		Registry:    reg,
 		Nodes:       reg,
 		Bus:         local.New(),
@@ -103,9 +110,12 @@ func newMatrix(t *testing.T, store storage.Store, ttl time.Duration) *matrix {
 	notices := push.New(push.Config{
 		Server: core, Auth: auth, Devices: devices.New(store), Platforms: reachtest.Platforms(),
 	})
+	files := attachments.New(attachments.Config{
+		Server: core, Auth: auth, Attachments: kept, Dir: dir,
+	})
 	h, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Logger: log, Events: events.Handle, Poll: polls.Handle,
-		WebSocket: sockets.Handle, Mounts: []transports.Mount{notices.Mount},
+		WebSocket: sockets.Handle, Mounts: []transports.Mount{notices.Mount, files.Mount},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -246,6 +256,9 @@ func (w *matrix) publicBytes() []byte {
 
 // people are the users of one cell and their chat. No other cell uses them.
 type people struct {
+	// file is in the second message.
+	file string
+
 	w                                       *matrix
 	owner, member, former, stranger, reader tidemark.UserID
 	chat                                    tidemark.ChatID
@@ -289,6 +302,7 @@ func (w *matrix) people(kind string) *people {
 		}
 	case "unknown":
 		c.chat, c.unknown = tidemark.ChatID(fmt.Sprintf("chat-%d", w.groups)), true
+		c.file = attachmentstest.Picture
 		return c
 	default:
 		w.t.Fatalf("no such chat: %s", kind)
@@ -299,12 +313,14 @@ func (w *matrix) people(kind string) *people {
 		w.t.Fatal(err)
 	}
 	c.chat = chat.ID
+	c.file = w.put(c.owner)
 	for _, content := range []string{canary + "1", canary + "2"} {
 		draft := tidemark.Draft{
 			ChatID:          c.chat,
 			ClientMessageID: content,
 			Content:         content,
 			ContentType:     tidemark.DefaultContentType,
+			Attachments:     json.RawMessage(`[{"s3_ref":"` + c.file + `"}]`),
 		}
 		if _, err := w.core.Send(ctx, c.owner, draft); err != nil {
 			w.t.Fatal(err)

@@ -62,6 +62,10 @@ listMessages        group    200     200     403N    403N     200        403N 40
 listMessages        direct   200     200     403N    403N     200        403N 400
 listMessages        large    200     200     403N    403N     200        403N 400
 listMessages        unknown  404F    404F    404F    404F     404F       404F 400
+getAttachment       group    200     200     403N    403N     200        403N 400
+getAttachment       direct   200     200     403N    403N     200        403N 400
+getAttachment       large    200     200     403N    403N     200        403N 400
+getAttachment       unknown  404F    404F    404F    404F     404F       404F 400
 sendMessage         group    201     201     403N    403N     201        403N 400
 sendMessage         direct   201     201     403N    403N     201        403N 400
 sendMessage         large    201     201     403N    403N     201        403N 400
@@ -150,8 +154,8 @@ WebSocket           direct   in      in      out     out      in         out 100
 // call is a REST call of a table.
 type call struct{ method, path, body string }
 
-// chatCalls returns the REST calls of membershipTable. CHAT, SELF, and OTHER (a member who is not
-// the caller) are placeholders.
+// chatCalls returns the REST calls of membershipTable. CHAT, SELF, OTHER (a member who is not the
+// caller), and FILE (of a message) are placeholders.
 func chatCalls() map[string]call {
 	return map[string]call{
 		"getChat":     {"GET", "/chats/CHAT", ""},
@@ -178,6 +182,7 @@ func chatCalls() map[string]call {
 		"sync": {"POST", "/sync",
 			`{"chats":[{"chat_id":"CHAT","last_acked_sequence":1}]}`},
 		"sync/behind":        {"POST", "/sync", `{}`},
+		"getAttachment":      {"GET", "/attachments/FILE?chat_id=CHAT&sequence=2", ""},
 		"listChats":          {"GET", "/chats", ""},
 		"listDeliveryStates": {"GET", "/delivery-states", ""},
 		"createChat": {"POST", "/chats",
@@ -247,7 +252,7 @@ func (c *cell) fill(s string) string {
 		self = c.other()
 	}
 	return strings.NewReplacer("CHAT", string(c.chat), "SELF", string(self),
-		"OTHER", string(c.other())).Replace(s)
+		"OTHER", string(c.other()), "FILE", c.file).Replace(s)
 }
 
 func isStream(verb string) bool {

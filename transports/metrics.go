@@ -160,6 +160,14 @@ var metricTable = []metric{
 		"Times that a node died or the registry forgot, so that all sessions reconciled.", "",
 	},
 
+	{"attachments_announced_total", "Files whose upload was prepared.", ""},
+	{"attachments_pinned_total", "Files that a message named for the first time.", ""},
+	{"attachments_swept_total", "Files that were removed because no message named them.", ""},
+	{
+		"attachments_sweep_errors_total",
+		"Searches for such files that failed, and are repeated. Growing: the store or the bucket " +
+			"does not answer.", "",
+	},
 	{"outlets", "Outlets that get news from this node. Each node opens all of them.", ""},
 	{
 		"outlets_failing",

@@ -1,7 +1,10 @@
 package transports_test
 
 import (
+	"strings"
+
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/attachments/attachmentstest"
 	"github.com/tidemark-im/tidemark/reach/reachtest"
 )
 
@@ -59,6 +62,11 @@ func good() map[string]exchange {
 		"createTicket": {who: "ann", method: "POST", path: "/tickets", status: 201},
 		"createToken": {who: "backend", method: "POST", path: "/tokens",
 			body: `{"ttl_seconds":60}`, status: 201},
+		"createAttachment": {who: "ann", method: "POST", path: "/attachments", status: 201,
+			body: `{"name":"cat.png","type":"image/png","size":1,"sha256":"` +
+				strings.Repeat("0a", 32) + `"}`},
+		"getAttachment": {who: "ann", method: "GET", status: 200,
+			path: "/attachments/" + attachmentstest.Picture + "?chat_id=team&sequence=1"},
 		"getStats":    {who: "key", method: "GET", path: "/admin/stats", status: 200},
 		"listOutlets": {who: "key", method: "GET", path: "/admin/outlets", status: 200},
 		"createOutlet": {who: "key", method: "POST", path: "/admin/outlets", status: 201,
@@ -127,6 +135,8 @@ func particular() []exchange {
 		{who: "ann", method: "POST", path: "/chats/team/messages",
 			body: `{"client_message_id":"c3","content":"x","seen_sequence":9}`, status: 422,
 			code: "INVALID_SEQUENCE"},
+		{who: "ann", method: "GET", status: 422, code: "INVALID_SEQUENCE",
+			path: "/attachments/" + attachmentstest.Picture + "?chat_id=team&sequence=0"},
 		{who: "ann", method: "PUT", path: "/chats/team/delivery-state/unread",
 			body: `{"from_sequence":9}`, status: 422, code: "INVALID_SEQUENCE"},
 		{who: "ann", method: "PATCH", path: "/chats/team/delivery-state",

@@ -76,6 +76,15 @@ func retries() map[string]retried {
 			effect: func(c *caller, _ []byte) string { return fmt.Sprint("head ", c.head()) },
 			want:   fmt.Sprint("head ", retryRounds),
 		},
+		"createAttachment": {
+			who: "ann", path: "/attachments",
+			body: `{"name":"cat.png","type":"image/png","size":1,"sha256":"` +
+				strings.Repeat("0a", 32) + `"}`,
+			effect: func(_ *caller, last []byte) string {
+				return fmt.Sprint(bytes.Contains(last, []byte(`"method":"PUT"`)))
+			},
+			want: "true",
+		},
 		"acknowledge": {
 			who: "bob", path: "/acks", same: []string{"results"},
 			body: `{"chats":[{"chat_id":"team","last_acked_sequence":%[1]d,` +

@@ -39,7 +39,7 @@ func scopesOf(operation string) []auth.Scope {
 	switch operation {
 	case "createChat", "updateChat", "addMembers", "removeMember", "updateMember":
 		return []auth.Scope{auth.ScopeChats}
-	case "sendMessage", "sendTyping":
+	case "sendMessage", "sendTyping", "createAttachment":
 		return []auth.Scope{auth.ScopeSend}
 	case "createToken":
 		return []auth.Scope{auth.ScopeTokens}

@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/transports"
+	adapter "github.com/tidemark-im/tidemark/transports/attachments"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
@@ -42,6 +43,7 @@ type serveCommand struct {
 	Observe     observeFlags    `embed:""`
 	AllowOrigin []string        `name:"allow-origin" env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN" help:"Origin of web pages that may call, such as https://app.example.com, or * for all; repeatable. Pages of the server's own host always may."`
 	Outlets     outletFlags     `embed:""`
+	Files       attachmentFlags `embed:""`
 	Limits      limitFlags      `embed:""`
 	Rates       rateFlags       `embed:""`
 	Core        coreFlags       `embed:""`
@@ -100,6 +102,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 		rates:       c.Rates,
 		core:        c.Core,
 		outlet:      set.outlet,
+		filesAt:     set.filesAt,
 		file:        file,
 		giveUp:      func() { os.Exit(exitFailure) },
 		meter:       meter,
@@ -113,6 +116,7 @@ type settings struct {
 	origins      *origin.Policy
 	limits       limitFlags
 	outlet       outletSettings
+	filesAt      filesAt
 	metricsToken string
 	log          *slog.Logger
 	level        *slog.LevelVar
@@ -122,7 +126,7 @@ type settings struct {
 // is wrong. The log is written to a writer. Doctor checks the same.
 func (c *serveCommand) settings(logTo io.Writer) (settings, error) {
 	var s settings
-	var errs [7]error
+	var errs [8]error
 	if s.store, errs[0] = parseStore(c.Store); errs[0] == nil {
 		errs[0] = errors.Join(c.Peers.check(s.store), c.Outlets.checkStore(s.store))
 	}
@@ -135,6 +139,7 @@ func (c *serveCommand) settings(logTo io.Writer) (settings, error) {
 	s.metricsToken, errs[4] = c.Observe.metricsToken()
 	s.log, s.level, errs[5] = c.Observe.log(logTo)
 	s.outlet, errs[6] = c.Outlets.config(c.Dev)
+	s.filesAt, errs[7] = c.Files.parse()
 	return s, errors.Join(errs[:]...)
 }
 
@@ -171,6 +176,8 @@ type options struct {
 	core        coreFlags
 	// outlet configures the engine of outlets and what notifies devices.
 	outlet outletSettings
+	// filesAt is where the files of messages are kept.
+	filesAt filesAt
 	// file is the configuration file, or nil.
 	file *reload
 	// meter measures the opened store. If it is nil, the store is not measured.
@@ -234,7 +241,8 @@ type httpLayer struct {
 
 // layer returns the transports in front of the core. It starts nothing.
 func (o *options) layer(
-	core *server.Server, told outletWork, store openedStore, others *peers, log *slog.Logger,
+	core *server.Server, told outletWork, kept files, store openedStore, others *peers,
+	log *slog.Logger,
 ) (*httpLayer, error) {
 	o.credentials.ResumeWindow = core.ResumeWindow()
 	tickets, keepTickets := others.tickets(core.ResumeWindow(), log)
@@ -255,6 +263,9 @@ func (o *options) layer(
 	admin := outlets.New(outlets.Config{Engine: told.engine, Auth: credentials, Limit: limiter})
 	told.push.Server, told.push.Auth, told.push.Limit = core, credentials, limiter
 	notices := push.New(told.push)
+	fileCalls := adapter.New(adapter.Config{
+		Server: core, Auth: credentials, Limit: limiter, Attachments: kept.kept, Dir: kept.dir,
+	})
 	handler, err := transports.New(transports.Config{
 		Server:         core,
 		Auth:           credentials,
@@ -268,13 +279,13 @@ func (o *options) layer(
 		Poll:           polls.Handle,
 		WebSocket:      sockets.Handle,
 		NoAPI:          !o.outlet.has(roleGateway),
-		Mounts:         []transports.Mount{admin.Mount, notices.Mount},
+		Mounts:         []transports.Mount{admin.Mount, notices.Mount, fileCalls.Mount},
 		Version:        version,
 		PrivateMetrics: o.metrics.private,
 		MetricsToken:   o.metrics.token,
 		Collectors:     o.collectors(),
 		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters,
-			gate.Counters, limiter.Counters, told.engine.Counters),
+			gate.Counters, limiter.Counters, told.engine.Counters, kept.counters),
 	})
 	if err != nil {
 		return nil, err
@@ -288,28 +299,38 @@ func (o *options) layer(
 	}, nil
 }
 
-// assemble returns the core, what is told of its news, and the transports in front of it. It starts
-// nothing.
-func (o *options) assemble(
-	store openedStore, others *peers, log *slog.Logger,
-) (*server.Server, outletWork, *httpLayer, error) {
-	told, err := o.outlets(store, others, log)
-	if err != nil {
-		return nil, told, nil, err
-	}
-	core, err := server.New(o.coreConfig(told.store, others, log))
-	if err != nil {
-		return nil, told, nil, err
-	}
-	layer, err := o.layer(core, told, store, others, log)
-	return core, told, layer, err
+// assembled is a server before it is started.
+type assembled struct {
+	core  *server.Server
+	told  outletWork
+	kept  files
+	layer *httpLayer
 }
 
-// coreConfig returns the configuration of the core.
-func (o *options) coreConfig(
-	store storage.Store, others *peers, log *slog.Logger,
-) server.Config {
-	return server.Config{
+// assemble returns the core, what is told of its news, its files, and the transports in front of
+// it. It starts nothing.
+func (o *options) assemble(
+	ctx context.Context, store openedStore, others *peers, log *slog.Logger,
+) (a assembled, err error) {
+	if a.told, err = o.outlets(store, others, log); err != nil {
+		return a, err
+	}
+	if a.core, a.kept, err = o.newCore(ctx, a.told.store, others, log); err != nil {
+		return a, err
+	}
+	a.layer, err = o.layer(a.core, a.told, a.kept, store, others, log)
+	return a, err
+}
+
+// newCore returns the core, and the files that it keeps.
+func (o *options) newCore(
+	ctx context.Context, store storage.Store, others *peers, log *slog.Logger,
+) (*server.Server, files, error) {
+	kept, err := o.filesAt.open(ctx, store, log)
+	if err != nil {
+		return nil, files{}, err
+	}
+	cfg := server.Config{
 		Storage:  store,
 		Registry: others.registry,
 		Nodes:    others.nodes,
@@ -325,6 +346,11 @@ func (o *options) coreConfig(
 		StatusFanout:    o.core.StatusFanout,
 		SessionsPerUser: o.core.SessionsPerUser,
 	}
+	if kept.kept != nil {
+		cfg.Attachments = kept.kept
+	}
+	core, err := server.New(cfg)
+	return core, kept, err
 }
 
 // errReplaced is the error of a server whose database has become another one.
@@ -366,10 +392,11 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 		return fmt.Errorf("connect to Redis: %w", err)
 	}
 	defer func() { err = errors.Join(err, others.stop()) }()
-	core, told, layer, err := o.assemble(store, others, log)
+	a, err := o.assemble(ctx, store, others, log)
 	if err != nil {
 		return err
 	}
+	core, layer := a.core, a.layer
 	listener, err := o.limits.listen(o.listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -381,7 +408,7 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	}
 	//rule:bounded_use.share-rates-among-nodes
 	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run,
-		layer.handler.Run, o.file.run(layer.limiter), told.run)()
+		layer.handler.Run, o.file.run(layer.limiter), a.told.run, a.kept.run)()
 	stopDebug, err := serveDebug(ctx, o.metrics.debugListen, layer.handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))

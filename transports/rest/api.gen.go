@@ -162,14 +162,18 @@ type AddMembers struct {
 }
 
 // Attachment Your own keys, besides these. At most 32 objects and arrays within each other; numbers fit
-// a double. The key `s3_ref` is reserved, and refused. What was sent comes back as it was
-// written, also a null.
+// a double. What was sent comes back as it was written, also a null.
 type Attachment struct {
 	// ContentType A media type.
 	ContentType *string `json:"content_type,omitempty"`
 
 	// Name A file name to show.
-	Name                 *string                `json:"name,omitempty"`
+	Name *string `json:"name,omitempty"`
+
+	// S3Ref A file that the server keeps: the `attachment_id` of `POST /attachments`. Its bytes must
+	// be there. It is yours, or in a message of `attachment_sources`. On a server that keeps
+	// no files, the key is refused.
+	S3Ref                *Id                    `json:"s3_ref,omitempty"`
 	Size                 *int64                 `json:"size,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -529,6 +533,15 @@ type MessageList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
+// MessageRef Example: {"chat_id":"team","sequence":1}
+type MessageRef struct {
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	ChatId Id `json:"chat_id"`
+
+	// Sequence A position in one chat, from 1.
+	Sequence Sequence `json:"sequence"`
+}
+
 // NewChatType defines model for NewChatType.
 type NewChatType string
 
@@ -648,6 +661,10 @@ type Role = string
 //
 // Example: {"client_message_id":"b2f1","content":"hello"}
 type SendMessage struct {
+	// AttachmentSources To forward files of others: messages that you may see, and that have these files. It is
+	// not stored, and recipients do not see it.
+	AttachmentSources *[]MessageRef `json:"attachment_sources,omitempty"`
+
 	// Attachments At most 8,192 bytes of JSON together, returned byte for byte, except for line breaks
 	// between its tokens. An empty list is the same as none.
 	Attachments *[]Attachment `json:"attachments,omitempty"`
@@ -1081,6 +1098,14 @@ func (a *Attachment) UnmarshalJSON(b []byte) error {
 		delete(object, "name")
 	}
 
+	if raw, found := object["s3_ref"]; found {
+		err = json.Unmarshal(raw, &a.S3Ref)
+		if err != nil {
+			return fmt.Errorf("error reading 's3_ref': %w", err)
+		}
+		delete(object, "s3_ref")
+	}
+
 	if raw, found := object["size"]; found {
 		err = json.Unmarshal(raw, &a.Size)
 		if err != nil {
@@ -1119,6 +1144,13 @@ func (a Attachment) MarshalJSON() ([]byte, error) {
 		object["name"], err = json.Marshal(a.Name)
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'name': %w", err)
+		}
+	}
+
+	if a.S3Ref != nil {
+		object["s3_ref"], err = json.Marshal(a.S3Ref)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 's3_ref': %w", err)
 		}
 	}
 

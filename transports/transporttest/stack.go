@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/attachments/attachmentstest"
 	"github.com/tidemark-im/tidemark/reach/push/devices"
 	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/server"
@@ -25,6 +26,7 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/attachments"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/limit"
@@ -62,8 +64,8 @@ type Options struct {
 	HTTP2 bool
 }
 
-// Stack is a server with all adapters on a loopback port, and with the outlets of package
-// reachtest.
+// Stack is a server with all adapters on a loopback port, with the outlets of package reachtest and
+// the file of package attachmentstest.
 // It stops when the test ends; the test fails if that takes longer than stopTime.
 type Stack struct {
 	Server *server.Server
@@ -101,6 +103,8 @@ func New(t testing.TB, o Options) *Stack {
 		o.Core.Registry = o.Registry(reg)
 	}
 	o.Core.Logger = logger
+	kept, dir := attachmentstest.Kept(t, o.Storage)
+	o.Core.Attachments = kept
 	core, err := server.New(o.Core)
 	if err != nil {
 		t.Fatalf("the core: %v", err)
@@ -146,10 +150,13 @@ func New(t testing.TB, o Options) *Stack {
 		Platforms: reachtest.Platforms(), VAPIDKey: reachtest.VAPIDKey,
 		Acknowledged: reachtest.Acknowledged,
 	})
+	files := attachments.New(attachments.Config{
+		Server: core, Auth: auth, Limit: o.Limit, Attachments: kept, Dir: dir,
+	})
 	handler, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Origins: o.Origins, Logger: logger,
 		WebSocket: s.WebSocket.Handle, Events: s.SSE.Handle, Poll: s.LongPoll.Handle,
-		Mounts: []transports.Mount{admin.Mount, notices.Mount},
+		Mounts: []transports.Mount{admin.Mount, notices.Mount, files.Mount},
 	})
 	if err != nil {
 		t.Fatalf("the handler: %v", err)

@@ -33,6 +33,7 @@ var absent = map[string]string{
 	"Attachment.name":                "the sender's object, byte for byte",
 	"Attachment.content_type":        "the sender's object, byte for byte",
 	"Attachment.size":                "the sender's object, byte for byte",
+	"Attachment.s3_ref":              "the sender's object, byte for byte",
 }
 
 var snakeCase = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)

@@ -44,6 +44,8 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, err
 			return v.text(key, &d.ContentType)
 		case "attachments":
 			return v.attachments(key, &d.Attachments)
+		case "attachment_sources":
+			return v.sources(key, &d.Sources)
 		case "metadata":
 			return v.object(key, &d.Metadata)
 		case "kind":
@@ -79,6 +81,37 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, err
 				"and repeat it when you send the message again")
 	}
 	return d, nil
+}
+
+// sources decodes an array of messages.
+func (v value) sources(field string, to *[]tidemark.MessageRef) error {
+	*to = nil
+	return eachElement(v, field, func(i int, v value) error {
+		//rule:bounded_input.bound-number-of-sources
+		if i == tidemark.MaxAttachments {
+			return tidemark.BadParam(tidemark.Invalid, field, "names more than %d messages",
+				tidemark.MaxAttachments)
+		}
+		var source tidemark.MessageRef
+		path := fmt.Sprintf("%s[%d]", field, i)
+		err := eachField(v, path, func(key string, v value) error {
+			switch key {
+			case "chat_id":
+				return id(v, key, &source.ChatID)
+			case "sequence":
+				return v.sequence(key, 1, &source.Sequence)
+			}
+			return nil
+		})
+		if err == nil && (source.ChatID == "" || source.Sequence == 0) {
+			err = tidemark.BadParam(tidemark.Invalid, "chat_id", "and sequence are needed")
+		}
+		if err != nil && tidemark.ParamOf(err) != path {
+			err = within(path, err)
+		}
+		*to = append(*to, source)
+		return err
+	})
 }
 
 // AckItem is an acknowledgement of a list, or the error of one.

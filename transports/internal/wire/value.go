@@ -256,8 +256,8 @@ func (v value) object(field string, to *json.RawMessage) error {
 	return v.copy(field, to)
 }
 
-// attachments copies an array of objects as it is written. An empty one is none. The keys that a
-// later version gives a meaning have a type now.
+// attachments copies an array of objects as it is written. An empty one is none. The keys that have
+// a meaning, or get one in a later version, have a type. The core decides about s3_ref.
 func (v value) attachments(field string, to *json.RawMessage) error {
 	*to = nil
 	n := 0
@@ -268,12 +268,17 @@ func (v value) attachments(field string, to *json.RawMessage) error {
 				tidemark.MaxAttachments)
 		}
 		path := fmt.Sprintf("%s[%d]", field, i)
+		files := 0
 		err := eachField(v, path, func(key string, v value) error {
 			var text string
 			switch key {
 			case "s3_ref":
-				return tidemark.BadParam(tidemark.Invalid, key,
-					"is reserved for files that the server keeps; use another name")
+				// Readers of JSON differ in which of two they take.
+				//rule:no_file_outside_membership.one-file-in-an-attachment
+				if files++; files > 1 {
+					return tidemark.BadParam(tidemark.Invalid, key, "is there more than once")
+				}
+				return id(v, key, &text)
 			case "name", "content_type":
 				return v.text(key, &text)
 			case "size":

@@ -533,6 +533,57 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/attachments": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Prepare the upload of a file
+         * @description Send the bytes to `url` as they are, by `method` and with exactly these `headers`, before
+         *     `expires_at`. The URL may lead to another server; if it begins with a slash, it is on this
+         *     one. It takes the announced bytes only, and only once: 409 and 412 say that they are there
+         *     already. Then name the file in a message, by `s3_ref`. A file that no message names within
+         *     24 hours is removed.
+         *
+         *     If the server keeps no files, the answer is 404. If the files of today are too large
+         *     together, the answer is 429, until midnight UTC. A repetition announces another file.
+         */
+        readonly post: operations["createAttachment"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/attachments/{attachment_id}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly attachment_id: components["schemas"]["Id"];
+            };
+            readonly cookie?: never;
+        };
+        /**
+         * A file of a message
+         * @description For those who may see the message, which must name the file. A GET of `url` gets the bytes,
+         *     for 5 minutes, without credentials. The URL may lead to another server. Browsers show only
+         *     pictures in place (AVIF, GIF, JPEG, PNG, WebP), and save all else.
+         */
+        readonly get: operations["getAttachment"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/tickets": {
         readonly parameters: {
             readonly query?: never;
@@ -1432,6 +1483,11 @@ export interface components {
              */
             readonly attachments?: readonly components["schemas"]["Attachment"][] | null;
             /**
+             * @description To forward files of others: messages that you may see, and that have these files. It is
+             *     not stored, and recipients do not see it.
+             */
+            readonly attachment_sources?: readonly components["schemas"]["MessageRef"][] | null;
+            /**
              * @description What your application wants to keep with the message: at most 4,096 bytes of JSON,
              *     returned as `attachments` are. Never put it into a page unescaped.
              */
@@ -1457,6 +1513,88 @@ export interface components {
              *     (any more), and no try has stored the message, the answer is 403.
              */
             readonly send_by?: string | null;
+        };
+        /**
+         * @example {
+         *       "chat_id": "team",
+         *       "sequence": 1
+         *     }
+         */
+        readonly MessageRef: {
+            readonly chat_id: components["schemas"]["Id"];
+            readonly sequence: components["schemas"]["Sequence"];
+        };
+        /**
+         * @example {
+         *       "name": "cat.png",
+         *       "type": "image/png",
+         *       "size": 48213,
+         *       "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+         *     }
+         */
+        readonly NewFile: {
+            /**
+             * @description The last part of its path: at most 255 bytes of UTF-8, without slashes, backslashes and
+             *     characters that are not shown.
+             */
+            readonly name: string;
+            /** @description A media type. */
+            readonly type: string;
+            /**
+             * Format: int64
+             * @description In bytes, at most 100 MiB.
+             */
+            readonly size: number;
+            readonly sha256: components["schemas"]["Sha256"];
+        };
+        /** @description The SHA-256 of the bytes, in hexadecimal digits. */
+        readonly Sha256: string;
+        /**
+         * @example {
+         *       "attachment_id": "QJ3ZK5TFC2WQ6XN7E4ABUO5RLM",
+         *       "url": "/api/v1/files/QJ3ZK5TFC2WQ6XN7E4ABUO5RLM",
+         *       "method": "PUT",
+         *       "headers": {
+         *         "Content-Type": "image/png"
+         *       },
+         *       "expires_at": "2026-01-31T10:15:05.000Z"
+         *     }
+         */
+        readonly FileUpload: {
+            readonly attachment_id: components["schemas"]["Id"];
+            /** @description Absolute, or a path of this server. */
+            readonly url: string;
+            readonly method: string;
+            /** @description Those that the request must have, besides `Content-Length`, which your HTTP client sets. */
+            readonly headers: {
+                readonly [key: string]: string;
+            };
+            /** Format: date-time */
+            readonly expires_at: string;
+        };
+        /**
+         * @example {
+         *       "attachment_id": "QJ3ZK5TFC2WQ6XN7E4ABUO5RLM",
+         *       "name": "cat.png",
+         *       "type": "image/png",
+         *       "size": 48213,
+         *       "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+         *       "url": "/api/v1/files/QJ3ZK5TFC2WQ6XN7E4ABUO5RLM",
+         *       "expires_at": "2026-01-31T10:05:05.000Z"
+         *     }
+         */
+        readonly FileDownload: {
+            readonly attachment_id: components["schemas"]["Id"];
+            /** @description What its owner said, as is `type`. */
+            readonly name: string;
+            readonly type: string;
+            /** Format: int64 */
+            readonly size: number;
+            readonly sha256: components["schemas"]["Sha256"];
+            /** @description Absolute, or a path of this server. */
+            readonly url: string;
+            /** Format: date-time */
+            readonly expires_at: string;
         };
         /**
          * @description `message`, or `system`. There will be more. A client stores and acknowledges a message of
@@ -1486,10 +1624,15 @@ export interface components {
         };
         /**
          * @description Your own keys, besides these. At most 32 objects and arrays within each other; numbers fit
-         *     a double. The key `s3_ref` is reserved, and refused. What was sent comes back as it was
-         *     written, also a null.
+         *     a double. What was sent comes back as it was written, also a null.
          */
         readonly Attachment: {
+            /**
+             * @description A file that the server keeps: the `attachment_id` of `POST /attachments`. Its bytes must
+             *     be there. It is yours, or in a message of `attachment_sources`. On a server that keeps
+             *     no files, the key is refused.
+             */
+            readonly s3_ref?: components["schemas"]["Id"] | null;
             /** @description A file name to show. */
             readonly name?: string | null;
             /** @description A media type. */
@@ -3250,7 +3393,7 @@ export interface components {
                 readonly "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `NOT_FOUND`: there is no such chat, outlet or parked event. */
+        /** @description `NOT_FOUND`: there is no such chat, message, file, outlet or parked event. */
         readonly NotFound: {
             headers: {
                 readonly [name: string]: unknown;
@@ -3427,6 +3570,11 @@ export type UpdatedMember = components['schemas']['UpdatedMember'];
 export type MembersVersion = components['schemas']['MembersVersion'];
 export type MemberList = components['schemas']['MemberList'];
 export type SendMessage = components['schemas']['SendMessage'];
+export type MessageRef = components['schemas']['MessageRef'];
+export type NewFile = components['schemas']['NewFile'];
+export type Sha256 = components['schemas']['Sha256'];
+export type FileUpload = components['schemas']['FileUpload'];
+export type FileDownload = components['schemas']['FileDownload'];
 export type MessageKind = components['schemas']['MessageKind'];
 export type NewMentions = components['schemas']['NewMentions'];
 export type Mentions = components['schemas']['Mentions'];
@@ -4481,6 +4629,74 @@ export interface operations {
             readonly 410: components["responses"]["SessionGone"];
             readonly 413: components["responses"]["TooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 422: components["responses"]["InvalidSequence"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly createAttachment: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["NewFile"];
+            };
+        };
+        readonly responses: {
+            /** @description The request that uploads the file. */
+            readonly 201: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["FileUpload"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 413: components["responses"]["TooLarge"];
+            readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly getAttachment: {
+        readonly parameters: {
+            readonly query: {
+                /** @description The chat of the message. */
+                readonly chat_id: components["schemas"]["Id"];
+                /** @description The sequence of the message. */
+                readonly sequence: number;
+            };
+            readonly header?: never;
+            readonly path: {
+                readonly attachment_id: components["schemas"]["Id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The file, and the URL of its bytes. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["FileDownload"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
             readonly 422: components["responses"]["InvalidSequence"];
             readonly 429: components["responses"]["TooMany"];
             readonly 500: components["responses"]["Internal"];

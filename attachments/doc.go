@@ -1,0 +1,17 @@
+// Package attachments keeps the files that messages name by s3_ref. It stands beside the core,
+// which asks it by an interface of its own (server.Attachments).
+//
+// The bytes never pass through a request of the API: a client puts them to a URL that is signed for
+// one file, and gets them from another. A leaf keeps the bytes and signs: dir in a directory, s3 in
+// a bucket. What is known of a file is a document of the store:
+//
+//	kind                     name    value
+//	attachment:FILE          file    a record
+//	uploads:HOUR             FILE    {}, so that the sweep finds the files of an hour
+//	uploaded:DAY             USER    how many bytes of files the user announced on that day
+//	attachments              swept   the hour that the sweep comes to next
+//
+// A file is announced, then uploaded, then pinned by the first send that names it. A pinned file is
+// never removed. One that is not pinned after OrphanAfter is removed (sweep.go). Pin and sweep
+// change the same document by its version, so one of them comes first (R_PIN).
+package attachments

@@ -1,0 +1,151 @@
+package attachments
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+const (
+	// sweepEvery is how often Run looks for an hour whose files are old enough. Each pause is up to
+	// half as long or as long again, so that several nodes seldom do the same.
+	sweepEvery = 10 * time.Minute
+	// sweepPage is how many entries are read at a time.
+	sweepPage = 100
+)
+
+// Run removes the orphans until ctx ends. Each node runs it. What two of them do at once is done
+// once, or twice without harm.
+func (a *Attachments) Run(ctx context.Context) {
+	// The first sweep notes where later ones begin.
+	for again := true; again; again = signal.Pause(ctx, sweepEvery/2+rand.N(sweepEvery)) {
+		if err := a.Sweep(ctx); err != nil && ctx.Err() == nil {
+			a.sweepErrors.Add(1)
+			a.log.Warn("files that no message names could not be removed; they are tried again",
+				"error", err)
+		}
+	}
+}
+
+// cursor is the hour that the sweep comes to next.
+type cursor struct {
+	Hour time.Time `json:"hour"`
+}
+
+// Sweep removes the files that were announced more than OrphanAfter ago and that no message names.
+// It works hour by hour, and notes how far it came.
+func (a *Attachments) Sweep(ctx context.Context) error {
+	key := storage.DocumentKey{Kind: cursorKind, Name: cursorName}
+	for ctx.Err() == nil {
+		// The last file of an hour is announced at its end, by a clock that may differ by an hour.
+		last := a.now().UTC().Add(-OrphanAfter - 2*time.Hour).Truncate(time.Hour)
+		found, err := a.store.DocumentsOf(ctx, []storage.DocumentKey{key})
+		if err != nil {
+			return err
+		}
+		// Nothing was announced before the first sweep, except within these hours.
+		at, d := cursor{Hour: last.Add(-OrphanAfter)}, found[0]
+		if d.Value != nil {
+			if err := json.Unmarshal(d.Value, &at); err != nil {
+				return tidemark.Wrap(tidemark.Internal, err, "the position of the sweep is damaged")
+			}
+		}
+		if at.Hour.After(last) {
+			return nil
+		}
+		if err := a.sweepHour(ctx, at.Hour); err != nil {
+			return err
+		}
+		if d.Value, err = json.Marshal(cursor{Hour: at.Hour.Add(time.Hour)}); err != nil {
+			return err
+		}
+		_, err = a.store.PutDocument(ctx, d)
+		// Conflict: another node has swept the hour, too.
+		if err != nil && tidemark.CodeOf(err) != tidemark.Conflict {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// sweepHour removes the orphans among the files that were announced in an hour, the entries of that
+// hour, and what users had announced on the day before.
+func (a *Attachments) sweepHour(ctx context.Context, hour time.Time) error {
+	err := a.each(ctx, uploadKind+hour.Format(hourFormat), func(d storage.Document) error {
+		return a.removeOrphan(ctx, d.Name)
+	})
+	if err != nil {
+		return err
+	}
+	day := hour.AddDate(0, 0, -1).Format(dayFormat)
+	return a.each(ctx, usedKind+day, func(storage.Document) error { return nil })
+}
+
+// each handles the documents of a kind, and removes each one that was handled.
+func (a *Attachments) each(
+	ctx context.Context, kind string, handle func(storage.Document) error,
+) error {
+	for more, after := true, ""; more; {
+		var found []storage.Document
+		var err error
+		if found, more, err = a.store.Documents(ctx, kind, after, sweepPage); err != nil {
+			return err
+		}
+		for _, d := range found {
+			after = d.Name
+			if err := handle(d); err != nil {
+				return err
+			}
+			if err := a.drop(ctx, d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// drop removes a document. Another node may have removed it.
+func (a *Attachments) drop(ctx context.Context, d storage.Document) error {
+	d.Value = nil
+	_, err := a.store.PutDocument(ctx, d)
+	if tidemark.CodeOf(err) == tidemark.Conflict {
+		return nil
+	}
+	return err
+}
+
+// removeOrphan removes a file that is not pinned. First it takes the file from those who would pin
+// it. If the server ends in between, the next sweep continues.
+func (a *Attachments) removeOrphan(ctx context.Context, id string) error {
+	orphan := false
+	err := a.change(ctx, keyOf(id), func(value []byte) ([]byte, error) {
+		orphan = false
+		if value == nil {
+			return nil, nil
+		}
+		r, err := decode(value)
+		//rule:R_PIN.keep-pinned-files
+		if err != nil || r.State == pinned {
+			return nil, err
+		}
+		orphan, r.State = true, removing
+		return r.encode()
+	})
+	if err != nil || !orphan {
+		return err
+	}
+	if err := a.bytes.Remove(ctx, id); err != nil {
+		return err
+	}
+	found, err := a.store.DocumentsOf(ctx, []storage.DocumentKey{keyOf(id)})
+	if err != nil {
+		return err
+	}
+	a.swept.Add(1)
+	return a.drop(ctx, found[0])
+}

@@ -1,0 +1,146 @@
+package attachments
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/attachments/dir"
+	"github.com/tidemark-im/tidemark/transports/internal/problem"
+)
+
+const (
+	// maxTransfers is how many uploads and downloads a node serves at a time.
+	maxTransfers = 256
+	// stallAfter is how long a client may take for the next 64 KiB of a file.
+	stallAfter = 30 * time.Second
+	// transferWithin is how long a client may take for a whole file.
+	transferWithin = 30 * time.Minute
+	// piece is how many bytes are read or written in stallAfter.
+	piece = 64 << 10
+	// retryFrom and retryWithin are after what time a client comes back if too many transfer files.
+	retryFrom, retryWithin = 5 * time.Second, 10 * time.Second
+)
+
+// begin counts a transfer. The caller calls end when it has ended.
+func (a *Adapter) begin() (end func(), err error) {
+	select {
+	case a.transfers <- struct{}{}:
+		return func() { <-a.transfers }, nil
+	default:
+		return nil, problem.RetryAfter(tidemark.Errorf(tidemark.Unavailable,
+			"too many files are uploaded and downloaded now; try again"),
+			retryFrom+rand.N(retryWithin))
+	}
+}
+
+// receive stores the bytes of an upload.
+func (a *Adapter) receive(c echo.Context) error {
+	w, r := c.Response(), c.Request()
+	end, err := a.begin()
+	if err != nil {
+		w.Header().Set("Connection", "close")
+		return err
+	}
+	defer end()
+	deadlines := http.NewResponseController(w)
+	_ = deadlines.SetWriteDeadline(time.Time{}) // receive sets it again before it answers
+	from := &upload{body: r.Body, deadlines: deadlines, last: time.Now().Add(transferWithin)}
+	err = a.Dir.Receive(dir.Put{
+		ID: c.Param("id"), Grant: c.QueryParam("grant"), Type: r.Header.Get("Content-Type"),
+		Length: r.ContentLength, Body: from,
+	})
+	_ = deadlines.SetWriteDeadline(time.Now().Add(stallAfter))
+	w.Header().Set("Cache-Control", "no-store")
+	switch {
+	case err == nil:
+		return c.NoContent(http.StatusNoContent)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = tidemark.Errorf(tidemark.Invalid, "the body came too slowly: 64 KiB must arrive "+
+			"within %v, and all of it within %v", stallAfter, transferWithin)
+	case from.err != nil:
+		err = &tidemark.Error{
+			Code: tidemark.Invalid, Detail: "the body could not be read to its end", Err: err,
+		}
+	}
+	// Otherwise net/http would read the rest of the body before it answers.
+	w.Header().Set("Connection", "close")
+	return err
+}
+
+// upload is the body of an upload. It gives the client a time for each piece.
+type upload struct {
+	body      io.Reader
+	deadlines *http.ResponseController
+	// last is when the whole body must have arrived. left is what is left of the piece.
+	last time.Time
+	left int
+	err  error
+}
+
+// Read implements io.Reader.
+func (u *upload) Read(b []byte) (int, error) {
+	if u.left <= 0 {
+		u.left = piece
+		_ = u.deadlines.SetReadDeadline(earlier(time.Now().Add(stallAfter), u.last))
+	}
+	n, err := u.body.Read(b)
+	u.left -= n
+	if err != nil && err != io.EOF {
+		u.err = err
+	}
+	return n, err
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// serve writes the bytes of a file, or a range of them.
+func (a *Adapter) serve(c echo.Context) error {
+	end, err := a.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
+	f, err := a.Dir.Open(c.Param("id"), c.QueryParam("grant"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := c.Response().Header()
+	h.Set("Content-Type", f.Type)
+	h.Set("Content-Disposition", f.Disposition)
+	h.Set("ETag", f.ETag)
+	h.Set("Cache-Control", "private, no-store")
+	// Nothing that a user uploads runs as a page of this server.
+	//rule:no_file_outside_membership.files-run-nothing
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	to := &download{ResponseWriter: c.Response(), last: time.Now().Add(transferWithin)}
+	http.ServeContent(to, c.Request(), "", time.Time{}, f)
+	return nil
+}
+
+// download is the answer of a download. It gives the client a time for each piece.
+type download struct {
+	http.ResponseWriter
+	last time.Time
+}
+
+// Write implements io.Writer. http.ServeContent writes 32 KiB at a time.
+func (d *download) Write(b []byte) (int, error) {
+	_ = http.NewResponseController(d.ResponseWriter).SetWriteDeadline(
+		earlier(time.Now().Add(stallAfter), d.last))
+	return d.ResponseWriter.Write(b)
+}
