@@ -19,7 +19,7 @@ const defaultFiles = "tidemark-files"
 
 // attachmentFlags configure files (docs/attachments.md).
 type attachmentFlags struct {
-	Attachments string `default:"off" env:"TIDEMARK_ATTACHMENTS" placeholder:"URL" help:"Where files that messages name are kept: dir:PATH (dir: is ./tidemark-files), s3://REGION/BUCKET/PREFIX, or off. Default ${default}."`
+	Attachments string `env:"TIDEMARK_ATTACHMENTS" placeholder:"URL" help:"Where files that messages name are kept: dir:PATH (dir: is ./tidemark-files), s3://REGION/BUCKET/PREFIX, or off, which is the default."`
 }
 
 // filesAt says where files are kept. The zero value is nowhere.
@@ -88,7 +88,7 @@ func (f files) run(ctx context.Context) {
 // counters returns what was done with files.
 func (f files) counters() map[string]int64 {
 	if f.kept == nil {
-		return nil
+		return new(attachments.Attachments).Counters()
 	}
 	return f.kept.Counters()
 }

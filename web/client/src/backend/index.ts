@@ -31,6 +31,8 @@ export const CALLS = {
   acknowledge: 'POST /acks',
   sync: 'POST /sync',
   createTicket: 'POST /tickets',
+  createAttachment: 'POST /attachments',
+  getAttachment: 'GET /attachments/{attachment_id}',
   createToken: 'POST /tokens',
 } as const satisfies Partial<Record<keyof operations, string>>;
 
