@@ -185,7 +185,8 @@ func TestErrors_unauthenticated_everywhere(t *testing.T) {
 	calls := 0
 	for _, call := range a.contract.Calls() {
 		path := strings.NewReplacer("{chat_id}", "team", "{user_id}", "ann", "{outlet_id}", "crm",
-			"{device_id}", "phone", "{event_id}", "evt", "{attachment_id}", "file").Replace(call.Path)
+			"{device_id}", "phone", "{event_id}", "evt", "{attachment_id}", "file",
+		).Replace(call.Path)
 		if !strings.HasPrefix(path, transports.BasePath) || strings.HasSuffix(path, "/events") ||
 			strings.HasSuffix(path, "/poll") || strings.HasSuffix(path, "/ws") ||
 			call.OperationID == "acknowledgePush" { // whose token is its credential

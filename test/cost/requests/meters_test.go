@@ -210,5 +210,6 @@ func openSQLite(t *testing.T) backend {
 		t.Fatal(err)
 	}
 	closed(t, s)
-	return backend{Store: s, take: func() spent { return spent{statements: int(statements.Swap(0))} }}
+	take := func() spent { return spent{statements: int(statements.Swap(0))} }
+	return backend{Store: s, take: take}
 }
