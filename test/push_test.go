@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+
 	"github.com/tidemark-im/tidemark/reach/push"
 	"github.com/tidemark-im/tidemark/reach/push/pushtest"
 	"github.com/tidemark-im/tidemark/reach/push/pushtest/fakeapns"
@@ -199,9 +201,9 @@ func ticks(t *testing.T, u user) (until func(what string)) {
 }
 
 // TestPush_write_flow takes messages from a send to the locked devices of somebody who never opens
-// the app, by providers of all kinds: it is stored, a pending row stands, each device has one
-// banner of the chat, which the next message replaces, and the handler of a device acknowledges it
-// without a login. The sender's tick turns, and the row goes.
+// the app, by providers of all kinds: it is stored, Kafka is told, a pending row stands, each
+// device has one banner of the chat, which the next message replaces, and the handler of a device
+// acknowledges it without a login. The sender's tick turns, and the row goes.
 func TestPush_write_flow(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	binary := build(t)
@@ -215,15 +217,27 @@ func TestPush_write_flow(t *testing.T) {
 			fakes := startProviders(t)
 			p := processOf(t, binary)
 			p.url = url(t)
-			p.flags, p.env = append([]string{"--dev"}, fakes.flags...), fakes.env
+			key, file := apiKey(t, binary, "--scope", "admin")
+			topics := kfake.MustCluster(
+				kfake.SeedTopics(24, "tidemark.messages", "tidemark.state"))
+			t.Cleanup(topics.Close)
+			p.flags, p.env = append([]string{
+				"--dev", "--api-keys-file", file,
+				"--kafka", "kafka://" + strings.Join(topics.ListenAddrs(), ","),
+			}, fakes.flags...), fakes.env
 			p.start()
 			alice, bob := as(p.address, "alice"), as(p.address, "bob")
 			chat := alice.direct(t, "bob")
 			fakes.register(t, bob)
 			whenPushes(t, p, fakes, alice, chat)
+			inKafka(t, user{name: "operator", url: alice.url, token: key})
 			live := ticks(t, alice)
 
 			first := alice.send(t, chat, "Lunch at one?")
+			record := recordOf(t, topics, fmt.Sprint(first.Sequence))
+			if !strings.Contains(string(record.Value), `"Lunch at one?"`) {
+				t.Errorf("Kafka has %s", record.Value)
+			}
 			pending := func() (chats int) {
 				var page struct{ Pending []struct{} }
 				bob.call(t, http.MethodGet, "/pending", nil, &page)
@@ -264,6 +278,21 @@ func TestPush_write_flow(t *testing.T) {
 			live(fmt.Sprintf(`"last_acked_sequence":%d`, first.Sequence+50))
 		})
 	}
+}
+
+// inKafka creates an outlet in Kafka, and waits until it is active.
+func inKafka(t *testing.T, operator user) {
+	t.Helper()
+	made := outletOf{}
+	eventually(t, "the outlet in Kafka is created", func() bool {
+		status, _, err := operator.try(t.Context(), http.MethodPost, "/admin/outlets",
+			map[string]string{"type": "kafka", "outlet_id": "log", "url": "kafka:tidemark"})
+		return err == nil && status < 300 // While another one is being created, it is refused.
+	}, func() string { return "it is not" })
+	eventually(t, "the outlet in Kafka is active", func() bool {
+		operator.call(t, http.MethodGet, "/admin/outlets/log", nil, &made)
+		return made.State == "active"
+	}, func() string { return made.State })
 }
 
 // whenPushes waits until messages are pushed: the outlet needs some seconds to become active. Then
