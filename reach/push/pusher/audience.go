@@ -2,6 +2,7 @@ package pusher
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 type audience struct {
 	chat   tidemark.Chat
 	people []person
+	// wait is for how long it is too early. Nobody is told of anything before.
+	wait time.Duration
 }
 
 // person is a member with devices who has not read a message.
@@ -32,28 +35,56 @@ type person struct {
 	online  []tidemark.DeviceID
 }
 
+// fewMembers is up to how many members of a chat their devices are looked for at once. If nobody
+// has any, the messages need not wait in the store. Among more members somebody has one.
+const fewMembers = 16
+
 // audience returns who may be told of messages. Members and devices are read each time.
 func (p *Pusher) audience(
-	ctx context.Context, id tidemark.ChatID, messages []tidemark.Message,
+	ctx context.Context, id tidemark.ChatID, messages []tidemark.Message, now time.Time,
 ) (a audience, err error) {
 	if a.chat, err = p.cfg.Store.Chat(ctx, id); err != nil {
 		return audience{}, err
 	}
-	rosters, err := p.cfg.Store.Rosters(ctx, []tidemark.ChatID{id})
+	wait := messages[0].CreatedAt.Add(delay).Sub(now)
+	switch {
+	case a.chat.Large && !anyNamed(messages):
+		return a, nil
+	case wait > 0 && a.chat.MemberCount > fewMembers:
+		a.wait = wait
+		return a, nil
+	}
+	if a.people, err = p.people(ctx, &a.chat, messages); len(a.people) > 0 {
+		a.wait = max(wait, 0)
+	}
+	return a, err
+}
+
+// people returns the members of a chat who may be told of messages.
+func (p *Pusher) people(
+	ctx context.Context, chat *tidemark.Chat, messages []tidemark.Message,
+) ([]person, error) {
+	rosters, err := p.cfg.Store.Rosters(ctx, []tidemark.ChatID{chat.ID})
 	if err != nil || rosters[0] == nil {
-		return a, err
+		return nil, err
 	}
 	var people []person
 	for i := range rosters[0].Members {
-		if one, any := concerned(&rosters[0].Members[i], a.chat.Large, messages); any {
+		if one, any := concerned(&rosters[0].Members[i], chat.Large, messages); any {
 			people = append(people, one)
 		}
 	}
 	if people, err = p.withDevices(ctx, people); err != nil || len(people) == 0 {
-		return a, err
+		return nil, err
 	}
-	a.people, err = p.unread(ctx, id, people)
-	return a, err
+	return p.unread(ctx, chat.ID, people)
+}
+
+// anyNamed reports whether a message names a user.
+func anyNamed(messages []tidemark.Message) bool {
+	return slices.ContainsFunc(messages, func(m tidemark.Message) bool {
+		return !m.Mentions.All && !m.Mentions.None()
+	})
 }
 
 // concerned returns a member with the last message of which they are to be told, if there is one.

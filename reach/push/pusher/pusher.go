@@ -62,8 +62,10 @@ type Pusher struct {
 
 // round is what was sent of a chat since its messages are owed.
 type round struct {
-	sent  map[receiver]sent
 	began time.Time
+
+	mu   sync.Mutex // held by the call that works on the chat
+	sent map[receiver]sent
 }
 
 // receiver is a device of a user.
@@ -217,12 +219,12 @@ func (p *Pusher) chat(ctx context.Context, events []outlet.Event) (int, *outlet.
 	if old == len(messages) {
 		return old, nil
 	}
-	found, err := p.audience(ctx, chat, messages[old:])
-	switch wait := messages[old].CreatedAt.Add(delay).Sub(now); {
+	found, err := p.audience(ctx, chat, messages[old:], now)
+	switch {
 	case err != nil:
 		return old, &outlet.Refusal{Detail: tidemark.DetailOf(err)}
-	case len(found.people) > 0 && wait > 0:
-		return old, later(wait)
+	case found.wait > 0:
+		return old, later(found.wait)
 	case len(events) == perCall && found.chat.Head > messages[len(messages)-1].Sequence:
 		return len(events), nil // The banners of the next messages take their places.
 	}
@@ -246,6 +248,8 @@ func (p *Pusher) notify(
 	ctx context.Context, a audience, now time.Time,
 ) (wait time.Duration, refused *outlet.Refusal) {
 	r := p.round(a.chat.ID, now)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for i := range a.people {
 		one := &a.people[i]
 		for j := range one.devices {
@@ -309,7 +313,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// round returns what was sent of a chat. Only one call works on a chat.
+// round returns what was sent of a chat.
 func (p *Pusher) round(chat tidemark.ChatID, now time.Time) *round {
 	p.mu.Lock()
 	defer p.mu.Unlock()

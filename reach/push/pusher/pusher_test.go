@@ -353,6 +353,34 @@ func TestPusher_kinds_that_do_not_count(t *testing.T) {
 	})
 }
 
+// TestPusher_many_members: in a chat of many, all who are away are told. Nothing is left of what
+// concerns nobody.
+func TestPusher_many_members(t *testing.T) {
+	in(t, func(w *world) {
+		users := []tidemark.UserID{"alice"}
+		for n := range 50 {
+			users = append(users, tidemark.UserID(fmt.Sprint("u", n)))
+		}
+		c := w.chat(tidemark.Group, "many", users...)
+		w.send(c, "alice", "nobody has a device")
+		time.Sleep(time.Minute)
+		if n := w.owed(); n != 0 {
+			t.Errorf("%d chats are owed", n)
+		}
+		for _, user := range users {
+			w.phone(user, "phone")
+		}
+		w.send(c, "alice", "hello")
+		time.Sleep(10 * time.Second)
+		if n := len(w.told()); n != 50 {
+			t.Errorf("%d are told, want 50", n)
+		}
+		if n := w.owed(); n != 0 {
+			t.Errorf("%d chats are owed", n)
+		}
+	})
+}
+
 // TestPusher_push_is_owed_until_sent: a crash and a provider that is away lose no banner.
 func TestPusher_push_is_owed_until_sent(t *testing.T) {
 	in(t, func(w *world) {
