@@ -63,6 +63,10 @@ func TestOutletFlags_roles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		_, err = (&outletFlags{Roles: []string{"worker", "boss"}}).config(true)
+		if err == nil || !strings.Contains(err.Error(), `"boss"`) {
+			t.Errorf("an unknown role: %v", err)
+		}
 		if set.has(roleGateway) != c.gateway || set.has(roleWorker) != c.worker ||
 			set.reach.Aside == c.worker {
 			t.Errorf("%q: %+v", c.roles, set)

@@ -123,6 +123,12 @@ func (w *workload) outlets() []operation {
 		{"`PutDocument`", nil, func(r int) error { return document(r, 0, "{}") }},
 		{"`PutDocument` of one that exists", nil,
 			func(r int) error { return document(r, 1, "[]") }},
+		{"`DocumentsOf`", nil, func(int) error {
+			_, err := w.s.DocumentsOf(ctx, []storage.DocumentKey{
+				{Kind: "kind", Name: "name"}, {Kind: "kind", Name: "another"},
+			})
+			return err
+		}},
 		{"`Documents`", nil, func(int) error {
 			_, _, err := w.s.Documents(ctx, "kind", "", 10)
 			return err
