@@ -16,7 +16,7 @@ const entries = [
   { name: 'store-indexeddb', code: store, target: 2.5, bound: 2.5 },
   { name: 'tabs', code: tabs, target: 2, bound: 2 },
   { name: 'react', code: "export * from './src/react/index.ts';", target: 1.5, bound: 1.5 },
-  { name: 'backend', code: "export * from './src/backend/index.ts';", target: 1.5, bound: 1.5 },
+  { name: 'backend', code: "export * from './src/backend/index.ts';", target: 1.6, bound: 1.6 },
 ];
 
 /** What an entry takes from the core is in the core's figure. */

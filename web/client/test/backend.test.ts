@@ -71,7 +71,7 @@ void test('backend: the calls are those of openapi.yaml', () => {
     }
     if (line.startsWith('      x-retry: ')) posts.delete(operation);
   }
-  // Streams are for clients, and the rest for operators.
+  // Streams are for clients, tokens for handlers of notifications, and the rest for operators.
   for (const [id, call] of operations) {
     if (call.includes(' /admin/')) {
       operations.delete(id);
@@ -80,6 +80,7 @@ void test('backend: the calls are those of openapi.yaml', () => {
   }
   for (const not of [
     'streamEvents', 'poll', 'connectWebSocket', 'health', 'ready', 'metrics', 'openapi',
+    'acknowledgePush',
   ]) assert.ok(operations.delete(not), not);
   assert.deepEqual(Object.entries(CALLS).sort(), [...operations].sort());
   const forItself: Record<CallForItself, true> = {

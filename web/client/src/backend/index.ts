@@ -32,6 +32,10 @@ export const CALLS = {
   sync: 'POST /sync',
   createTicket: 'POST /tickets',
   createAttachment: 'POST /attachments',
+  getPush: 'GET /push',
+  putPushSettings: 'PUT /push/settings',
+  registerDevice: 'PUT /push/devices/{device_id}',
+  dropDevice: 'DELETE /push/devices/{device_id}',
   getAttachment: 'GET /attachments/{attachment_id}',
   createToken: 'POST /tokens',
 } as const satisfies Partial<Record<keyof operations, string>>;
