@@ -34,7 +34,7 @@ const (
 
 // outletFlags configure outlets (docs/webhooks.md).
 type outletFlags struct {
-	Roles []string `name:"roles" env:"TIDEMARK_ROLES" placeholder:"ROLE,…" help:"What this node does: gateway serves clients, worker delivers to outlets and notifies devices. Default both."`
+	Roles []string `name:"roles" env:"TIDEMARK_ROLES" placeholder:"ROLE,…" help:"What this node does: gateway serves clients, worker delivers to outlets and notifies devices. All nodes do both unless this says otherwise."`
 
 	Kafka          string   `env:"TIDEMARK_KAFKA" placeholder:"URL" help:"Kafka of the outlets of the type kafka: kafka://[USER:PASSWORD@]HOST:PORT,… with kafkas for TLS. Give all nodes the same one."`
 	ReachAllowCIDR []string `name:"reach-allow-cidr" env:"TIDEMARK_REACH_ALLOW_CIDR" placeholder:"NETWORK" help:"Private network to which webhooks may lead, such as 10.0.0.0/8, also by http:// and on any port; repeatable. --dev implies 127.0.0.0/8 and ::1/128."`

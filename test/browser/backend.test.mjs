@@ -75,6 +75,18 @@ test('messages, and what is delivered and read', async () => {
   assert.ok(sync.chats.length > 0);
 });
 
+test('notifications, and files without a place for them', async () => {
+  assert.deepEqual((await calls.getPush('gina')).devices, []);
+  assert.equal((await calls.putPushSettings('gina', { preview: 'none' })).preview, 'none');
+  const device = { device_id: 'phone', platform: 'fcm', address: 'x' };
+  assert.equal(await code(calls.registerDevice('gina', device)), '400 INVALID');
+  assert.equal(await calls.dropDevice('gina', { device_id: 'phone' }), undefined);
+  const file = { name: 'a', type: 'text/plain', size: 1, sha256: '0a'.repeat(32) };
+  assert.match(await code(calls.createAttachment('gina', file)), /^4\d\d /);
+  const place = { attachment_id: 'a', chat_id: 'nowhere', sequence: 1 };
+  assert.match(await code(calls.getAttachment('gina', place)), /^4\d\d /);
+});
+
 test('tokens, tickets and sessions', async () => {
   const { token } = await calls.token('gina', { ttl_seconds: 60 });
   const headers = { Authorization: `Bearer ${token}` };

@@ -8,6 +8,16 @@ import schemathesis
 # Why a request that fits the schema may be refused, by the problem's code and parameter. None is a
 # problem without a parameter.
 REASONS = {
+    ("INVALID", "platform"): "is not served by this server",
+    ("INVALID", "address"): "holds a space, or is no endpoint that is allowed",
+    ("INVALID", "app"): "is needed by another platform, or holds a space",
+    ("INVALID", "keys"): "are needed by the platform",
+    ("INVALID", "p256dh"): "is no point on the curve",
+    ("INVALID", "auth"): "has another length",
+    ("INVALID", "environment"): "is for another platform",
+    ("INVALID", "quiet_hours"): "names a zone that does not exist",
+    ("INVALID", "mutes"): "names a chat twice",
+    ("INVALID", "display_name"): "has more bytes than characters",
     ("INVALID", "cursor"): "only the server makes cursors",
     ("INVALID", "after_sequence"): "excludes before_sequence",
     ("INVALID", None): "two fields exclude each other",

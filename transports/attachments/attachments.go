@@ -115,8 +115,10 @@ func (a *Adapter) announce(c call) error {
 		Name: asked.Name, Type: asked.Type, Size: asked.Size, Sum: attachments.Sum(asked.SHA256),
 	})
 	if tidemark.CodeOf(err) == tidemark.Exhausted {
-		now := time.Now().UTC()
-		return problem.RetryAfter(err, now.Truncate(24*time.Hour).Add(24*time.Hour).Sub(now))
+		// The quota is that of a day of UTC, to whose begin Truncate goes back.
+		const day = 24 * time.Hour
+		now := time.Now()
+		return problem.RetryAfter(err, now.Truncate(day).Add(day).Sub(now))
 	}
 	if err != nil {
 		return err

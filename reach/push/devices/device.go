@@ -47,7 +47,7 @@ type Device struct {
 	RegisteredAt time.Time `json:"registered_at"`
 }
 
-// Check returns nil if a device could be registered, else an Invalid or TooLarge error that names
+// Check returns nil if a device could be registered, else an Invalid error that names
 // the field. It does not know which platforms are served, and which endpoints are allowed.
 func (d *Device) Check() error {
 	if err := tidemark.CheckID("device_id", d.ID); err != nil {
@@ -101,7 +101,7 @@ func checkWord(field, text string, most int) error {
 		return tidemark.BadParam(tidemark.Invalid, field, "is missing")
 	}
 	if len(text) > most {
-		return tidemark.BadParam(tidemark.TooLarge, field, "has %d bytes, at most %d are allowed",
+		return tidemark.BadParam(tidemark.Invalid, field, "has %d bytes, at most %d are allowed",
 			len(text), most)
 	}
 	for _, c := range []byte(text) {

@@ -59,7 +59,7 @@ func keyOfPlace(place string) storage.DocumentKey { return keyOf("places", place
 // Put registers a device, in place of an earlier registration of it and of its address by anybody.
 // A registration that exists stays as it is. It returns the registration.
 //
-// Errors: Invalid and TooLarge (Device.Check), Conflict (there are MaxDevices others).
+// Errors: Invalid (Device.Check), Conflict (there are MaxDevices others).
 func (r *Registry) Put(
 	ctx context.Context, user tidemark.UserID, d Device,
 ) (registered Device, err error) {
@@ -128,7 +128,7 @@ func (r *Registry) drop(
 	})
 }
 
-// PutSettings replaces the settings of a user. Errors: Invalid, TooLarge (Settings.Check).
+// PutSettings replaces the settings of a user. Errors: Invalid (Settings.Check).
 func (r *Registry) PutSettings(ctx context.Context, user tidemark.UserID, s Settings) error {
 	if err := s.Check(); err != nil {
 		return err

@@ -45,11 +45,11 @@ type Mute struct {
 	Until time.Time       `json:"until,omitzero"`
 }
 
-// Check returns nil if the settings can be stored, else an Invalid or TooLarge error that names the
+// Check returns nil if the settings can be stored, else an Invalid error that names the
 // field. It sorts the mutes.
 func (s *Settings) Check() error {
 	if len(s.DisplayName) > MaxDisplayName {
-		return tidemark.BadParam(tidemark.TooLarge, "display_name",
+		return tidemark.BadParam(tidemark.Invalid, "display_name",
 			"has %d bytes, at most %d are allowed", len(s.DisplayName), MaxDisplayName)
 	}
 	if !utf8.ValidString(s.DisplayName) {
@@ -67,7 +67,7 @@ func (s *Settings) Check() error {
 		}
 	}
 	if len(s.Mutes) > MaxMutes {
-		return tidemark.BadParam(tidemark.TooLarge, "mutes", "has %d chats, at most %d are allowed",
+		return tidemark.BadParam(tidemark.Invalid, "mutes", "has %d chats, at most %d are allowed",
 			len(s.Mutes), MaxMutes)
 	}
 	for _, m := range s.Mutes {
