@@ -33,6 +33,8 @@ type Link struct {
 	lose int
 	// lost, cut and swallowed are how many answers, connections and requests were.
 	lost, cut, swallowed int
+	// produced is how many produce requests there were.
+	produced int
 	// delay passes before each produce request.
 	delay time.Duration
 	open  map[*conn]struct{}
@@ -65,6 +67,13 @@ func (l *Link) Faults() (lost, cut, swallowed int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lost, l.cut, l.swallowed
+}
+
+// Produced returns how many produce requests there were.
+func (l *Link) Produced() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.produced
 }
 
 // Delay lets a time pass before each produce request.
@@ -114,6 +123,9 @@ func (c *conn) Write(b []byte) (int, error) {
 	produces := len(b) >= 6 && binary.BigEndian.Uint16(b[4:6]) == uint16(kmsg.Produce)
 	c.link.mu.Lock()
 	mode, delay, loses := c.link.mode, c.link.delay, produces && c.link.lose > 0
+	if produces {
+		c.link.produced++
+	}
 	if loses {
 		c.link.lose--
 		c.link.lost++

@@ -19,7 +19,7 @@ import (
 )
 
 // within is how long a broker may take for anything.
-const within = 30 * time.Second
+const within = time.Minute
 
 // Place is a prefix of topics that only one test uses.
 type Place struct {
@@ -74,6 +74,26 @@ func (p *Place) create(end string, partitions int32, settings map[string]string)
 	if err != nil {
 		p.Fatal(err)
 	}
+	// A broker answers before its own metadata have the topic.
+	for !p.knows(ctx, topic.Topic, int(partitions)) {
+		select {
+		case <-ctx.Done():
+			p.Fatalf("the topic %s is created, and does not come", topic.Topic)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// knows reports whether the broker knows a leader of each partition.
+func (p *Place) knows(ctx context.Context, topic string, partitions int) bool {
+	p.Helper()
+	led := 0
+	for _, partition := range p.partitions(ctx, topic) {
+		if partition.ErrorCode == 0 && partition.Leader >= 0 {
+			led++
+		}
+	}
+	return led == partitions
 }
 
 // Set changes a setting of the topic of messages.
@@ -147,7 +167,7 @@ func (p *Place) size(ctx context.Context, end string) (n int64) {
 	request := kmsg.NewPtrListOffsetsRequest()
 	topic := kmsg.NewListOffsetsRequestTopic()
 	topic.Topic = p.Prefix + end
-	for i := range p.partitions(ctx, topic.Topic) {
+	for i := range len(p.partitions(ctx, topic.Topic)) {
 		partition := kmsg.NewListOffsetsRequestTopicPartition()
 		partition.Partition, partition.Timestamp = int32(i), -1 // the end
 		topic.Partitions = append(topic.Partitions, partition)
@@ -168,7 +188,10 @@ func (p *Place) size(ctx context.Context, end string) (n int64) {
 	return n
 }
 
-func (p *Place) partitions(ctx context.Context, name string) int {
+// partitions returns what the broker knows of each partition of a topic.
+func (p *Place) partitions(
+	ctx context.Context, name string,
+) []kmsg.MetadataResponseTopicPartition {
 	p.Helper()
 	request := kmsg.NewPtrMetadataRequest()
 	topic := kmsg.NewMetadataRequestTopic()
@@ -178,7 +201,7 @@ func (p *Place) partitions(ctx context.Context, name string) int {
 	if err != nil {
 		p.Fatal(err)
 	}
-	return len(answer.Topics[0].Partitions)
+	return answer.Topics[0].Partitions
 }
 
 // Messages returns the stored sequences of each chat, in the order in which they are stored.

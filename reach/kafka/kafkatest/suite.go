@@ -39,11 +39,32 @@ func Run(t *testing.T, brokers []string) {
 	}
 }
 
-// accept fails the test unless all events are accepted.
-func accept(t testing.TB, o *kafka.Outlet, events ...outlet.Event) {
+// accept delivers events until all are accepted, as the engine does: a broker on a busy machine may
+// not answer in time. It fails the test if that takes long. It returns how many records may be
+// stored twice therefore.
+func accept(t testing.TB, o *kafka.Outlet, events ...outlet.Event) (unclear int) {
 	t.Helper()
-	if n, refused := o.Deliver(t.Context(), events); refused != nil || n != len(events) {
-		t.Fatalf("%d of %d events accepted, %+v", n, len(events), refused)
+	for end := time.Now().Add(within); ; {
+		n, refused := o.Deliver(t.Context(), events)
+		events = events[n:]
+		if len(events) == 0 {
+			return unclear
+		}
+		if refused == nil || !strings.Contains(refused.Detail, noAnswer) || time.Now().After(end) {
+			t.Fatalf("%d events are not accepted, %+v", len(events), refused)
+		}
+		unclear += len(events)
+	}
+}
+
+// noAnswer is how an outlet says that it does not know whether a record is stored.
+const noAnswer = "no answer in time"
+
+// once fails the test if more than so many records are repeated.
+func once(t testing.TB, repeated, unclear int) {
+	t.Helper()
+	if repeated > unclear {
+		t.Errorf("%d records are stored twice, and %d were unclear", repeated, unclear)
 	}
 }
 
@@ -104,13 +125,12 @@ func lostAnswer(t *testing.T, p *Place) {
 	p.Create(1, nil)
 	link := &Link{}
 	o := p.Open(link, nil)
+	unclear := 0
 	for n := range uint64(5) {
 		link.Lose(int(n % 3))
-		accept(t, o, Message("c", 2*n+1, 10), Message("c", 2*n+2, 10))
+		unclear += accept(t, o, Message("c", 2*n+1, 10), Message("c", 2*n+2, 10))
 	}
-	if repeated := p.InOrder([]tidemark.ChatID{"c"}, 10); repeated > 0 {
-		t.Errorf("%d records are stored twice", repeated)
-	}
+	once(t, p.InOrder([]tidemark.ChatID{"c"}, 10), unclear)
 }
 
 // refuse returns why an event is refused.
@@ -131,7 +151,7 @@ func away(t *testing.T, p *Place) {
 	p.Create(1, nil)
 	link := &Link{}
 	o := p.Open(link, func(cfg *kafka.Config) { cfg.Timeout = 2 * time.Second })
-	accept(t, o, Message("c", 1, 10))
+	unclear := accept(t, o, Message("c", 1, 10))
 	link.Set(Down)
 	for range 2 {
 		if why := refuse(t, o, Message("c", 2, 10)); !strings.Contains(why.Detail,
@@ -140,10 +160,8 @@ func away(t *testing.T, p *Place) {
 		}
 	}
 	link.Set(Up)
-	accept(t, o, Message("c", 2, 10), Message("c", 3, 10))
-	if repeated := p.InOrder([]tidemark.ChatID{"c"}, 3); repeated > 0 {
-		t.Errorf("%d records are stored twice", repeated)
-	}
+	unclear += accept(t, o, Message("c", 2, 10), Message("c", 3, 10))
+	once(t, p.InOrder([]tidemark.ChatID{"c"}, 3), unclear)
 }
 
 // silent shows that a delivery ends if the brokers do not answer, and that the next ones succeed.
@@ -158,7 +176,7 @@ func silent(t *testing.T, p *Place) {
 	if took := time.Since(began); took < time.Second || took > within/2 {
 		t.Errorf("it takes %v", took)
 	}
-	if !strings.Contains(why.Detail, "no answer in time") {
+	if !strings.Contains(why.Detail, noAnswer) {
 		t.Errorf("the refusal is %+v", why)
 	}
 	link.Set(Up)
@@ -173,7 +191,7 @@ func slow(t *testing.T, p *Place) {
 	o := p.Open(link, nil)
 	accept(t, o, Message("first", 1, 10))
 	link.Delay(100 * time.Millisecond)
-	began := time.Now()
+	before := link.Produced()
 	var calls sync.WaitGroup
 	var chats []tidemark.ChatID
 	for i := range 50 {
@@ -182,8 +200,8 @@ func slow(t *testing.T, p *Place) {
 		calls.Go(func() { accept(t, o, Message(chat, 1, 10)) })
 	}
 	calls.Wait()
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("50 calls take %v", took)
+	if n := link.Produced() - before; n > 20 {
+		t.Errorf("50 calls take %d round trips", n)
 	}
 	p.InOrder(chats, 1)
 }
