@@ -258,13 +258,11 @@ func (a *Adapter) putSettings(c call) error {
 	for _, m := range asked.Mutes {
 		s.Mutes = append(s.Mutes, devices.Mute{Chat: m.Chat, Until: m.Ends})
 	}
-	if err := a.cfg.Devices.PutSettings(c.ctx, c.user, s); err != nil {
+	stored, err := a.cfg.Devices.PutSettings(c.ctx, c.user, s)
+	if err != nil {
 		return err
 	}
-	if err := s.Check(); err != nil { // It sorts them as they were stored.
-		return err
-	}
-	return c.answer(newSettings(&s))
+	return c.answer(newSettings(&stored))
 }
 
 // acknowledge takes the token of a notification. A forged one costs no access to the storage.

@@ -128,12 +128,15 @@ func (r *Registry) drop(
 	})
 }
 
-// PutSettings replaces the settings of a user. Errors: Invalid (Settings.Check).
-func (r *Registry) PutSettings(ctx context.Context, user tidemark.UserID, s Settings) error {
+// PutSettings replaces the settings of a user, and returns them as they are stored. Errors: Invalid
+// (Settings.Check).
+func (r *Registry) PutSettings(
+	ctx context.Context, user tidemark.UserID, s Settings,
+) (Settings, error) {
 	if err := s.Check(); err != nil {
-		return err
+		return Settings{}, err
 	}
-	return r.edit(ctx, user, func(p *profile) error {
+	return s, r.edit(ctx, user, func(p *profile) error {
 		p.Settings = s
 		return nil
 	})

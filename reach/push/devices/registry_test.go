@@ -203,7 +203,8 @@ func TestRegistry_settings(t *testing.T) {
 		Quiet: &devices.Quiet{Start: "22:00", End: "07:00", Zone: "Europe/Berlin"},
 		Mutes: []devices.Mute{{Chat: "b"}, {Chat: "a", Until: time.UnixMilli(1).UTC()}},
 	}
-	if err := f.PutSettings(t.Context(), "bob", want); err != nil {
+	stored, err := f.PutSettings(t.Context(), "bob", want)
+	if err != nil {
 		t.Fatal(err)
 	}
 	found, err := f.Of(t.Context(), []tidemark.UserID{"bob"})
@@ -211,6 +212,9 @@ func TestRegistry_settings(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.Mutes[0], want.Mutes[1] = want.Mutes[1], want.Mutes[0]
+	if diff := cmp.Diff(want, stored); diff != "" {
+		t.Errorf("the answer (-want +got):\n%s", diff)
+	}
 	if diff := cmp.Diff(want, found[0].Settings); diff != "" {
 		t.Errorf("the settings (-want +got):\n%s", diff)
 	}

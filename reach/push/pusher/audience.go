@@ -33,6 +33,8 @@ type person struct {
 	since   time.Time
 	state   tidemark.DeliveryState
 	online  []tidemark.DeviceID
+	// badge is what is unread in all chats, nil until it is asked for.
+	badge *int
 }
 
 // fewMembers is up to how many members of a chat their devices are looked for at once. If nobody
@@ -54,15 +56,40 @@ func (p *Pusher) audience(
 		a.wait = wait
 		return a, nil
 	}
-	if a.people, err = p.people(ctx, &a.chat, messages); len(a.people) > 0 {
+	newest, err := p.newest(ctx, &a.chat, messages)
+	if err != nil {
+		return a, err
+	}
+	if a.people, err = p.people(ctx, &a.chat, messages, newest); len(a.people) > 0 {
 		a.wait = max(wait, 0)
 	}
 	return a, err
 }
 
-// people returns the members of a chat who may be told of messages.
+// newest returns the latest messages after a full page, if there are any. Who is to be told of one
+// of these need not be told of the page, whose turn comes first.
+func (p *Pusher) newest(
+	ctx context.Context, chat *tidemark.Chat, page []tidemark.Message,
+) ([]tidemark.Message, error) {
+	after := page[len(page)-1].Sequence
+	if len(page) < perCall || chat.Head <= after {
+		return nil, nil
+	}
+	if chat.Head > after+perCall {
+		after = chat.Head - perCall
+	}
+	found, err := p.cfg.Store.Ranges(ctx,
+		[]storage.Range{{Chat: chat.ID, After: after, Limit: perCall}})
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// people returns the members of a chat who may be told of messages, without those who are to be
+// told of newer ones.
 func (p *Pusher) people(
-	ctx context.Context, chat *tidemark.Chat, messages []tidemark.Message,
+	ctx context.Context, chat *tidemark.Chat, messages, newer []tidemark.Message,
 ) ([]person, error) {
 	rosters, err := p.cfg.Store.Rosters(ctx, []tidemark.ChatID{chat.ID})
 	if err != nil || rosters[0] == nil {
@@ -70,7 +97,12 @@ func (p *Pusher) people(
 	}
 	var people []person
 	for i := range rosters[0].Members {
-		if one, any := concerned(&rosters[0].Members[i], chat.Large, messages); any {
+		m := &rosters[0].Members[i]
+		//rule:push_is_owed_until_sent.unless-a-newer-one-is-owed
+		if _, any := concerned(m, chat.Large, newer); any {
+			continue
+		}
+		if one, any := concerned(m, chat.Large, messages); any {
 			people = append(people, one)
 		}
 	}
@@ -192,7 +224,7 @@ const lifetime = 7 * 24 * time.Hour
 func (p *Pusher) notification(
 	ctx context.Context, chat tidemark.Chat, one *person, d *devices.Device, now time.Time,
 ) (push.Notification, error) {
-	unread, err := p.cfg.Store.UnreadOf(ctx, one.user)
+	badge, err := p.badge(ctx, one)
 	if err != nil {
 		return push.Notification{}, err
 	}
@@ -200,7 +232,7 @@ func (p *Pusher) notification(
 		Kind: push.Banner, Name: push.CollapseName(p.names, one.user, d.ID, chat.ID),
 		Chat: chat.ID, To: one.message.Sequence,
 		From:  min(one.state.Acked+1, one.message.Sequence),
-		Badge: int(min(unread.Messages, push.MaxBadge)),
+		Badge: badge,
 		TTL:   lifetime, Urgency: push.High, Sealed: d.P256dh != nil,
 	}
 	if one.settings.Silent(chat.ID, now) {
@@ -232,6 +264,19 @@ func (p *Pusher) notification(
 		}, now, now.Add(acktoken.MaxLife))
 	}
 	return n, err
+}
+
+// badge returns what is unread for a person in all chats.
+func (p *Pusher) badge(ctx context.Context, one *person) (int, error) {
+	if one.badge == nil {
+		unread, err := p.cfg.Store.UnreadOf(ctx, one.user)
+		if err != nil {
+			return 0, err
+		}
+		badge := int(min(unread.Messages, push.MaxBadge))
+		one.badge = &badge
+	}
+	return *one.badge, nil
 }
 
 // whole reports whether a banner holds all of a message (rule R_WHOLE).

@@ -23,6 +23,7 @@ type Store interface {
 	Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error)
 	Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
+	Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error)
 	UnreadOf(ctx context.Context, user tidemark.UserID) (storage.UnreadTotal, error)
 }
 
@@ -225,8 +226,6 @@ func (p *Pusher) chat(ctx context.Context, events []outlet.Event) (int, *outlet.
 		return old, &outlet.Refusal{Detail: tidemark.DetailOf(err)}
 	case found.wait > 0:
 		return old, later(found.wait)
-	case len(events) == perCall && found.chat.Head > messages[len(messages)-1].Sequence:
-		return len(events), nil // The banners of the next messages take their places.
 	}
 	wait, refused := p.notify(ctx, found, now)
 	switch {

@@ -26,6 +26,9 @@ func in(t *testing.T, test func(w *world)) {
 	})
 }
 
+// pass lets so much time of the bubble pass.
+func (w *world) pass(d time.Duration) { time.Sleep(d) }
+
 func TestPusher_tells_those_who_are_away(t *testing.T) {
 	in(t, func(w *world) {
 		c := w.chat(tidemark.Direct, "d", "alice", "bob")
@@ -69,7 +72,7 @@ func TestPusher_one_banner_for_a_chat(t *testing.T) {
 	in(t, func(w *world) {
 		c := w.chat(tidemark.Group, "Team", "alice", "bob", "carol")
 		w.phone("bob", "phone")
-		w.ok(w.devices.PutSettings(t.Context(), "carol", devices.Settings{DisplayName: "Carol"}))
+		w.settings("carol", devices.Settings{DisplayName: "Carol"})
 		for n := range 50 {
 			w.send(c, "alice", fmt.Sprint("message ", n))
 		}
@@ -196,7 +199,7 @@ func TestPusher_settings(t *testing.T) {
 			{devices.Settings{Quiet: &devices.Quiet{Start: "00:00", End: "00:00", Zone: "UTC"}},
 				`badge, 7 unread`},
 		} {
-			w.ok(w.devices.PutSettings(t.Context(), "bob", tc.settings))
+			w.settings("bob", tc.settings)
 			w.began = time.Now()
 			w.send(c, "alice", "text")
 			time.Sleep(5 * time.Second)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,10 +31,13 @@ const resume = time.Minute
 // world is a store with a process that notifies. It lives in the time of a synctest bubble.
 type world struct {
 	*testing.T
+	// unread counts the calls of UnreadOf.
+	unread  atomic.Int64
 	store   *memory.Store
 	devices *devices.Registry
 	engine  *reach.Engine
 	pusher  *pusher.Pusher
+	phones  *queue.Queue
 	began   time.Time
 	sent    int
 	stop    func()
@@ -44,6 +48,20 @@ type world struct {
 	// online are the devices with a session.
 	online map[tidemark.UserID][]tidemark.DeviceID
 	banner []got
+}
+
+// counting counts what the pusher asks of the store.
+type counting struct {
+	*memory.Store
+	w *world
+}
+
+// UnreadOf implements pusher.Store.
+func (c counting) UnreadOf(
+	ctx context.Context, user tidemark.UserID,
+) (storage.UnreadTotal, error) {
+	c.w.unread.Add(1)
+	return c.Store.UnreadOf(ctx, user)
 }
 
 // got is what the provider accepted.
@@ -90,10 +108,11 @@ func newWorld(t *testing.T) *world {
 func (w *world) start() {
 	w.Helper()
 	var err error
+	w.phones = queue.New(w)
 	w.pusher, err = pusher.New(pusher.Config{
-		Store: w.store, Devices: w.devices, Resume: resume,
+		Store: counting{w.store, w}, Devices: w.devices, Resume: resume,
 		Queues: map[devices.Platform]*queue.Queue{
-			devices.FCM: queue.New(w), devices.WebPush: queue.New(w),
+			devices.FCM: w.phones, devices.WebPush: queue.New(w),
 		},
 		Online: func(_ context.Context, users []tidemark.UserID) ([][]tidemark.DeviceID, error) {
 			w.mu.Lock()
@@ -166,6 +185,13 @@ func (w *world) browser(user tidemark.UserID, id tidemark.DeviceID) {
 		ID: id, Platform: devices.WebPush, Address: "https://push.example.com/" + string(id),
 		P256dh: key.PublicKey().Bytes(), Auth: make([]byte, 16),
 	})
+	w.ok(err)
+}
+
+// settings stores what a user wants to be told.
+func (w *world) settings(user tidemark.UserID, s devices.Settings) {
+	w.Helper()
+	_, err := w.devices.PutSettings(w.Context(), user, s)
 	w.ok(err)
 }
 

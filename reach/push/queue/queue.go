@@ -101,11 +101,12 @@ func (q *Queue) Holds(to push.Target, n push.Notification) bool {
 	return there
 }
 
-// Room returns how many further notifications wait without that older ones are dropped.
+// Room returns for how many further notifications there is room, so that none is dropped. Those
+// under way need theirs: they may have to wait again.
 func (q *Queue) Room() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return MaxQueued - q.schedule.ages.Len()
+	return MaxQueued - q.schedule.ages.Len() - q.schedule.inFlight
 }
 
 // Run sends until ctx ends. Then it waits for the requests under way, which end with ctx. At most
