@@ -199,8 +199,19 @@ func TestTraces_are_those_of_the_core(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("%s is not what the core does now: run TIDEMARK_UPDATE=1 go test -run Traces "+
-			"./server/simulationtest", traces)
+	present, committed := bytes.Split(got.Bytes(), []byte("\n")), bytes.Split(want, []byte("\n"))
+	for i := range max(len(present), len(committed)) {
+		var now, before []byte
+		if i < len(present) {
+			now = present[i]
+		}
+		if i < len(committed) {
+			before = committed[i]
+		}
+		if !bytes.Equal(now, before) {
+			t.Fatalf("%s is not what the core does now: run TIDEMARK_UPDATE=1 go test -run Traces "+
+				"./server/simulationtest; the first difference is line %d:\n-%s\n+%s",
+				traces, i+1, before, now)
+		}
 	}
 }

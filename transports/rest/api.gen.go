@@ -170,9 +170,9 @@ type Attachment struct {
 	// Name A file name to show.
 	Name *string `json:"name,omitempty"`
 
-	// S3Ref A file that the server keeps: the `attachment_id` of `POST /attachments`. Its bytes must
-	// be there. It is yours, or in a message of `attachment_sources`. On a server that keeps
-	// no files, the key is refused.
+	// S3Ref A file that the server keeps: the `attachment_id` of `POST /attachments`. Its bytes
+	// must be there. It is yours, or in a message of `attachment_sources`. On a server that
+	// keeps no files, the key is refused.
 	S3Ref                *Id                    `json:"s3_ref,omitempty"`
 	Size                 *int64                 `json:"size,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
@@ -661,8 +661,8 @@ type Role = string
 //
 // Example: {"client_message_id":"b2f1","content":"hello"}
 type SendMessage struct {
-	// AttachmentSources To forward files of others: messages that you may see, and that have these files. It is
-	// not stored, and recipients do not see it.
+	// AttachmentSources To forward files of others: messages that you may see, and that have these files.
+	// It is not stored, and recipients do not see it.
 	AttachmentSources *[]MessageRef `json:"attachment_sources,omitempty"`
 
 	// Attachments At most 8,192 bytes of JSON together, returned byte for byte, except for line breaks

@@ -1483,8 +1483,8 @@ export interface components {
              */
             readonly attachments?: readonly components["schemas"]["Attachment"][] | null;
             /**
-             * @description To forward files of others: messages that you may see, and that have these files. It is
-             *     not stored, and recipients do not see it.
+             * @description To forward files of others: messages that you may see, and that have these files.
+             *     It is not stored, and recipients do not see it.
              */
             readonly attachment_sources?: readonly components["schemas"]["MessageRef"][] | null;
             /**
@@ -1628,9 +1628,9 @@ export interface components {
          */
         readonly Attachment: {
             /**
-             * @description A file that the server keeps: the `attachment_id` of `POST /attachments`. Its bytes must
-             *     be there. It is yours, or in a message of `attachment_sources`. On a server that keeps
-             *     no files, the key is refused.
+             * @description A file that the server keeps: the `attachment_id` of `POST /attachments`. Its bytes
+             *     must be there. It is yours, or in a message of `attachment_sources`. On a server that
+             *     keeps no files, the key is refused.
              */
             readonly s3_ref?: components["schemas"]["Id"] | null;
             /** @description A file name to show. */
