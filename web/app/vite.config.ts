@@ -56,11 +56,26 @@ function smaller(): Plugin {
   };
 }
 
+/**
+ * Leaves out what Vite adds to load the dependencies of a chunk ahead of it. The first file has
+ * loaded all of them. Without it the page is 0.8 KiB smaller.
+ */
+function plainImports(): Plugin {
+  return {
+    name: 'plain-imports',
+    enforce: 'post',
+    transform(_, id) {
+      if (!id.endsWith('vite/preload-helper.js')) return undefined;
+      return { code: 'export const __vitePreload = (load) => load();', map: null };
+    },
+  };
+}
+
 export default defineConfig(({ mode }) => {
   const forConsole = mode === 'console';
   return {
     root: path('.'),
-    plugins: [smaller(), ...forConsole ? [] : [offline()]],
+    plugins: [plainImports(), smaller(), ...forConsole ? [] : [offline()]],
     publicDir: forConsole ? false : path('public'),
     resolve: {
       alias: [
@@ -76,7 +91,7 @@ export default defineConfig(({ mode }) => {
       emptyOutDir: !forConsole,
       // The oldest browsers of the client.
       target: ['chrome111', 'firefox115', 'safari16.4'],
-      modulePreload: { polyfill: false },
+      modulePreload: false,
       assetsInlineLimit: 0,
       reportCompressedSize: false,
       rolldownOptions: {

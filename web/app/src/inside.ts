@@ -1,7 +1,7 @@
 // What a signed-in user needs. It is a file of its own: the sign-in does not wait for it.
 
 import { codeOf } from '@tidemark/client';
-import { announce } from './notify';
+import { announce, renewPush } from './notify';
 import { resend } from './sending';
 import type { Session } from './session';
 import { signedOutOf } from './who';
@@ -11,9 +11,10 @@ export { Workspace } from './parts/Workspace';
 export { begin, type Session } from './session';
 
 /** Runs the client of a session until the result is called. */
-export function follow({ client, user }: Session, leave: (why: string) => void): () => void {
+export function follow(session: Session, leave: (why: string) => void): () => void {
+  const { client, user } = session;
   const end = new AbortController();
-  announce(client, end.signal);
+  announce(session, end.signal);
   const changed = () => {
     const { phase, problem } = client.state.get();
     if (phase === 'signed-out') {
@@ -26,7 +27,10 @@ export function follow({ client, user }: Session, leave: (why: string) => void):
     }
   };
   const unfollow = client.state.subscribe(changed);
-  client.start().then(() => resend(client), (error: unknown) => leave(problemWords(error)));
+  client.start().then(() => {
+    resend(client);
+    renewPush(session);
+  }, (error: unknown) => leave(problemWords(error)));
   return () => {
     unfollow();
     end.abort();

@@ -1,7 +1,9 @@
 // What a user sees while the tab is hidden: the count in the title, and notifications.
 
 import type { Client, Message } from '@tidemark/client';
-import { go } from './route';
+import { pushes, startPush } from './push';
+import { go, route } from './route';
+import type { Session } from './session';
 import { chatName, messageText } from './words';
 
 const WANTED = 'tidemark.notify';
@@ -25,18 +27,62 @@ export async function setNotify(wanted: boolean): Promise<boolean> {
 }
 
 /** Follows a client until the signal aborts. */
-export function announce(client: Client, signal: AbortSignal): void {
-  const title = () => {
+export function announce(session: Session, signal: AbortSignal): void {
+  const { client, user } = session;
+  const count = () => {
     const { total, atLeast } = client.unread.get();
     document.title = total > 0 ? `(${total}${atLeast ? '+' : ''}) Tidemark` : 'Tidemark';
+    closeRead(session).catch(() => {
+      // The browser has no badge.
+    });
   };
-  title();
-  const end = client.unread.subscribe(title);
+  count();
+  const end = client.unread.subscribe(count);
   signal.addEventListener('abort', () => {
     end();
     document.title = 'Tidemark';
   });
   client.on('message', (message) => void notify(client, message), { signal });
+  if (!canNotify()) return;
+  // What sw.ts posts: a question about a chat, a chat that was chosen, or a new subscription.
+  navigator.serviceWorker.addEventListener('message', ({ data, ports }: MessageEvent<Told>) => {
+    const { chat, user: of } = data;
+    if (ports[0]) {
+      const mine = of === undefined ? pushes(user) : of === user;
+      const shown = !document.hidden && route.get().chat === chat;
+      ports[0].postMessage(mine ? shown ? 2 : 1 : 0);
+    } else if (chat) go({ chat });
+    else renewPush(session);
+  }, { signal });
+}
+
+interface Told {
+  readonly chat?: string;
+  readonly user?: string;
+}
+interface Shown {
+  readonly chat: string;
+  readonly to: number;
+}
+
+/** Closes the notifications of what the user has read meanwhile, and corrects the app's badge. */
+async function closeRead({ client, user }: Session): Promise<void> {
+  if (!pushes(user)) return;
+  const worker = await navigator.serviceWorker.ready;
+  for (const shown of await worker.getNotifications()) {
+    const { chat, to } = shown.data as Shown;
+    const row = client.chat(chat).row.get();
+    if (row?.unread === 0 && row.prefix >= to) shown.close();
+  }
+  await navigator.setAppBadge(client.unread.get().total);
+}
+
+/** Registers the browser again for its user. */
+export function renewPush(session: Session): void {
+  if (!notifies() || !pushes(session.user)) return;
+  startPush(session).catch(() => {
+    // The next start tries again.
+  });
 }
 
 async function notify(client: Client, message: Message): Promise<void> {
@@ -44,22 +90,15 @@ async function notify(client: Client, message: Message): Promise<void> {
   // Of several hidden tabs only one notifies: the one with the connection.
   if (!document.hidden || mine || message.kind !== 'message') return;
   if (!client.state.get().leader || !notifies()) return;
-  const row = client.chat(message.chat_id).row.get();
+  const { chat_id: chat, sequence: to } = message;
+  const row = client.chat(chat).row.get();
   if (!row || row.unread === 0) return; // It was read on another device.
   const worker = await navigator.serviceWorker.getRegistration();
   const group = row.chat.type === 'group' ? `${message.sender_id}: ` : '';
   await worker?.showNotification(chatName(row.chat), {
     body: group + messageText(message).slice(0, 200),
     icon: '/icon.svg',
-    tag: message.chat_id,
-    data: { chat: message.chat_id },
-  });
-}
-
-// The service worker tells which notification was chosen.
-if ('serviceWorker' in navigator) {
-  navigator.serviceWorker.addEventListener('message', ({ data }: MessageEvent<unknown>) => {
-    if (typeof data !== 'object' || data === null || !('chat' in data)) return;
-    if (typeof data.chat === 'string') go({ chat: data.chat });
+    tag: chat,
+    data: { chat, to, user: client.user },
   });
 }

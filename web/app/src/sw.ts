@@ -1,19 +1,26 @@
-// The service worker keeps the files of the page, so that it opens without a network. It never
-// touches the API: what is stored and what is sent is the client's matter.
+// The service worker keeps the files of the page, so that it opens without a network. And it shows
+// what is pushed (docs/push.md), and acknowledges it by the token that came with it. All else of
+// the API is the client's matter.
 
 interface WorkerScope {
   readonly location: Location;
+  readonly navigator: { setAppBadge?(count: number): Promise<void> };
+  readonly registration: ServiceWorkerRegistration;
   readonly clients: {
-    matchAll(options: { type: 'window' }): Promise<readonly WindowClient[]>;
+    matchAll(options: {
+      type: 'window'; includeUncontrolled: true;
+    }): Promise<readonly WindowClient[]>;
     openWindow(url: string): Promise<unknown>;
   };
   addEventListener(type: 'install' | 'activate', listener: (event: Extendable) => void): void;
   addEventListener(type: 'fetch', listener: (event: Fetching) => void): void;
   addEventListener(type: 'notificationclick', listener: (event: Clicked) => void): void;
+  addEventListener(type: 'push', listener: (event: Pushed) => void): void;
+  addEventListener(type: 'pushsubscriptionchange', listener: (event: Changed) => void): void;
 }
 interface WindowClient {
   focus(): Promise<unknown>;
-  postMessage(message: unknown): void;
+  postMessage(message: unknown, ports?: Transferable[]): void;
 }
 interface Extendable extends Event {
   waitUntil(work: Promise<unknown>): void;
@@ -23,8 +30,34 @@ interface Fetching extends Extendable {
   respondWith(response: Promise<Response>): void;
 }
 interface Clicked extends Extendable {
-  readonly notification: { readonly data: { readonly chat: string }; close(): void };
+  readonly notification: Notification;
 }
+interface Pushed extends Extendable {
+  readonly data: { json(): unknown } | null;
+}
+interface Changed extends Extendable {
+  readonly oldSubscription?: PushSubscription;
+}
+/** What the server pushes. */
+interface Payload {
+  readonly tag: string;
+  readonly chat_id: string;
+  readonly to_sequence: number;
+  readonly title?: string;
+  readonly body?: string;
+  readonly badge: number;
+  readonly ack_token?: string;
+  readonly clears?: readonly string[];
+}
+/** What a notification says of itself. One that a tab shows names its user, too. */
+interface Shown {
+  readonly chat: string;
+  readonly to: number;
+  readonly user?: string;
+}
+
+// How long a tab may take to answer. One that is frozen does not.
+const ANSWER_MS = 300;
 
 const worker = self as unknown as WorkerScope;
 // vite.config.ts puts the version and the names in. '' is the page itself.
@@ -66,18 +99,74 @@ async function cacheFirst(request: Request): Promise<Response> {
   return await caches.match(request, { cacheName: CACHE }) ?? fetch(request);
 }
 
+worker.addEventListener('push', (event) => {
+  event.waitUntil(show(event.data?.json() as Payload));
+});
+
+async function show(payload: Payload): Promise<void> {
+  const { tag, chat_id: chat, to_sequence: to, badge, ack_token, clears } = payload;
+  const { registration, navigator } = worker;
+  const all = await registration.getNotifications();
+  if (!await tabWith({ chat, to }, 2)) {
+    // A later one, which has overtaken this one, is shown again: browsers demand a notification.
+    const later = all.find((one) => one.tag === tag && (one.data as Shown).to > to);
+    const { title = 'Tidemark', body = 'New message' } = later ?? payload;
+    await registration.showNotification(title, {
+      body, tag, icon: '/icon.svg', data: later?.data as unknown ?? { chat, to }, renotify: !later,
+    } as NotificationOptions);
+  }
+  for (const one of all) {
+    const same = (one.data as Shown).chat === chat && one.tag !== tag;
+    if (same || clears?.includes(one.tag)) one.close();
+  }
+  await Promise.allSettled([
+    navigator.setAppBadge?.(badge),
+    ack_token !== undefined && fetch('/api/v1/push/acks', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ ack_token }),
+    }),
+  ]);
+}
+
+// The page registers the new subscription, now or at its next start: that needs the user.
+worker.addEventListener('pushsubscriptionchange', (event) => {
+  event.waitUntil((async () => {
+    await worker.registration.pushManager.subscribe(event.oldSubscription?.options);
+    for (const tab of await tabs()) tab.postMessage({});
+  })());
+});
+
 worker.addEventListener('notificationclick', (event) => {
   const { notification } = event;
   notification.close();
-  event.waitUntil(open(notification.data.chat));
+  event.waitUntil(open(notification.data as Shown));
 });
 
-async function open(chat: string): Promise<void> {
-  const [page] = await worker.clients.matchAll({ type: 'window' });
-  if (!page) {
+async function open(shown: Shown): Promise<void> {
+  const { chat } = shown;
+  const tab = await tabWith(shown, 1);
+  if (!tab) {
     await worker.clients.openWindow(`/#chat/${encodeURIComponent(chat)}`);
     return;
   }
-  page.postMessage({ chat });
-  await page.focus();
+  tab.postMessage({ chat });
+  await tab.focus();
+}
+
+// The first load of the page is not controlled by this worker.
+function tabs(): Promise<readonly WindowClient[]> {
+  return worker.clients.matchAll({ type: 'window', includeUncontrolled: true });
+}
+
+/** Returns a tab of the user (1), or one that has the chat on the screen (2). */
+async function tabWith({ chat, user }: Shown, wanted: 1 | 2): Promise<WindowClient | undefined> {
+  const all = await tabs();
+  const answers = await Promise.all(all.map((tab) => new Promise<number>((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = ({ data }: MessageEvent<number>) => resolve(data);
+    setTimeout(resolve, ANSWER_MS, 0);
+    tab.postMessage({ chat, user }, [port2]);
+  })));
+  return all.find((_, i) => (answers[i] ?? 0) >= wanted);
 }

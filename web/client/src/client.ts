@@ -373,6 +373,7 @@ export function createClient(options: Options): Client {
   }
 
   const client: Client = {
+    get device() { return tab.data?.device; },
     user: options.user,
     state, chats, unsent,
     unread: total,

@@ -81,6 +81,11 @@ export interface Client {
   /** How many sends wait for the server. */
   readonly unsent: View<number>;
   /**
+   * The id by which the server knows this browser as a device of the user. It is undefined before
+   * `start` has resolved, and changes with the data.
+   */
+  readonly device: string | undefined;
+  /**
    * Resolves when the store is loaded. It never waits for the network. It throws `INVALID` if
    * `Options.url` does not begin with `http://` or `https://`.
    */

@@ -440,6 +440,21 @@ void test('who sends again under the same id has sent once', async () => {
   await assert.rejects(stopped.chat('team').send(one), (e) => codeOf(e) === 'STOPPED');
 });
 
+void test('the server knows all tabs of a browser as one device', async () => {
+  const scene = new Scene('ann', 'bob');
+  const tabs = new VirtualTabs(scene.server.clock);
+  const data = new MemoryData();
+  const store = () => memoryStore({ data, durable: true });
+  const one = await scene.started('bob', { store: store() }, tabs);
+  const two = await scene.started('bob', { store: store() }, tabs);
+  const { sessions } = scene.call('bob', 'GET', '/sessions') as {
+    sessions: { device_id: string }[];
+  };
+  assert.deepEqual(sessions.map((session) => session.device_id), [one.client.device]);
+  assert.equal(two.client.device, one.client.device);
+  assert.equal(scene.tab('bob').client.device, undefined);
+});
+
 void test('a user who is signed out is refused, and not asked again', async () => {
   const scene = new Scene('ann');
   let asked = 0;

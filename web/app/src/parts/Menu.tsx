@@ -1,8 +1,9 @@
 // Settings, and the way out.
 
 import { codeOf } from '@tidemark/client';
-import { useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { canNotify, notifies, setNotify } from '../notify';
+import { pushes, pushKey, signOut, startPush, stopPush } from '../push';
 import type { Session } from '../session';
 import { setTheme, theme, type Theme } from '../theme';
 import { useEvent } from '../view';
@@ -14,10 +15,16 @@ const THEMES: readonly (readonly [Theme, string])[] = [
   ['system', 'System'], ['light', 'Light'], ['dark', 'Dark'],
 ];
 
-export function Menu({ session: { client } }: { session: Session }) {
+const BLOCKED = 'Your browser blocks notifications of this page. Allow them in its settings.';
+
+export function Menu({ session }: { session: Session }) {
+  const { user } = session;
   const [open, setOpen] = useState(false);
   const [colours, setColours] = useState(theme);
   const [notify, setWanted] = useState(notifies);
+  const [push, setPush] = useState(false);
+  const [canPush, setCanPush] = useState(false);
+  const [problem, setProblem] = useState('');
   const [asking, setAsking] = useState(false);
   const box = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
@@ -31,9 +38,25 @@ export function Menu({ session: { client } }: { session: Session }) {
     setOpen(false);
     button.current?.focus();
   };
-  const signOut = () => {
+  useEffect(() => {
+    setPush(notifies() && pushes(user));
+    if (open) pushKey(session).then((key) => setCanPush(key !== undefined), () => undefined);
+  }, [open]);
+  // The browser asks for its permission only in a click.
+  const change = async (step: () => Promise<unknown>) => {
+    let said = '';
+    try {
+      await step();
+    } catch {
+      said = 'It does not work now. Try again later.';
+    }
+    setProblem(Notification.permission === 'denied' ? BLOCKED : said);
+    setWanted(notifies());
+    setPush(pushes(user));
+  };
+  const leave = () => {
     setOpen(false);
-    client.signOut({ unsent: 'refuse' }).catch((error: unknown) => {
+    signOut(session, 'refuse').catch((error: unknown) => {
       if (codeOf(error) === 'UNSENT') setAsking(true);
     });
   };
@@ -58,21 +81,32 @@ export function Menu({ session: { client } }: { session: Session }) {
           ))}
         </fieldset>
         {canNotify() && <button class="switch wide" role="switch" aria-checked={notify}
-          data-testid="notify" onClick={() => void setNotify(!notify).then(setWanted)}>
+          data-testid="notify" onClick={() => void change(async () => {
+            if (notify) await stopPush(session);
+            await setNotify(!notify);
+          })}>
           Notifications<span class="knob" aria-hidden="true" />
         </button>}
-        <button class="button wide" onClick={signOut} data-testid="logout">Sign out</button>
+        {(canPush || push) && <button class="switch wide" role="switch" aria-checked={push}
+          data-testid="push" onClick={() => void change(async () => {
+            if (push) await stopPush(session);
+            else if (await setNotify(true)) await startPush(session);
+          })}>
+          Also when closed<span class="knob" aria-hidden="true" />
+        </button>}
+        {problem !== '' && <p class="problem" role="alert">{problem}</p>}
+        <button class="button wide" onClick={leave} data-testid="logout">Sign out</button>
         <p class="hint">Signing out removes your messages from this browser.</p>
       </div>}
-      {asking && <Unsent client={client} close={() => setAsking(false)} />}
+      {asking && <Unsent session={session} close={() => setAsking(false)} />}
     </div>
   );
 }
 
-function Unsent({ client, close }: { client: Session['client']; close: () => void }) {
+function Unsent({ session, close }: { session: Session; close: () => void }) {
   const [problem, setProblem] = useState('');
   const discard = () => {
-    client.signOut({ unsent: 'discard' })
+    signOut(session, 'discard')
       .catch((error: unknown) => setProblem(problemWords(error)));
   };
   return (

@@ -1,6 +1,7 @@
 // The page of a signed-in user: chats, the open chat, and a panel beside it.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useRef } from 'preact/hooks';
+import { Hood } from '../hood/Hood';
 import { go, route } from '../route';
 import type { Session } from '../session';
 import { useEvent, useView } from '../view';
@@ -35,20 +36,11 @@ export function Workspace({ session }: { session: Session }) {
           ? <Nothing />
           : <Conversation key={chat} session={session} id={chat} />}
       </main>
-      {panel === 'hood' && <Drawer session={session} chat={chat} close={close} />}
+      {panel === 'hood' && <Hood session={session} chat={chat} close={close} />}
       {typeof panel === 'number' && chat !== undefined &&
         <WhoHasIt key={panel} session={session} chat={chat} sequence={panel} close={close} />}
     </div>
   );
-}
-
-type Drawn = Parameters<typeof import('../hood/Hood').Hood>[0];
-
-/** The drawer is loaded when it is opened for the first time. */
-function Drawer(props: Drawn) {
-  const [hood, setHood] = useState<typeof import('../hood/Hood')>();
-  useEffect(() => void import('../hood/Hood').then(setHood), []);
-  return hood ? <hood.Hood {...props} /> : null;
 }
 
 function Nothing() {

@@ -1,0 +1,83 @@
+// Web Push: the service worker is told of messages while no tab is open. docs/push.md has the API.
+
+import type { Session } from './session';
+
+// The user who is told on this device. All tabs share one subscription of the browser.
+const WHO = 'tidemark.push';
+const CALL_MS = 5_000;
+
+/** Whether this browser shows a user what comes while no tab is open. */
+export function pushes(user: string): boolean {
+  return localStorage.getItem(WHO) === user;
+}
+
+async function call(
+  { client, bearer, network }: Session, method: 'GET' | 'PUT' | 'DELETE', body?: object,
+): Promise<Response> {
+  const answer = await network.fetch(
+    `/api/v1/push${method === 'GET' ? '' : `/devices/${client.device}`}`, {
+      method, signal: AbortSignal.timeout(CALL_MS),
+      headers: { 'Authorization': `Bearer ${bearer}`, 'Content-Type': 'application/json' },
+      ...body && { body: JSON.stringify(body) },
+    });
+  if (!answer.ok) throw new Error();
+  return answer;
+}
+
+/** Returns the key for subscriptions, or undefined if server or browser do not push. */
+export async function pushKey(session: Session): Promise<string | undefined> {
+  if (!('PushManager' in window)) return undefined;
+  const { platforms, vapid_public_key: key } =
+    await (await call(session, 'GET')).json() as Server;
+  return platforms.includes('webpush') ? key : undefined;
+}
+
+interface Server {
+  readonly platforms: readonly string[];
+  readonly vapid_public_key: string;
+}
+
+/** Registers this browser, at each start again. Rejects if the user is not told from now on. */
+export async function startPush(session: Session): Promise<void> {
+  const applicationServerKey = await pushKey(session);
+  if (!applicationServerKey) throw new Error();
+  const { pushManager } = await navigator.serviceWorker.ready;
+  const subscribe = () => pushManager.subscribe({ userVisibleOnly: true, applicationServerKey });
+  // A subscription with an earlier key of the server ends first.
+  const subscription = await subscribe().catch(async () => {
+    await (await pushManager.getSubscription())?.unsubscribe();
+    return subscribe();
+  });
+  const { endpoint, keys } = subscription.toJSON();
+  await call(session, 'PUT', { platform: 'webpush', address: endpoint, keys });
+  localStorage.setItem(WHO, session.user);
+}
+
+/**
+ * Ends it, if it is this user who is told, and closes what is shown. Without a network it is the
+ * push service that tells the server.
+ */
+export async function stopPush(session: Session): Promise<void> {
+  if (!pushes(session.user)) return;
+  localStorage.removeItem(WHO);
+  const worker = await navigator.serviceWorker.ready;
+  for (const shown of await worker.getNotifications()) shown.close();
+  const subscription = await worker.pushManager.getSubscription();
+  await Promise.allSettled([call(session, 'DELETE'), subscription?.unsubscribe()]);
+}
+
+/** Signs the user out. What they get then is not shown here any more. */
+export async function signOut(session: Session, unsent: 'refuse' | 'discard'): Promise<void> {
+  const { client, user } = session;
+  const told = pushes(user);
+  await stopPush(session);
+  try {
+    await client.signOut({ unsent });
+  } catch (error) {
+    if (told) {
+      localStorage.setItem(WHO, user); // For the next start, if it fails now.
+      startPush(session).catch(() => undefined);
+    }
+    throw error;
+  }
+}
