@@ -66,8 +66,8 @@ type connection struct {
 	// probe is when a better transport is tried, every the time between two probes.
 	probe time.Time
 	every time.Duration
-	// abandoned are the times of attempts that were given up. The server may still serve one, and
-	// then replaces the session's present connection.
+	// abandoned are the times of attempts that were given up, and of those that net/http repeated.
+	// The server may still serve one, and then replaces the session's present connection.
 	abandoned []time.Time
 }
 

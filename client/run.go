@@ -178,13 +178,16 @@ func (r *run) connect(
 	}
 	w := newWatch(cancel, first, fail(blocked, nil, "%s: nothing came", over))
 	defer w.stop()
-	s := r.c.dial(ctx, over, token, *at, w)
+	var again repeats
+	defer func() { link.abandoned = append(link.abandoned, again.all()...) }()
+	traced := again.trace(ctx)
+	s := r.c.dial(traced, over, token, *at, w)
 	defer s.close()
 	r.hold(s, cancel)
 	defer r.inbox.unsay()
 	defer r.hold(nil, nil)
 	for {
-		e, err := s.next(ctx)
+		e, err := s.next(traced)
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -379,6 +381,35 @@ func TestClient_stays_replaced(t *testing.T) {
 			t.Errorf("after the end of the sessions Run ended with %v, want REPLACED", err)
 		}
 	})
+}
+
+// TestRun_is_not_replaced_by_its_own_repetition: net/http repeats a poll whose connection breaks
+// without an answer. The server may serve the first one last, and says then to the second one that
+// it was replaced.
+func TestRun_is_not_replaced_by_its_own_repetition(t *testing.T) {
+	s := transporttest.New(t, quick())
+	chat := s.Group(alice, bob)
+	var polls atomic.Int32
+	url := proxied(t, s.URL, func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case !strings.HasSuffix(r.URL.Path, "/poll") || r.URL.Query().Get("session_id") == "":
+			return false
+		case polls.Add(1) == 1:
+			panic(http.ErrAbortHandler)
+		case polls.Load() == 2:
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"code":"REPLACED","detail":"a newer connection has it"}`)
+			return true
+		}
+		return false
+	})
+	b := newBot(t, url, only(LongPoll)).start()
+	wait.Until(t, "the second poll is made again", func() bool { return polls.Load() >= 2 })
+	s.Send(alice, chat, 1, 1)
+	b.gets(chat, 1, 1)
+	if err := b.stop(); err != nil {
+		t.Errorf("Run ended with %v", err)
+	}
 }
 
 func TestRun_one_at_a_time(t *testing.T) {
