@@ -164,6 +164,8 @@ test('a message to a closed page: banner, ✓✓, and a click opens the chat', a
   let to = second.to_sequence;
   const tell = async (text) => {
     await bob.page.goBack();
+    // The address changes first. A message that comes before the chat has gone is read.
+    await bob.page.getByTestId('log').waitFor({ state: 'detached' });
     await say(a, chat, [text]);
     await bob.page.getByTestId('unread').waitFor();
     await push.deliver({ ...second, to_sequence: ++to, body: text, ack_token: undefined });

@@ -14,7 +14,9 @@ import { dataOf, queue, type Data } from './data.js';
 import { leaderOf, type Leader, type LeaderOwner, type Line } from './leader.js';
 import type { Rest } from './rest.js';
 
-const RETRY_STORE_MS = 300_000;
+// After how long a store that failed is tried again: each time twice as long.
+const FIRST_RETRY_MS = 5_000;
+const LAST_RETRY_MS = 300_000;
 const STOP_MS = 5_000;
 
 export interface Tab {
@@ -77,6 +79,8 @@ export function tabOf(owner: TabOwner): Tab {
   let channel: Channel | undefined;
   let line: Line = { phase: 'connecting' };
   let outdated = false;
+  /** How long the client waits before it tries a store that failed again. */
+  let storeWait = FIRST_RETRY_MS;
   /** The store that was lost, and is being opened again. */
   let lost: Store | undefined;
   let booting: Promise<void> = Promise.resolve();
@@ -164,7 +168,8 @@ export function tabOf(owner: TabOwner): Tab {
       if (opens) await boot(own);
       else retryOwn();
     };
-    cancelStore = platform.timer(RETRY_STORE_MS, () => { spawn(retry()); });
+    cancelStore = platform.timer(storeWait, () => { spawn(retry()); });
+    storeWait = Math.min(2 * storeWait, LAST_RETRY_MS);
   }
 
   async function failed(store: Store, code: string): Promise<void> {
