@@ -196,7 +196,8 @@ var metricTable = []metric{
 	{
 		"push_notifications_total",
 		"Notifications by what became of them: sent, dead (the device is gone), refused, " +
-			"replaced, expired. And attempts that are retried.", "outcome",
+			"replaced, expired, obsolete (read meanwhile). And attempts that are retried.",
+		"outcome",
 	},
 	{"push_waiting", "Notifications that wait for a provider, or are under way.", ""},
 

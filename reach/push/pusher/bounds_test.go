@@ -64,10 +64,10 @@ func TestPusher_full_queue(t *testing.T) {
 			return push.Result{Outcome: push.Retry, Detail: "no answer"}
 		})
 		for n := 0; w.phones.Room() > 0; n++ {
-			w.phones.Enqueue(push.Target{User: "x", Device: tidemark.DeviceID(strconv.Itoa(n))},
-				push.Notification{
-					Kind: push.Banner, Name: "name", Chat: "c", From: 1, To: 1, Body: "text",
-				})
+			user := tidemark.UserID(fmt.Sprint("user", n))
+			w.phone(user, "phone")
+			w.phones.Enqueue(push.Target{User: user, Device: "phone", Registration: 1},
+				push.Notification{Kind: push.Badge})
 		}
 		c := w.chat(tidemark.Direct, "d", "alice", "bob")
 		w.phone("bob", "phone")

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,6 +117,9 @@ func New(cfg Config) (*Pusher, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, q := range cfg.Queues {
+		q.LookAgain(p.look)
+	}
 	p.tokens, err = acktoken.New(secret)
 	return p, err
 }
@@ -139,14 +143,19 @@ func (p *Pusher) Acknowledged(ctx context.Context, token string) (Ack, error) {
 	if err != nil {
 		return Ack{}, err
 	}
-	for _, d := range found[0].Devices {
-		if d.ID == claim.Device && d.Registration == claim.Registration {
-			return Ack{claim.User, claim.Chat, claim.To}, nil
-		}
-	}
 	//rule:ack_token_honest.ends-with-the-registration
-	return Ack{}, tidemark.Errorf(tidemark.Unauthenticated,
-		"the registration of the device has ended; log in, and register it again")
+	if !registered(found[0].Devices, claim.Device, claim.Registration) {
+		return Ack{}, tidemark.Errorf(tidemark.Unauthenticated,
+			"the registration of the device has ended; log in, and register it again")
+	}
+	return Ack{claim.User, claim.Chat, claim.To}, nil
+}
+
+// registered reports whether a registration is among those of a user.
+func registered(all []devices.Device, id tidemark.DeviceID, registration uint64) bool {
+	return slices.ContainsFunc(all, func(d devices.Device) bool {
+		return d.ID == id && d.Registration == registration
+	})
 }
 
 // Run sends, and ends the registrations that providers call dead, until ctx ends.
@@ -342,6 +351,7 @@ func Counters(queues map[devices.Platform]*queue.Queue) map[string]int64 {
 		sum.Refused += counts.Refused
 		sum.Replaced += counts.Replaced
 		sum.Expired += counts.Expired
+		sum.Obsolete += counts.Obsolete
 		sum.Retried += counts.Retried
 		waiting += gauges.Queued + gauges.InFlight
 	}
@@ -351,6 +361,7 @@ func Counters(queues map[devices.Platform]*queue.Queue) map[string]int64 {
 		"push_notifications_total{refused}":  int64(sum.Refused),
 		"push_notifications_total{replaced}": int64(sum.Replaced),
 		"push_notifications_total{expired}":  int64(sum.Expired),
+		"push_notifications_total{obsolete}": int64(sum.Obsolete),
 		"push_notifications_total{retried}":  int64(sum.Retried),
 		"push_waiting":                       int64(waiting),
 	}

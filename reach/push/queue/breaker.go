@@ -4,10 +4,10 @@ import "time"
 
 // breakerState says whether a lane may send.
 //
-//	state     succeeded   failed                       began, once the wait is over
-//	closed    closed      closed; open after 5 in a row   closed
-//	open      open        open, and waits no shorter   probing
-//	probing   closed      open, for twice as long      (one probe is under way)
+//	state     succeeded   failed                          unasked   began, once the wait is over
+//	closed    closed      closed; open after 5 in a row   closed    closed
+//	open      open        open, and waits no shorter      open      probing
+//	probing   closed      open, for twice as long         open      (one probe is under way)
 type breakerState string
 
 const (
@@ -77,6 +77,13 @@ func (b *breaker) failed(now time.Time, wait time.Duration) {
 		b.state = breakerOpen
 		b.pause = min(max(2*b.pause, firstPause), longestPause)
 		b.until = now.Add(max(wait, b.pause))
+	}
+}
+
+// unasked says that a request which began was not made after all. The next one is the probe.
+func (b *breaker) unasked() {
+	if b.state == breakerProbing {
+		b.state = breakerOpen
 	}
 }
 

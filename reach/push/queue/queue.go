@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/reach/push"
 )
@@ -18,10 +19,24 @@ const SendTimeout = 10 * time.Second
 // notification to its target.
 const maxReports = 10_000
 
+// fresh is for how long a notification is sent as it came. Afterwards it is looked at again.
+const fresh = time.Second
+
+// obsolete is the outcome of a notification of which Look says that nobody needs it any more.
+const obsolete push.Outcome = "obsolete"
+
+// Look returns a notification that has waited as it must be sent now, or whether it is not needed
+// any more. It is called for each attempt, and ends with ctx. After an error the notification is
+// not sent, and waits again.
+type Look func(
+	ctx context.Context, to push.Target, n push.Notification,
+) (now push.Notification, needed bool, err error)
+
 // Queue sends notifications by one provider. Its memory is bounded by MaxQueued. Nothing in it
 // survives the process. It is safe for concurrent use.
 type Queue struct {
 	provider push.Provider
+	look     Look // nil: notifications are sent as they came
 	// wake says that there may be something to send, and told that there is a report.
 	wake, told signal.Flag
 
@@ -43,6 +58,8 @@ type Counts struct {
 	Enqueued uint64
 	// Sent, Dead, Refused and Withheld are those that ended with such an answer.
 	Sent, Dead, Refused, Withheld uint64
+	// Obsolete are those that Look did not need any more when their turn came.
+	Obsolete uint64
 	// Replaced gave way to a newer one of the same name, Dropped to newer ones in a full queue or
 	// with their registration, and Expired were older than MaxAge.
 	Replaced, Dropped, Expired uint64
@@ -62,6 +79,8 @@ func (c *Counts) count(o push.Outcome) {
 		c.Refused++
 	case push.Withheld:
 		c.Withheld++
+	case obsolete:
+		c.Obsolete++
 	}
 }
 
@@ -83,6 +102,10 @@ func New(provider push.Provider) *Queue {
 		},
 	}
 }
+
+// LookAgain sets how notifications that have waited are looked at, right before they leave. It is
+// called before Run, if at all.
+func (q *Queue) LookAgain(look Look) { q.look = look }
 
 // Enqueue takes a notification up. It takes constant time and never waits. The notification
 // replaces an earlier one of the same device and name that is not sent yet.
@@ -135,12 +158,10 @@ func (q *Queue) take() (e *entry, next time.Time) {
 }
 
 func (q *Queue) send(ctx context.Context, e *entry) {
-	bounded, cancel := context.WithTimeout(ctx, SendTimeout)
-	result := q.provider.Send(bounded, e.to, e.n)
-	cancel()
+	result, asked := q.ask(ctx, e)
 
 	q.mu.Lock()
-	q.schedule.finish(time.Now(), e, result)
+	q.schedule.finish(time.Now(), e, result, asked)
 	if result.Outcome == push.DropTarget || result.Outcome == push.Refused {
 		if len(q.reports) == maxReports {
 			q.reports = q.reports[1:]
@@ -150,6 +171,26 @@ func (q *Queue) send(ctx context.Context, e *entry) {
 	q.mu.Unlock()
 	q.wake.Set()
 	q.told.Set()
+}
+
+// ask sends a notification, unless it has waited and is not needed any more. asked reports whether
+// the provider was asked.
+func (q *Queue) ask(ctx context.Context, e *entry) (result push.Result, asked bool) {
+	ctx, cancel := context.WithTimeout(ctx, SendTimeout)
+	defer cancel()
+	n := e.n
+	if q.look != nil && time.Since(e.came) >= fresh {
+		now, needed, err := q.look(ctx, e.to, n)
+		switch {
+		case err != nil:
+			return push.Result{Outcome: push.Retry, Detail: tidemark.DetailOf(err)}, false
+		//rule:push_is_needed.look-before-it-leaves
+		case !needed:
+			return push.Result{Outcome: obsolete}, false
+		}
+		n = now
+	}
+	return q.provider.Send(ctx, e.to, n), true
 }
 
 // Reports waits until there are reports, and returns them once. ok is false if ctx ends first.

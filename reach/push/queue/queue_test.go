@@ -64,11 +64,17 @@ func hangs(ctx context.Context, _ push.Target, _ push.Notification) push.Result 
 func running(t *testing.T, p *scripted) *Queue {
 	t.Helper()
 	q := New(p)
+	start(t, q)
+	return q
+}
+
+// start runs a queue until the test ends.
+func start(t *testing.T, q *Queue) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { q.Run(ctx); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	return q
 }
 
 func device(i int) push.Target {

@@ -265,15 +265,18 @@ func (s *schedule) tick(now time.Time) {
 // finish. Zero is never.
 func (s *schedule) next() time.Time { return s.wheel.next() }
 
-// finish says what became of an entry that take has returned.
-func (s *schedule) finish(now time.Time, e *entry, r push.Result) {
+// finish says what became of an entry that take has returned, and whether the provider was asked.
+func (s *schedule) finish(now time.Time, e *entry, r push.Result, asked bool) {
 	l := e.lane
 	l.inFlight--
 	s.inFlight--
+	switch {
+	case !asked:
+		l.breaker.unasked()
 	//rule:push_waits_as_told.one-target-stops-no-lane
-	if r.Outcome == push.Retry && !r.OneTarget {
+	case r.Outcome == push.Retry && !r.OneTarget:
 		l.breaker.failed(now, r.Wait)
-	} else {
+	default:
 		l.breaker.succeeded()
 	}
 	delete(s.entries, e.key)

@@ -49,7 +49,7 @@ func (s *scene) take() (bodies []string) {
 
 // finish ends the oldest request under way.
 func (s *scene) finish(r push.Result) {
-	s.schedule.finish(s.now, s.underWay[0], r)
+	s.schedule.finish(s.now, s.underWay[0], r, true)
 	s.underWay = s.underWay[1:]
 }
 
