@@ -298,8 +298,8 @@ func arrows() []arrow {
 		{
 			place: "reach/push/pusher",
 			own: []string{
-				"", "reach/internal/acktoken", "reach/outlet", "reach/push", "reach/push/devices",
-				"reach/push/queue", "storage",
+				"", "internal/signal", "reach/internal/acktoken", "reach/outlet", "reach/push",
+				"reach/push/devices", "reach/push/queue", "storage",
 			},
 		},
 		{

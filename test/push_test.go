@@ -203,7 +203,8 @@ func ticks(t *testing.T, u user) (until func(what string)) {
 // TestPush_write_flow takes messages from a send to the locked devices of somebody who never opens
 // the app, by providers of all kinds: it is stored, Kafka is told, a pending row stands, each
 // device has one banner of the chat, which the next message replaces, and the handler of a device
-// acknowledges it without a login. The sender's tick turns, and the row goes.
+// acknowledges it without a login. The sender's tick turns, and the row goes. When it is read
+// elsewhere, the banners go, too.
 func TestPush_write_flow(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	binary := build(t)
@@ -276,6 +277,10 @@ func TestPush_write_flow(t *testing.T) {
 			// Without a token the handler syncs by its own login.
 			bob.ack(t, chat, first.Sequence+50)
 			live(fmt.Sprintf(`"last_acked_sequence":%d`, first.Sequence+50))
+			// Bob reads it elsewhere.
+			bob.call(t, http.MethodPatch, "/chats/"+chat+"/delivery-state",
+				map[string]any{"last_read_sequence": first.Sequence + 50}, nil)
+			fakes.clears(t, first.Sequence+50)
 		})
 	}
 }
@@ -309,9 +314,24 @@ func whenPushes(t *testing.T, p *process, fakes *providers, alice user, chat str
 	as(p.address, "bob").call(t, http.MethodPatch, "/chats/"+chat+"/delivery-state",
 		map[string]any{"last_acked_sequence": last.Sequence,
 			"last_read_sequence": last.Sequence}, nil)
-	for _, s := range []*pushtest.Server{fakes.apns, fakes.fcm, fakes.web} {
-		s.Received()
-	}
+	fakes.clears(t, last.Sequence)
+	fakes.web.Received()
+}
+
+// clears waits until the phones are told that all was read, up to a sequence.
+func (p *providers) clears(t *testing.T, through int64) {
+	t.Helper()
+	var got []pushtest.Received
+	count := map[push.Kind]int{}
+	eventually(t, fmt.Sprint("the phones clear message ", through), func() bool {
+		for _, r := range append(p.apns.Received(), p.fcm.Received()...) {
+			got = append(got, r)
+			if r.Badge == 0 && (r.Kind != push.Clear || int64(r.To) == through) {
+				count[r.Kind]++
+			}
+		}
+		return count[push.Clear] == 2 && count[push.Badge] == 1
+	}, func() string { return fmt.Sprintf("%+v", got) })
 }
 
 // TestPush_of_the_guide runs the commands of docs/push.md against the program.

@@ -199,6 +199,11 @@ var metricTable = []metric{
 			"replaced, expired, obsolete (read meanwhile). And attempts that are retried.",
 		"outcome",
 	},
+	{
+		"push_clears_total",
+		"Banners of what was read on another device, by how it is told: sent, or next_banner.",
+		"how",
+	},
 	{"push_waiting", "Notifications that wait for a provider, or are under way.", ""},
 
 	{"cache_reads_total", "Pages of messages served from memory.", ""},

@@ -155,7 +155,15 @@ func (o *options) outlets(
 ) (outletWork, error) {
 	cfg := o.outlet.reach
 	cfg.Store, cfg.Log, cfg.Kinds = store, log, maps.Clone(cfg.Kinds)
-	push, err := o.pusher(store, others, cfg.Kinds, log)
+	var hints *redis.Hints
+	var forward func(hint string)
+	if others.client != nil {
+		hints = redis.New(others.client)
+		others.counters = append(others.counters, hints.Counters)
+		forward = hints.Send
+		cfg.Forward = func(chat tidemark.ChatID) { forward(string(chat)) }
+	}
+	push, err := o.pusher(store, others, cfg.Kinds, forward, log)
 	if err != nil {
 		return outletWork{}, err
 	}
@@ -163,18 +171,20 @@ func (o *options) outlets(
 	if o.outlet.has(roleWorker) {
 		loops = append(loops, push.run)
 	}
-	var hints *redis.Hints
-	if others.client != nil {
-		hints = redis.New(others.client)
-		others.counters = append(others.counters, hints.Counters)
-		cfg.Forward = hints.Send
-	}
 	engine := reach.New(cfg)
 	loops = append(loops, engine.Run)
 	if hints != nil {
-		loops = append(loops, func(ctx context.Context) { hints.Run(ctx, engine.HintOfAnother) })
+		loops = append(loops, func(ctx context.Context) {
+			hints.Run(ctx, func(hint string) {
+				if tidemark.ValidID(hint) {
+					engine.HintOfAnother(tidemark.ChatID(hint))
+				} else {
+					push.heard(hint)
+				}
+			})
+		})
 	}
-	return outletWork{engine, push.adapter, engine.Hinting(store), func(ctx context.Context) {
+	return outletWork{engine, push.adapter, engine.Hinting(push.store), func(ctx context.Context) {
 		var running sync.WaitGroup
 		for _, loop := range loops {
 			running.Go(func() { loop(ctx) })

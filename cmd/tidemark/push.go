@@ -27,6 +27,7 @@ import (
 	"github.com/tidemark-im/tidemark/reach/push/pusher"
 	"github.com/tidemark-im/tidemark/reach/push/queue"
 	"github.com/tidemark-im/tidemark/reach/push/webpush"
+	"github.com/tidemark-im/tidemark/storage"
 	adapter "github.com/tidemark-im/tidemark/transports/push"
 )
 
@@ -170,22 +171,26 @@ func (f *pushFlags) fcm(s *pushSettings) error {
 // pushWork is what notifies devices, or nothing.
 type pushWork struct {
 	adapter adapter.Config
-	run     func(context.Context)
+	// store notes what is read, and heard takes the hints of all nodes.
+	store storage.Store
+	heard func(hint string)
+	run   func(context.Context)
 }
 
 // pusher returns what notifies devices, and adds its kind of outlet. The adapter still lacks the
 // core and the credentials.
 func (o *options) pusher(
-	store openedStore, others *peers, kinds map[string]reach.Kind, log *slog.Logger,
+	store openedStore, others *peers, kinds map[string]reach.Kind, forward func(hint string),
+	log *slog.Logger,
 ) (pushWork, error) {
 	registry := devices.New(store)
 	work := pushWork{
 		adapter: adapter.Config{Devices: registry, VAPIDKey: o.outlet.push.vapid},
-		run:     func(context.Context) {},
+		store:   store, heard: func(string) {}, run: func(context.Context) {},
 	}
 	queues := map[devices.Platform]*queue.Queue{}
-	others.counters = append(others.counters,
-		func() map[string]int64 { return pusher.Counters(queues) })
+	var p *pusher.Pusher
+	others.counters = append(others.counters, func() map[string]int64 { return p.Counters() })
 	if len(o.outlet.push.platforms) == 0 {
 		return work, nil
 	}
@@ -194,10 +199,15 @@ func (o *options) pusher(
 		queues[name] = queue.New(platform.provider)
 		work.adapter.Platforms[name] = platform.check
 	}
-	p, err := pusher.New(pusher.Config{
+	var err error
+	p, err = pusher.New(pusher.Config{
 		Store: store, Devices: registry, Queues: queues, Online: others.online,
 		Resume: cmp.Or(o.core.ResumeWindow, resumeWindow), Secret: o.outlet.push.secret,
-		Incarnation: store.Incarnation(), Log: log,
+		Incarnation: store.Incarnation(), Forward: forward, Log: log,
+		Habits: map[devices.Platform]pusher.Habits{
+			devices.APNs: {Clears: apns.Clears},
+			devices.FCM:  {Clears: fcm.Clears, Form: fcm.Form},
+		},
 	})
 	if err != nil {
 		return pushWork{}, err
@@ -208,6 +218,7 @@ func (o *options) pusher(
 		Events: []outlet.Type{outlet.MessagePersisted},
 	}
 	work.adapter.Acknowledged, work.run = p.Acknowledged, p.Run
+	work.store, work.heard = p.Reading(store), p.Heard
 	return work, nil
 }
 

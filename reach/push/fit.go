@@ -21,7 +21,7 @@ type Data struct {
 	Title  string            `json:"title,omitempty"`
 	Body   string            `json:"body,omitempty"`
 	Badge  int               `json:"badge"`
-	Clears []string          `json:"clears,omitempty"`
+	Clears []Cleared         `json:"clears,omitempty"`
 }
 
 // Data returns what the handler reads, with the text.
@@ -48,7 +48,7 @@ func JSON(value any) ([]byte, error) {
 //
 //  1. The token is left out whole, so the handler syncs: the rest is not the whole message.
 //  2. The body is cut, then the title. A cut is between two characters, and "…" follows.
-//  3. The names to clear are left out.
+//  3. The banners to clear are left out.
 //
 // What still does not fit is an Error with the code TooLarge.
 func Fit(n Notification, limit int, encode func(Notification) ([]byte, error)) ([]byte, error) {

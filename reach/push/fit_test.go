@@ -15,7 +15,8 @@ func encodeData(n Notification) ([]byte, error) { return JSON(n.Data()) }
 func TestFit_order_of_what_is_cut(t *testing.T) {
 	n := Notification{
 		Kind: Banner, Name: "name", Chat: "chat", From: 1, To: 2, Token: strings.Repeat("t", 50),
-		Title: strings.Repeat("T", 50), Body: strings.Repeat("B", 50), Clears: []string{"clear"},
+		Title: strings.Repeat("T", 50), Body: strings.Repeat("B", 50),
+		Clears: []Cleared{{"clear", 1}},
 	}
 	whole, err := encodeData(n)
 	if err != nil {

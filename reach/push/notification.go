@@ -21,7 +21,8 @@ const (
 	Summary Kind = "summary"
 	// Badge sets only the number on the app's icon.
 	Badge Kind = "badge"
-	// Clear wakes the handler, which removes the banner of the name and sets the badge.
+	// Clear wakes the handler, which sets the badge, and removes the banner of the name unless that
+	// has a message above To.
 	Clear Kind = "clear"
 )
 
@@ -52,6 +53,13 @@ const (
 	MaxTTL = 28 * 24 * time.Hour
 )
 
+// Cleared says up to which message a user has read what a banner shows. A banner of the name that
+// has a later message stays.
+type Cleared struct {
+	Name string            `json:"tag"`
+	To   tidemark.Sequence `json:"to_sequence"`
+}
+
 // Notification is what one device is to be told.
 type Notification struct {
 	Kind Kind
@@ -69,8 +77,8 @@ type Notification struct {
 	Sealed bool
 	// Badge is the exact number of unread messages of the user.
 	Badge int
-	// Clears are names whose banners the handler removes: what a withheld Clear had to say.
-	Clears []string
+	// Clears are banners that the handler removes: what a withheld Clear had to say.
+	Clears []Cleared
 	// TTL is how long the provider keeps the notification for a device that is away.
 	TTL     time.Duration
 	Urgency Urgency

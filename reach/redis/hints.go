@@ -1,5 +1,6 @@
 // Package redis carries hints between processes that share a Redis: which chats have news for
-// outlets (reach.Engine.Hint). A hint that is lost costs a second at most, so none is repeated.
+// outlets (reach.Engine.Hint), and what was read of which devices were notified (pusher.Config). A
+// hint that is lost costs little, so none is repeated.
 package redis
 
 import (
@@ -10,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/redis"
 	"github.com/tidemark-im/tidemark/internal/signal"
 )
@@ -39,22 +39,22 @@ type Hints struct {
 	sent, dropped atomic.Int64
 
 	mu      sync.Mutex
-	waiting map[tidemark.ChatID]struct{}
+	waiting map[string]struct{}
 }
 
 // New returns hints over a client of Redis.
 func New(client *redis.Client) *Hints {
 	return &Hints{
-		client: client, wake: signal.New(), waiting: map[tidemark.ChatID]struct{}{},
+		client: client, wake: signal.New(), waiting: map[string]struct{}{},
 	}
 }
 
-// Send tells the other processes that a chat has news. It never blocks.
-func (h *Hints) Send(chat tidemark.ChatID) {
+// Send sends a hint to the other processes, which has no spaces. It never blocks.
+func (h *Hints) Send(hint string) {
 	h.mu.Lock()
 	full := len(h.waiting) >= maxWaiting
 	if !full {
-		h.waiting[chat] = struct{}{}
+		h.waiting[hint] = struct{}{}
 	}
 	h.mu.Unlock()
 	if full {
@@ -74,7 +74,7 @@ func (h *Hints) Counters() map[string]int64 {
 
 // Run publishes what is sent, and calls received for the hints of all processes, also of this one,
 // until ctx ends.
-func (h *Hints) Run(ctx context.Context, received func(tidemark.ChatID)) {
+func (h *Hints) Run(ctx context.Context, received func(hint string)) {
 	var running sync.WaitGroup
 	running.Go(func() { h.receive(ctx, received) })
 	h.publish(ctx)
@@ -90,7 +90,7 @@ func (h *Hints) publish(ctx context.Context) {
 		signal.Pause(ctx, collect)
 		h.mu.Lock()
 		waiting := h.waiting
-		h.waiting = make(map[tidemark.ChatID]struct{}, len(waiting))
+		h.waiting = make(map[string]struct{}, len(waiting))
 		h.mu.Unlock()
 		var calls []redis.Call
 		for _, payload := range payloads(waiting) {
@@ -107,16 +107,16 @@ func (h *Hints) publish(ctx context.Context) {
 	}
 }
 
-// payloads returns the ids of chats, divided by spaces, which no id has.
-func payloads(chats map[tidemark.ChatID]struct{}) [][]byte {
+// payloads returns hints, divided by spaces.
+func payloads(hints map[string]struct{}) [][]byte {
 	var all [][]byte
 	var one []byte
 	n := 0
-	for chat := range chats {
+	for hint := range hints {
 		if n++; n > 1 {
 			one = append(one, ' ')
 		}
-		if one = append(one, chat...); n == maxPublished {
+		if one = append(one, hint...); n == maxPublished {
 			all, one, n = append(all, one), nil, 0
 		}
 	}
@@ -127,7 +127,7 @@ func payloads(chats map[tidemark.ChatID]struct{}) [][]byte {
 }
 
 // receive receives hints until ctx ends.
-func (h *Hints) receive(ctx context.Context, received func(tidemark.ChatID)) {
+func (h *Hints) receive(ctx context.Context, received func(hint string)) {
 	for ctx.Err() == nil {
 		subscription, err := h.client.Subscribe(ctx, channel)
 		if err == nil {
@@ -139,7 +139,7 @@ func (h *Hints) receive(ctx context.Context, received func(tidemark.ChatID)) {
 
 // listen receives hints until the subscription or ctx ends.
 func (h *Hints) listen(
-	ctx context.Context, subscription *redis.Subscription, received func(tidemark.ChatID),
+	ctx context.Context, subscription *redis.Subscription, received func(hint string),
 ) {
 	stop := context.AfterFunc(ctx, subscription.Close) // which ends Receive
 	defer subscription.Close()
@@ -149,10 +149,8 @@ func (h *Hints) listen(
 		if err != nil || ctx.Err() != nil {
 			return
 		}
-		for chat := range strings.SplitSeq(text, " ") {
-			if tidemark.ValidID(chat) {
-				received(tidemark.ChatID(chat))
-			}
+		for hint := range strings.FieldsSeq(text) {
+			received(hint)
 		}
 	}
 }

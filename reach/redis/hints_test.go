@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tidemark-im/tidemark"
 	client "github.com/tidemark-im/tidemark/internal/redis"
 	"github.com/tidemark-im/tidemark/reach/redis"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
@@ -21,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type process struct {
 	*redis.Hints
 	mu  sync.Mutex
-	got map[tidemark.ChatID]int
+	got map[string]int
 }
 
 func start(t *testing.T, url string) *process {
@@ -30,14 +29,14 @@ func start(t *testing.T, url string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{Hints: redis.New(c), got: map[tidemark.ChatID]int{}}
+	p := &process{Hints: redis.New(c), got: map[string]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		p.Run(ctx, func(chat tidemark.ChatID) {
+		p.Run(ctx, func(hint string) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.got[chat]++
+			p.got[hint]++
 		})
 	})
 	t.Cleanup(func() {
@@ -48,19 +47,19 @@ func start(t *testing.T, url string) *process {
 	return p
 }
 
-func (p *process) has(chat tidemark.ChatID) bool {
+func (p *process) has(hint string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.got[chat] > 0
+	return p.got[hint] > 0
 }
 
-// reaches sends hints of a chat until the other process has one: the first ones may come before its
+// reaches sends a hint until the other process has one: the first ones may come before its
 // subscription.
-func (p *process) reaches(t *testing.T, other *process, chat tidemark.ChatID) {
+func (p *process) reaches(t *testing.T, other *process, hint string) {
 	t.Helper()
-	wait.Until(t, "the hint of "+string(chat)+" arrives", func() bool {
-		p.Send(chat)
-		return other.has(chat)
+	wait.Until(t, "the hint of "+hint+" arrives", func() bool {
+		p.Send(hint)
+		return other.has(hint)
 	})
 }
 
@@ -78,7 +77,7 @@ func TestHints_reach_other_processes(t *testing.T) {
 			other.reaches(t, one, "b")
 			const many = 2_345
 			for n := range many {
-				one.Send(tidemark.ChatID(fmt.Sprint("chat", n)))
+				one.Send(fmt.Sprint("chat", n))
 			}
 			wait.Until(t, "all of them arrive", func() bool {
 				other.mu.Lock()

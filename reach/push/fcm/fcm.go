@@ -57,6 +57,10 @@ func Form(unconfirmed int) push.Kind {
 	return push.Banner
 }
 
+// Clears returns the notifications by which a device learns that something was read elsewhere: a
+// Clear, whose data has the badge.
+func Clears([]time.Time, time.Time) []push.Kind { return []push.Kind{push.Clear} }
+
 // Config says how a Provider logs in.
 type Config struct {
 	// Account is the JSON file of a service account.
@@ -211,13 +215,17 @@ func sealed(to push.Target, n push.Notification) ([]byte, error) {
 }
 
 // open returns the data of a notification that is not sealed. All values are strings, as FCM
-// demands. The names are those of push.Data, and the names to clear are joined by spaces.
+// demands. The names are those of push.Data. Banners to clear are "TAG:SEQUENCE", joined by spaces.
 func open(n push.Notification) ([]byte, error) {
 	d := n.Data()
+	clears := make([]string, len(d.Clears))
+	for i, c := range d.Clears {
+		clears[i] = c.Name + ":" + strconv.FormatUint(uint64(c.To), 10)
+	}
 	data := map[string]string{
 		"kind": string(d.Kind), "tag": d.Name, "chat_id": string(d.Chat), "ack_token": d.Token,
 		"title": d.Title, "body": d.Body, "badge": strconv.Itoa(d.Badge),
-		"clears": strings.Join(d.Clears, " "),
+		"clears": strings.Join(clears, " "),
 	}
 	if d.To > 0 {
 		data["from_sequence"] = strconv.FormatUint(uint64(d.From), 10)

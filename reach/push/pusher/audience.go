@@ -266,6 +266,28 @@ func (p *Pusher) notification(
 	return n, err
 }
 
+// manyMessages is the text of a summary.
+const manyMessages = "New messages"
+
+// form makes a banner a summary, if the provider keeps so many of the device already that it would
+// drop all of them.
+func (p *Pusher) form(one *person, d *devices.Device, n *push.Notification) {
+	at, form := receiver{one.user, d.ID}, p.cfg.Habits[d.Platform].Form
+	if form == nil || n.Kind != push.Banner {
+		return
+	}
+	if slices.Contains(one.online, d.ID) {
+		p.memory.seen(at)
+	}
+	//rule:push_latest_replaces.summary-counts-the-unconfirmed
+	if n.Kind = form(p.memory.unconfirmed(at, d.Registration)); n.Kind == push.Summary {
+		*n = push.Notification{
+			Kind: n.Kind, Name: push.CollapseName(p.names, one.user, d.ID, ""),
+			Body: manyMessages, Badge: n.Badge, TTL: n.TTL, Urgency: n.Urgency, Sealed: n.Sealed,
+		}
+	}
+}
+
 // badge returns what is unread for a person in all chats.
 func (p *Pusher) badge(ctx context.Context, one *person) (int, error) {
 	if one.badge == nil {

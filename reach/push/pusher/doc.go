@@ -6,7 +6,12 @@
 // until each queue has done with it. So a crash loses no banner, but may repeat one, which takes
 // the place of the first.
 //
+// What a user reads on one device goes from the others (reads.go, clear.go). For that a process
+// remembers what it has notified (memory.go). It is a help, and no promise: what is lost of it
+// costs a banner that stays until the next one.
+//
 // What is promised: a notification is sent only to the devices of a user who is a member, may see
 // the message, has not read it, and owns the address (rule no_push_outside_membership). It has an
 // acknowledgement token only if it holds all that the token acknowledges (rule ack_token_honest).
+// No banner of a message that is not read is removed (rule clear_hides_no_unread).
 package pusher

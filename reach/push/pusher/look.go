@@ -34,7 +34,7 @@ func (p *Pusher) needed(
 		return false, err
 	}
 	//rule:no_push_outside_membership.only-to-this-registration
-	if !registered(found[0].Devices, to.Device, to.Registration) {
+	if registered(found[0].Devices, to.Device, to.Registration) == nil {
 		return false, nil
 	}
 	if n.Kind != push.Banner {

@@ -23,8 +23,11 @@ func TestPusher_looks_again(t *testing.T) {
 	}{
 		"nothing": {func(*world, tidemark.ChatID) {}, `alice: "text", 2 unread`},
 		"read": {func(w *world, c tidemark.ChatID) {
-			w.raise("bob", c, tidemark.Raise{Acked: 1, Read: 1})
+			w.raiseIn(w.store, "bob", c, tidemark.Raise{Acked: 1, Read: 1})
 		}, ""},
+		"read, and the pusher knows": {func(w *world, c tidemark.ChatID) {
+			w.raise("bob", c, tidemark.Raise{Acked: 1, Read: 1})
+		}, "clear 1, 1 unread"},
 		"acknowledged": {func(w *world, c tidemark.ChatID) {
 			w.raise("bob", c, tidemark.Raise{Acked: 1})
 		}, `alice: "text", 2 unread`},

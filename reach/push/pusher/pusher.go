@@ -3,14 +3,16 @@ package pusher
 import (
 	"context"
 	"crypto/hkdf"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"log/slog"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/reach/internal/acktoken"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/reach/push"
@@ -28,7 +30,7 @@ type Store interface {
 	UnreadOf(ctx context.Context, user tidemark.UserID) (storage.UnreadTotal, error)
 }
 
-// Config configures a Pusher. All fields are required.
+// Config configures a Pusher. All fields are required, unless they say otherwise.
 type Config struct {
 	Store   Store
 	Devices *devices.Registry
@@ -43,7 +45,23 @@ type Config struct {
 	// Incarnation is that of the data. Tokens of another one do not count: their messages may be
 	// others than those that have their sequences now.
 	Incarnation tidemark.Incarnation
-	Log         *slog.Logger
+	// Habits are those of providers that have any. They may be missing.
+	Habits map[devices.Platform]Habits
+	// Forward, if not nil, passes a hint on to all processes, whose Heard takes it. It must not
+	// block. A hint that is lost costs a banner that stays too long.
+	Forward func(hint string)
+	Log     *slog.Logger
+}
+
+// Habits say how a provider is used.
+type Habits struct {
+	// Clears returns the kinds of notifications by which a device learns that something was read
+	// elsewhere. cleared are the times of earlier push.Clear of the device. nil: it learns that
+	// with its next banner.
+	Clears func(cleared []time.Time, now time.Time) []push.Kind
+	// Form returns the kind of the next banner of a device to which so many were sent since it gave
+	// a sign of life. nil: push.Banner.
+	Form func(unconfirmed int) push.Kind
 }
 
 // MinSecret is the least length of Config.Secret.
@@ -56,6 +74,18 @@ type Pusher struct {
 	tokens *acktoken.Signer
 	// names is the secret of collapse names (push.CollapseName).
 	names []byte
+
+	// process names this process in hints, and working says that Run is under way.
+	process string
+	working atomic.Bool
+	memory  memory
+	watched watched
+	// cleared and uncleared count banners that were read elsewhere: by push.Clear, or else.
+	cleared, uncleared atomic.Int64
+	// reads are the users and chats of whose reading this process was told, and when to look. wake
+	// says that there is one more.
+	reads reads
+	wake  signal.Flag
 
 	mu sync.Mutex
 	// rounds are the chats with notifications that are owed.
@@ -105,7 +135,10 @@ func New(cfg Config) (*Pusher, error) {
 			"the secret of push notifications has %d bytes, and needs %d random ones",
 			len(cfg.Secret), MinSecret)
 	}
-	p := &Pusher{cfg: cfg, rounds: map[tidemark.ChatID]*round{}}
+	p := &Pusher{
+		cfg: cfg, process: rand.Text()[:8], wake: signal.New(),
+		rounds: map[tidemark.ChatID]*round{},
+	}
 	var err error
 	p.names, err = hkdf.Key(sha256.New, cfg.Secret, nil, "tidemark collapse names", sha256.Size)
 	if err != nil {
@@ -143,24 +176,37 @@ func (p *Pusher) Acknowledged(ctx context.Context, token string) (Ack, error) {
 	if err != nil {
 		return Ack{}, err
 	}
+	d := registered(found[0].Devices, claim.Device, claim.Registration)
 	//rule:ack_token_honest.ends-with-the-registration
-	if !registered(found[0].Devices, claim.Device, claim.Registration) {
+	if d == nil {
 		return Ack{}, tidemark.Errorf(tidemark.Unauthenticated,
 			"the registration of the device has ended; log in, and register it again")
+	}
+	if p.cfg.Habits[d.Platform].Form != nil {
+		p.noteSeen(receiver{claim.User, claim.Device})
 	}
 	return Ack{claim.User, claim.Chat, claim.To}, nil
 }
 
-// registered reports whether a registration is among those of a user.
-func registered(all []devices.Device, id tidemark.DeviceID, registration uint64) bool {
-	return slices.ContainsFunc(all, func(d devices.Device) bool {
-		return d.ID == id && d.Registration == registration
-	})
+// registered returns a registration of a user, or nil if it has ended.
+func registered(
+	all []devices.Device, id tidemark.DeviceID, registration uint64,
+) *devices.Device {
+	for i := range all {
+		if all[i].ID == id && all[i].Registration == registration {
+			return &all[i]
+		}
+	}
+	return nil
 }
 
-// Run sends, and ends the registrations that providers call dead, until ctx ends.
+// Run sends, removes what was read elsewhere, and ends the registrations that providers call dead,
+// until ctx ends.
 func (p *Pusher) Run(ctx context.Context) {
+	p.working.Store(true)
+	defer p.working.Store(false)
 	var running sync.WaitGroup
+	running.Go(func() { p.clearing(ctx) })
 	for platform, q := range p.cfg.Queues {
 		running.Go(func() { q.Run(ctx) })
 		running.Go(func() { p.report(ctx, platform, q) })
@@ -308,6 +354,8 @@ func (p *Pusher) tell(
 		return 0, err
 	}
 	to := d.Target(one.user)
+	p.form(one, d, &n)
+	p.remember(one, d, &n)
 	q.Enqueue(to, n)
 	r.sent[at] = sent{one.message.Sequence, now, q, to, n}
 	return 0, nil
@@ -340,11 +388,14 @@ func (p *Pusher) round(chat tidemark.ChatID, now time.Time) *round {
 	return r
 }
 
-// Counters returns the figures of queues by the names of their metrics.
-func Counters(queues map[devices.Platform]*queue.Queue) map[string]int64 {
+// Counters returns the figures by the names of their metrics. Those of a nil Pusher are 0.
+func (p *Pusher) Counters() map[string]int64 {
+	if p == nil {
+		p = &Pusher{}
+	}
 	var sum queue.Counts
 	waiting := 0
-	for _, q := range queues {
+	for _, q := range p.cfg.Queues {
 		counts, gauges := q.Stats()
 		sum.Sent += counts.Sent
 		sum.Dead += counts.Dead
@@ -363,6 +414,8 @@ func Counters(queues map[devices.Platform]*queue.Queue) map[string]int64 {
 		"push_notifications_total{expired}":  int64(sum.Expired),
 		"push_notifications_total{obsolete}": int64(sum.Obsolete),
 		"push_notifications_total{retried}":  int64(sum.Retried),
+		"push_clears_total{sent}":            p.cleared.Load(),
+		"push_clears_total{next_banner}":     p.uncleared.Load(),
 		"push_waiting":                       int64(waiting),
 	}
 }

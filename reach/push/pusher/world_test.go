@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -19,7 +20,9 @@ import (
 	"github.com/tidemark-im/tidemark/reach"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/reach/push"
+	"github.com/tidemark-im/tidemark/reach/push/apns"
 	"github.com/tidemark-im/tidemark/reach/push/devices"
+	"github.com/tidemark-im/tidemark/reach/push/fcm"
 	"github.com/tidemark-im/tidemark/reach/push/pusher"
 	"github.com/tidemark-im/tidemark/reach/push/queue"
 	"github.com/tidemark-im/tidemark/storage"
@@ -41,6 +44,8 @@ type world struct {
 	began   time.Time
 	sent    int
 	stop    func()
+	// forward is pusher.Config.Forward of the processes that start.
+	forward func(hint string)
 
 	mu sync.Mutex
 	// answer is what the provider does; nil accepts everything.
@@ -74,8 +79,15 @@ type got struct {
 // String returns what the notification says.
 func (g got) String() string {
 	text := fmt.Sprintf("%s: %q", g.N.Title, g.N.Body)
-	if g.N.Kind != push.Banner {
+	switch g.N.Kind {
+	case push.Banner:
+	case push.Clear:
+		text = fmt.Sprint("clear ", g.N.To)
+	default:
 		text = string(g.N.Kind)
+	}
+	for _, c := range g.N.Clears {
+		text += fmt.Sprint(", clears ", c.To)
 	}
 	return fmt.Sprintf("%s, %d unread", text, g.N.Badge)
 }
@@ -121,8 +133,13 @@ func (w *world) start() {
 	w.pusher, err = pusher.New(pusher.Config{
 		Store: counting{w.store, w}, Devices: w.devices, Resume: resume,
 		Queues: map[devices.Platform]*queue.Queue{
-			devices.FCM: w.phones, devices.WebPush: queue.New(w),
+			devices.FCM: w.phones, devices.WebPush: queue.New(w), devices.APNs: queue.New(w),
 		},
+		Habits: map[devices.Platform]pusher.Habits{
+			devices.APNs: {Clears: apns.Clears},
+			devices.FCM:  {Clears: fcm.Clears, Form: fcm.Form},
+		},
+		Forward: w.forward,
 		Online: func(_ context.Context, users []tidemark.UserID) ([][]tidemark.DeviceID, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -186,6 +203,15 @@ func (w *world) phone(user tidemark.UserID, id tidemark.DeviceID) {
 	w.ok(err)
 }
 
+func (w *world) iphone(user tidemark.UserID, id tidemark.DeviceID) {
+	w.Helper()
+	_, err := w.devices.Put(w.Context(), user, devices.Device{
+		ID: id, Platform: devices.APNs, App: "im.tidemark",
+		Address: string(user) + "-" + string(id),
+	})
+	w.ok(err)
+}
+
 func (w *world) browser(user tidemark.UserID, id tidemark.DeviceID) {
 	w.Helper()
 	key, err := ecdh.P256().GenerateKey(rand.Reader)
@@ -228,7 +254,15 @@ func (w *world) send(
 // raise raises a user's watermarks.
 func (w *world) raise(user tidemark.UserID, chat tidemark.ChatID, r tidemark.Raise) {
 	w.Helper()
-	done, err := w.store.Advance(w.Context(), []storage.Advance{
+	w.raiseIn(w.pusher.Reading(w.store), user, chat, r)
+}
+
+// raiseIn raises them in a store.
+func (w *world) raiseIn(
+	s storage.Store, user tidemark.UserID, chat tidemark.ChatID, r tidemark.Raise,
+) {
+	w.Helper()
+	done, err := s.Advance(w.Context(), []storage.Advance{
 		{User: user, Chat: chat, Raise: r, Now: time.Now()},
 	})
 	w.ok(err)
@@ -270,13 +304,14 @@ func (w *world) shows(want ...string) {
 	}
 }
 
-// says is shows, without when and whom.
+// says is shows, without when and whom. Requests may overtake each other, so it sorts the lines.
 func (w *world) says(want ...string) {
 	w.Helper()
 	var lines []string
 	for _, g := range w.told() {
 		lines = append(lines, g.String())
 	}
+	slices.Sort(lines)
 	if diff := cmp.Diff(want, lines); diff != "" {
 		w.Errorf("the notifications (-want +got):\n%s", diff)
 	}

@@ -39,7 +39,7 @@ func banner() push.Notification {
 		Kind: push.Banner, Name: "Zm9vYmFyYmF6_-Zm9vYmFyYmF6MDEyMz", Chat: "secretchat",
 		From: 41, To: 42, Token: "secret-ack-token", Title: "Alice Secret",
 		Body: "Lunch at the secret place? <3 & \"more\" 🍜", Badge: 7,
-		Clears: []string{"c2VjcmV0LWNsZWFy"},
+		Clears: []push.Cleared{{Name: "c2VjcmV0LWNsZWFy", To: 40}},
 		TTL:    time.Hour, Urgency: push.High,
 	}
 }
@@ -147,7 +147,7 @@ func sealedOpaque(t *testing.T, s Scene) {
 	n.Body += strings.Repeat("and so on ", 1_000) // what is cut is hidden, too
 	// None is so short that encrypted bytes look like it by chance.
 	secrets := []string{string(n.Chat), n.Token, n.Title, "the secret place", "and so on and",
-		n.Clears[0]}
+		n.Clears[0].Name}
 	for _, kind := range []push.Kind{push.Banner, push.Summary, push.Clear, push.Badge} {
 		n.Kind = kind
 		if r := s.send(t, s.Targets[0], n); r.Outcome != push.Sent && r.Outcome != push.Withheld {
@@ -406,7 +406,7 @@ func wrong(t *testing.T, s Scene) {
 		"long name":      {to, func(n *push.Notification) { n.Name += "x" }},
 		"name":           {to, func(n *push.Notification) { n.Name = "a b" }},
 		"no text":        {to, func(n *push.Notification) { n.Title, n.Body = "", "" }},
-		"many to clear":  {to, func(n *push.Notification) { n.Clears = make([]string, 17) }},
+		"many to clear":  {to, func(n *push.Notification) { n.Clears = make([]push.Cleared, 17) }},
 		"sealed, no key": {noKey, func(n *push.Notification) { n.Sealed = true }},
 		"no address":     {noAddress, func(*push.Notification) {}},
 	} {

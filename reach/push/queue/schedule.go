@@ -102,13 +102,23 @@ type schedule struct {
 	counts   Counts
 }
 
-// put takes a job up.
+// put takes a job up. A banner takes the place of what it clears, so a Clear of earlier messages is
+// dropped.
 func (s *schedule) put(j job) {
 	s.counts.Enqueued++
 	key := keyOf(j)
 	e, there := s.entries[key]
 	if !there {
 		s.insert(j.came, &entry{key: key, job: j})
+		return
+	}
+	latest := &e.job
+	if e.newer != nil {
+		latest = e.newer
+	}
+	//rule:clear_hides_no_unread.later-banner-stays-queued
+	if j.n.Kind == push.Clear && latest.n.Kind == push.Banner && latest.n.To > j.n.To {
+		s.counts.Replaced++
 		return
 	}
 	switch e.step {

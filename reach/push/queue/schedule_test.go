@@ -135,6 +135,38 @@ func TestSchedule_badge_replaces_only_badges(t *testing.T) {
 	s.check(t)
 }
 
+// TestSchedule_clear_hides_no_unread: a banner of a later message stays, whether it waits or
+// follows one under way.
+func TestSchedule_clear_hides_no_unread(t *testing.T) {
+	s := newScene()
+	put := func(kind push.Kind, to tidemark.Sequence) {
+		n := push.Notification{Kind: kind, Name: "n", To: to, Body: fmt.Sprint(kind, " ", to)}
+		s.schedule.put(job{push.Target{Device: "a"}, n, s.now})
+	}
+	var got []string
+	take := func() { got = append(got, s.take()...) }
+	put(push.Banner, 5)
+	put(push.Clear, 4)
+	take()
+	put(push.Clear, 4) // Banner 5 is under way.
+	put(push.Banner, 7)
+	put(push.Clear, 6)
+	s.finish(push.Result{Outcome: push.Retry})
+	put(push.Clear, 6)
+	s.now = s.now.Add(time.Minute)
+	take()
+	put(push.Clear, 7)
+	s.finish(push.Result{Outcome: push.Sent})
+	take()
+	if diff := cmp.Diff([]string{"banner 5", "banner 7", "clear 7"}, got); diff != "" {
+		t.Errorf("sent (-want +got):\n%s", diff)
+	}
+	if s.counts.Replaced != 5 {
+		t.Errorf("%d are replaced, want 5", s.counts.Replaced)
+	}
+	s.check(t)
+}
+
 // TestSchedule_new_address_does_not_wait: the wait was for the old one.
 func TestSchedule_new_address_does_not_wait(t *testing.T) {
 	s := newScene()

@@ -47,7 +47,8 @@ interface Payload {
   readonly body?: string;
   readonly badge: number;
   readonly ack_token?: string;
-  readonly clears?: readonly string[];
+  /** Banners that were read elsewhere. One of a later message stays. */
+  readonly clears?: readonly { readonly tag: string; readonly to_sequence: number }[];
 }
 /** What a notification says of itself. One that a tab shows names its user, too. */
 interface Shown {
@@ -116,8 +117,11 @@ async function show(payload: Payload): Promise<void> {
     } as NotificationOptions);
   }
   for (const one of all) {
-    const same = (one.data as Shown).chat === chat && one.tag !== tag;
-    if (same || clears?.includes(one.tag)) one.close();
+    const shown = one.data as Shown;
+    const same = shown.chat === chat && one.tag !== tag;
+    if (same || clears?.some((read) => read.tag === one.tag && shown.to <= read.to_sequence)) {
+      one.close();
+    }
   }
   await Promise.allSettled([
     navigator.setAppBadge?.(badge),

@@ -254,8 +254,10 @@ func (f *FCM) handle(data map[string]string) (push.Data, error) {
 		Token: data["ack_token"], Title: data["title"], Body: data["body"],
 		Badge: int(number("badge")),
 	}
-	if data["clears"] != "" {
-		d.Clears = strings.Split(data["clears"], " ")
+	for clear := range strings.FieldsSeq(data["clears"]) {
+		name, to, _ := strings.Cut(clear, ":")
+		n, _ := strconv.ParseUint(to, 10, 64)
+		d.Clears = append(d.Clears, push.Cleared{Name: name, To: tidemark.Sequence(n)})
 	}
 	return d, nil
 }
