@@ -139,7 +139,19 @@ func (p *providers) next(
 	t *testing.T, through int64, sent time.Duration,
 ) map[string]pushtest.Received {
 	t.Helper()
-	last, count := map[string]pushtest.Received{}, 0
+	last, count := p.last(t, through)
+	if most := len(last) * (1 + int(sent/(3*time.Second))); count > most {
+		t.Errorf("%d notifications came, want at most %d: %+v", count, most, last)
+	}
+	return last
+}
+
+// last waits for the same, and returns how many notifications came.
+func (p *providers) last(
+	t *testing.T, through int64,
+) (last map[string]pushtest.Received, count int) {
+	t.Helper()
+	last = map[string]pushtest.Received{}
 	servers := map[string]*pushtest.Server{"apns": p.apns, "fcm": p.fcm, "web": p.web}
 	eventually(t, fmt.Sprint("all providers are told of message ", through), func() bool {
 		told := 0
@@ -157,10 +169,7 @@ func (p *providers) next(
 		return fmt.Sprintf("%+v; refused: %v %v %v", last, p.apns.Refusals(), p.fcm.Refusals(),
 			p.web.Refusals())
 	})
-	if most := len(servers) * (1 + int(sent/(3*time.Second))); count > most {
-		t.Errorf("%d notifications came, want at most %d: %+v", count, most, last)
-	}
-	return last
+	return last, count
 }
 
 // ticks opens a stream of a user, and returns what waits until it has told something.
@@ -310,12 +319,12 @@ func whenPushes(t *testing.T, p *process, fakes *providers, alice user, chat str
 		<-time.After(4 * time.Second)
 		return len(fakes.web.Received()) > 0
 	}, func() string { return "it does not" })
-	<-time.After(6 * time.Second) // What was sent meanwhile is notified, too.
+	last = alice.send(t, chat, "the last test")
+	fakes.last(t, last.Sequence)
 	as(p.address, "bob").call(t, http.MethodPatch, "/chats/"+chat+"/delivery-state",
 		map[string]any{"last_acked_sequence": last.Sequence,
 			"last_read_sequence": last.Sequence}, nil)
 	fakes.clears(t, last.Sequence)
-	fakes.web.Received()
 }
 
 // clears waits until the phones are told that all was read, up to a sequence.

@@ -1,9 +1,14 @@
 package test
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/tidemark-im/tidemark/reach/push"
+	"github.com/tidemark-im/tidemark/reach/push/pushtest"
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 	"github.com/tidemark-im/tidemark/test/services/redis"
 )
@@ -12,19 +17,8 @@ import (
 // delivers. What comes while no worker lives waits.
 func TestRoles_workers_deliver_for_gateways(t *testing.T) {
 	t.Parallel() // It waits more than it works.
-	binary := build(t)
-	key, file := apiKey(t, binary, "--scope", "admin")
-	url, shared := postgres.Shared(t).Database(t), redis.Database(t)
-	node := func(role string) *process {
-		p := processOf(t, binary)
-		p.url = url
-		p.flags = []string{
-			"--dev", "--api-keys-file", file, "--redis", shared, "--node", role, "--roles", role,
-		}
-		p.start()
-		return p
-	}
-	gateway, worker := node("gateway"), node("worker")
+	key, file := apiKey(t, build(t), "--scope", "admin")
+	gateway, worker := nodesOfRoles(t, nil, "--api-keys-file", file)
 	response, err := http.Get("http://" + worker.address + "/api/v1/chats") //nolint:noctx // short
 	if err != nil {
 		t.Fatal(err)
@@ -61,4 +55,44 @@ func TestRoles_workers_deliver_for_gateways(t *testing.T) {
 	for _, fault := range h.faults {
 		t.Error(fault)
 	}
+}
+
+// nodesOfRoles starts a node of each role.
+func nodesOfRoles(t *testing.T, env []string, flags ...string) (gateway, worker *process) {
+	t.Helper()
+	binary := build(t)
+	url, shared := postgres.Shared(t).Database(t), redis.Database(t)
+	node := func(role string) *process {
+		p := processOf(t, binary)
+		p.url, p.env = url, env
+		p.flags = append([]string{
+			"--dev", "--redis", shared, "--node", role, "--roles", role,
+		}, flags...)
+		p.start()
+		return p
+	}
+	return node("gateway"), node("worker")
+}
+
+// TestRoles_workers_clear_what_is_read_at_gateways: what is read by way of the gateway goes from
+// the phone that the worker has notified. Attempts before the pusher is active do nothing.
+func TestRoles_workers_clear_what_is_read_at_gateways(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	fakes := startProviders(t)
+	gateway, _ := nodesOfRoles(t, fakes.env, fakes.flags...)
+	alice, bob := as(gateway.address, "alice"), as(gateway.address, "bob")
+	chat := alice.direct(t, "bob")
+	fakes.register(t, bob)
+	var got []pushtest.Received
+	eventually(t, "the worker clears what is read at the gateway", func() bool {
+		n := alice.send(t, chat, "text").Sequence
+		<-time.After(5 * time.Second)
+		bob.call(t, http.MethodPatch, "/chats/"+chat+"/delivery-state",
+			map[string]any{"last_acked_sequence": n, "last_read_sequence": n}, nil)
+		<-time.After(3 * time.Second)
+		got = append(got, fakes.fcm.Received()...)
+		return slices.ContainsFunc(got, func(r pushtest.Received) bool {
+			return r.Kind == push.Clear
+		})
+	}, func() string { return fmt.Sprintf("%+v", got) })
 }
