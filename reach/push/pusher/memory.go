@@ -57,14 +57,18 @@ type shown struct {
 	banner bool
 }
 
-// of returns the screen of a device, or nil if there is none and it is not to be made. The caller
-// holds the lock.
-func (m *memory) of(at receiver, make bool) *screen {
+// find returns the screen of a device, or nil if there is none. The caller holds the lock.
+func (m *memory) find(at receiver) *screen {
+	if e := m.users[at.user]; e != nil {
+		return e.Value.(*notified).devices[at.device]
+	}
+	return nil
+}
+
+// of returns the screen of a device that is notified now. The caller holds the lock.
+func (m *memory) of(at receiver) *screen {
 	e := m.users[at.user]
 	if e == nil {
-		if !make {
-			return nil
-		}
 		if m.users == nil {
 			m.users = map[tidemark.UserID]*list.Element{}
 		}
@@ -74,17 +78,15 @@ func (m *memory) of(at receiver, make bool) *screen {
 		e = m.lately.PushFront(&notified{at.user, map[tidemark.DeviceID]*screen{}})
 		m.users[at.user] = e
 	}
+	m.lately.MoveToFront(e)
 	n := e.Value.(*notified)
 	s := n.devices[at.device]
-	if s == nil && make {
+	if s == nil {
 		if len(n.devices) >= devices.MaxDevices {
 			clear(n.devices) // Most of them are registered no more.
 		}
 		s = &screen{}
 		n.devices[at.device] = s
-	}
-	if make {
-		m.lately.MoveToFront(e)
 	}
 	return s
 }
@@ -93,7 +95,7 @@ func (m *memory) of(at receiver, make bool) *screen {
 func (m *memory) unconfirmed(at receiver, registration uint64) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.of(at, false)
+	s := m.find(at)
 	if s == nil || s.registration != 0 && s.registration != registration {
 		return 0
 	}
@@ -104,7 +106,7 @@ func (m *memory) unconfirmed(at receiver, registration uint64) int {
 func (m *memory) seen(at receiver) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s := m.of(at, false); s != nil {
+	if s := m.find(at); s != nil {
 		s.unconfirmed = 0
 	}
 }
@@ -113,7 +115,7 @@ func (m *memory) seen(at receiver) {
 func (m *memory) elsewhere(at receiver) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(at, true).unconfirmed++
+	m.of(at).unconfirmed++
 }
 
 // note notes a notification that is about to be sent of a chat. It returns what else the device is
@@ -123,7 +125,7 @@ func (m *memory) note(at receiver, registration uint64, n *push.Notification, ch
 ) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.of(at, true)
+	s := m.of(at)
 	if s.registration != registration {
 		if s.registration != 0 {
 			*s = screen{}
@@ -174,7 +176,7 @@ func (m *memory) take(
 ) (gone []shown) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.of(at, false)
+	s := m.find(at)
 	if s == nil || s.registration != registration {
 		return nil
 	}
@@ -198,7 +200,7 @@ func (m *memory) clear(
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.of(at, false)
+	s := m.find(at)
 	if s == nil {
 		return nil
 	}
