@@ -269,6 +269,7 @@ soak: ## the suites, and the random histories of every storage, with long counts
 		TIDEMARK_HANG_SECONDS=$(or $(TIDEMARK_HANG_SECONDS),30) \
 		TIDEMARK_FAULT_SECONDS=$(or $(TIDEMARK_FAULT_SECONDS),80) \
 		TIDEMARK_STORM_CONNECTIONS=$(or $(TIDEMARK_STORM_CONNECTIONS),5000) \
+		TIDEMARK_OUTLET_KILLS=$(or $(TIDEMARK_OUTLET_KILLS),200) \
 		TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),3600) \
 		TIDEMARK_SCHEMATHESIS_EXAMPLES=$(or $(TIDEMARK_SCHEMATHESIS_EXAMPLES),1000) \
 		go test -count=1 -timeout 24h ./client ./transports/transporttest ./test/...

@@ -87,6 +87,9 @@ func (e *Engine) Create(ctx context.Context, new NewOutlet) (Created, error) {
 	}
 	secret, err := e.newSecret(&s)
 	if err == nil {
+		err = e.reserved(s.ID)
+	}
+	if err == nil {
 		err = e.check(&s)
 	}
 	if err != nil {
@@ -119,7 +122,7 @@ func (e *Engine) Create(ctx context.Context, new NewOutlet) (Created, error) {
 // be created now is created by a later call.
 func (e *Engine) createOwn(ctx context.Context, l list) (list, error) {
 	for name, kind := range e.cfg.Kinds {
-		if kind.Own == "" || l.find(kind.Own) != nil {
+		if kind.Own == "" || kind.Off || l.find(kind.Own) != nil {
 			continue
 		}
 		changed, err := editList(ctx, e.cfg.Store, func(l *list) error {
@@ -238,6 +241,17 @@ func (e *Engine) check(s *Spec) error {
 		return err
 	}
 	return client.Close()
+}
+
+// reserved returns Invalid if an id is that of a kind's own outlet.
+func (e *Engine) reserved(id storage.OutletID) error {
+	for name, kind := range e.cfg.Kinds {
+		if kind.Own == id {
+			return tidemark.BadParam(tidemark.Invalid, "outlet_id",
+				"is reserved for the outlet of the type %s; use another one", name)
+		}
+	}
+	return nil
 }
 
 // Outlets returns all outlets that are not deleted, in the order of their creation.

@@ -34,6 +34,9 @@ type Kind struct {
 	// the events that are named. Operators create none.
 	Own    OutletID
 	Events []outlet.Type
+	// Off says that this process does not serve the kind. Then Own is only reserved: an outlet that
+	// exists waits until operators delete it, or serve the kind again.
+	Off bool
 }
 
 // Times are the periods of the engine. The zero value of each is its default.

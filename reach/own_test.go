@@ -54,6 +54,39 @@ func TestEngine_asks_again_later(t *testing.T) {
 	})
 }
 
+// TestEngine_reserves_what_is_off: where the kind of an own outlet is not served, none is created,
+// and no other outlet gets its id. One that was there waits, and can be deleted with its backlogs.
+func TestEngine_reserves_what_is_off(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.own = true
+		p, c := w.start(nil), w.group()
+		time.Sleep(time.Minute)
+		p.stop()
+		w.off = true
+		p = w.start(nil)
+		time.Sleep(time.Minute)
+		w.send(c, p)
+		time.Sleep(time.Minute)
+		all, err := p.Outlets(w.ctx)
+		w.ok(err)
+		if len(all) != 1 || all[0].State != Active || w.backlogs("push") != 1 {
+			t.Errorf("%d backlogs wait for the outlets %+v", w.backlogs("push"), all)
+		}
+		w.ok(p.Delete(w.ctx, "push"))
+		time.Sleep(time.Minute)
+		l, err := readList(w.ctx, w.store)
+		w.ok(err)
+		if len(l.Outlets) != 0 || w.backlogs("push") != 0 {
+			t.Errorf("%d backlogs and the outlets %+v are left", w.backlogs("push"), l.Outlets)
+		}
+		_, err = p.Create(w.ctx, NewOutlet{ID: "push", Kind: "webhook", URL: home})
+		if tidemark.CodeOf(err) != tidemark.Invalid {
+			t.Errorf("a webhook got the reserved id: %v", err)
+		}
+	})
+}
+
 // TestEngine_creates_its_own_outlets: once, in all processes, and again after it was deleted. No
 // operator creates another one.
 func TestEngine_creates_its_own_outlets(t *testing.T) {

@@ -33,7 +33,9 @@ type world struct {
 	// aside says that other processes deliver.
 	aside bool
 	// own says that the processes have a kind with an outlet of its own.
-	own   bool
+	own bool
+	// off says that this kind is not served.
+	off   bool
 	sent  int
 	chats []tidemark.ChatID
 
@@ -275,6 +277,9 @@ func (s *mortal) PutDocument(ctx context.Context, d storage.Document) (uint64, e
 func (w *world) start(dice func() error) *process {
 	p := &process{ended: make(chan struct{})}
 	open := func(s *Spec, _ []string) (outlet.Client, error) {
+		if w.off && s.Kind == "own" {
+			return nil, tidemark.Errorf(tidemark.Invalid, "the kind is not served")
+		}
 		return &fakeOutlet{w.inbox(s.URL), s.Batch, &p.dead}, nil
 	}
 	kinds := map[string]Kind{
@@ -282,7 +287,7 @@ func (w *world) start(dice func() error) *process {
 	}
 	if w.own {
 		kinds["own"] = Kind{
-			Open: open, Own: "push", Events: []outlet.Type{outlet.MessagePersisted},
+			Open: open, Own: "push", Events: []outlet.Type{outlet.MessagePersisted}, Off: w.off,
 		}
 	}
 	p.Engine = New(Config{

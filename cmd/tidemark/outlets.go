@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach"
@@ -38,6 +39,8 @@ type outletFlags struct {
 
 	Kafka          string   `env:"TIDEMARK_KAFKA" placeholder:"URL" help:"Kafka of the outlets of the type kafka: kafka://[USER:PASSWORD@]HOST:PORT,… with kafkas for TLS. Give all nodes the same one."`
 	ReachAllowCIDR []string `name:"reach-allow-cidr" env:"TIDEMARK_REACH_ALLOW_CIDR" placeholder:"NETWORK" help:"Private network to which webhooks may lead, such as 10.0.0.0/8, also by http:// and on any port; repeatable. --dev implies 127.0.0.0/8 and ::1/128."`
+
+	WorkerTimeout time.Duration `env:"TIDEMARK_WORKER_TIMEOUT" placeholder:"TIME" help:"Silence after which the other nodes take over what a node delivers to outlets. Give all nodes the same value. Default 15s."`
 
 	Push pushFlags `embed:""`
 }
@@ -94,6 +97,9 @@ func (f *outletFlags) config(dev bool) (outletSettings, error) {
 	}
 	s := outletSettings{roles: f.Roles}
 	s.reach.Aside = !s.has(roleWorker)
+	if s.reach.Times, err = outletTimes(f.WorkerTimeout); err != nil {
+		return outletSettings{}, err
+	}
 	if key != "" {
 		if s.reach.Sealer, err = reach.NewSealer([]byte(key)); err != nil {
 			return outletSettings{}, err
@@ -124,6 +130,27 @@ func (f *outletFlags) config(dev bool) (outletSettings, error) {
 		}},
 	}
 	return s, nil
+}
+
+// The range of --worker-timeout.
+const (
+	leastWorkerTimeout = time.Second
+	mostWorkerTimeout  = time.Minute
+)
+
+// outletTimes returns the periods of the engine for a --worker-timeout. Zero is the default. In
+// that time a node shows several times that it lives, and what it was allowed to settle has ended.
+func outletTimes(timeout time.Duration) (reach.Times, error) {
+	if timeout == 0 {
+		return reach.Times{}, nil
+	}
+	if timeout < leastWorkerTimeout || timeout > mostWorkerTimeout {
+		return reach.Times{}, usagef("--worker-timeout is %v; it must be %v to %v", timeout,
+			leastWorkerTimeout, mostWorkerTimeout)
+	}
+	return reach.Times{
+		Dead: timeout, Trust: timeout / 3, Poll: min(timeout/5, time.Second),
+	}, nil
 }
 
 // outletKey returns the key that seals the secrets of outlets, or "" if there is none.

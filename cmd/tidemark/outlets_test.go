@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach"
@@ -15,8 +16,12 @@ func TestOutletFlags_are_checked(t *testing.T) {
 		networks []string
 		key      string
 		kafka    string
+		timeout  time.Duration
 		want     string
 	}{
+		"a short timeout":    {timeout: time.Millisecond, want: "must be 1s to 1m0s"},
+		"a long timeout":     {timeout: time.Hour, want: "must be 1s to 1m0s"},
+		"a timeout":          {timeout: 2 * time.Second},
 		"no scheme":          {kafka: "http://broker:9092", want: "--kafka: "},
 		"no broker":          {kafka: "kafka://u:secret@", want: "needs HOST:PORT"},
 		"a broker":           {kafka: "kafka://broker"},
@@ -29,11 +34,17 @@ func TestOutletFlags_are_checked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(outletVariable, c.key)
-			flags := outletFlags{ReachAllowCIDR: c.networks, Kafka: c.kafka}
-			_, err := flags.config(false)
+			flags := outletFlags{
+				ReachAllowCIDR: c.networks, Kafka: c.kafka, WorkerTimeout: c.timeout,
+			}
+			set, err := flags.config(false)
 			if c.want == "" && err != nil || c.want != "" &&
 				(err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if times := set.reach.Times; times.Dead != 0 && (times.Dead != c.timeout ||
+				times.Poll >= times.Trust || 2*times.Trust >= times.Dead) {
+				t.Errorf("%v makes the periods %+v", c.timeout, times)
 			}
 		})
 	}

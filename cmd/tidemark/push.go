@@ -191,7 +191,9 @@ func (o *options) pusher(
 	queues := map[devices.Platform]*queue.Queue{}
 	var p *pusher.Pusher
 	others.counters = append(others.counters, func() map[string]int64 { return p.Counters() })
+	kind := reach.Kind{Own: "push", Off: true, Open: notPushed}
 	if len(o.outlet.push.platforms) == 0 {
+		kinds["push"] = kind
 		return work, nil
 	}
 	work.adapter.Platforms = map[devices.Platform]func(string) error{}
@@ -220,6 +222,12 @@ func (o *options) pusher(
 	work.adapter.Acknowledged, work.run = p.Acknowledged, p.Run
 	work.store, work.heard = p.Reading(store), p.Heard
 	return work, nil
+}
+
+// notPushed is the Open of a server without providers, on whose store an earlier one had some.
+func notPushed(*reach.Spec, []string) (outlet.Client, error) {
+	return nil, tidemark.Errorf(tidemark.Invalid, "no push provider is configured; give the "+
+		"--push flags again, or delete the outlet")
 }
 
 // online returns the devices of each user that have a session on any node.
