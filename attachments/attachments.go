@@ -43,6 +43,13 @@ type Bytes interface {
 	Remove(ctx context.Context, id string) error
 }
 
+// Store keeps what is known of files, and knows which messages were stored.
+type Store interface {
+	storage.Documents
+	// Sent is that of storage.Messages.
+	Sent(ctx context.Context, send storage.SendKey) (storage.Appended, bool, error)
+}
+
 // Request is an HTTP request that a client makes to upload a file.
 type Request struct {
 	Method string
@@ -54,7 +61,7 @@ type Request struct {
 
 // Config configures Attachments. Store and Bytes are required.
 type Config struct {
-	Store storage.Documents
+	Store Store
 	Bytes Bytes
 	// Log is slog.Default() by default.
 	Log *slog.Logger
@@ -64,7 +71,7 @@ type Config struct {
 
 // Attachments keeps files. It is safe for concurrent use.
 type Attachments struct {
-	store storage.Documents
+	store Store
 	bytes Bytes
 	log   *slog.Logger
 	now   func() time.Time

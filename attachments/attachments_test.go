@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark/attachments"
 	"github.com/tidemark-im/tidemark/attachments/attachmentstest"
 	"github.com/tidemark-im/tidemark/attachments/dir"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
@@ -25,6 +26,24 @@ type world struct {
 	dir   *dir.Dir
 	bytes *gate
 	now   time.Time
+	// asked, if not nil, is called after the sweep has asked for a message.
+	asked func()
+}
+
+// asking is a store of which a test sees when it is asked for a message.
+type asking struct {
+	*memory.Store
+	w *world
+}
+
+func (s asking) Sent(
+	ctx context.Context, key storage.SendKey,
+) (storage.Appended, bool, error) {
+	appended, found, err := s.Store.Sent(ctx, key)
+	if s.w.asked != nil {
+		s.w.asked()
+	}
+	return appended, found, err
 }
 
 // gate is a place of files. before, if not nil, runs before a call.
@@ -64,7 +83,7 @@ func start(t *testing.T) *world {
 		T: t, store: memory.New(), dir: files, bytes: &gate{Bytes: files}, now: time.Now(),
 	}
 	w.Attachments = attachments.New(attachments.Config{
-		Store: w.store, Bytes: w.bytes, Now: func() time.Time { return w.now },
+		Store: asking{w.store, w}, Bytes: w.bytes, Now: func() time.Time { return w.now },
 	})
 	return w
 }
@@ -89,6 +108,32 @@ func (w *world) upload(user tidemark.UserID) string {
 	return attachmentstest.Put(w, w.Attachments, w.dir, user)
 }
 
+// sendOf is a send of a user.
+func sendOf(user tidemark.UserID) storage.SendKey {
+	return storage.SendKey{Chat: "c", Sender: user, ClientMessageID: "first"}
+}
+
+// pin pins files for sendOf.
+func (w *world) pin(user tidemark.UserID, files, seen []string) error {
+	return w.Pin(w.Context(), sendOf(user), files, seen)
+}
+
+// send stores the message of sendOf.
+func (w *world) send(user tidemark.UserID) {
+	w.Helper()
+	_, _, err := w.store.CreateChat(w.Context(), storage.NewChat{
+		ID: "c", Type: tidemark.Group, Creator: user, Members: []tidemark.UserID{user},
+		CreatedAt: w.now,
+	})
+	w.ok(err)
+	_, err = storage.AppendOne(w.Context(), w.store, tidemark.Draft{
+		ChatID: "c", SenderID: user, ClientMessageID: "first", Content: "a picture",
+		ContentType: tidemark.DefaultContentType, Kind: tidemark.KindMessage, MessageID: "m",
+		CreatedAt: w.now,
+	})
+	w.ok(err)
+}
+
 // kept reports whether the bytes of a file are there.
 func (w *world) kept(id string) bool {
 	w.Helper()
@@ -110,18 +155,18 @@ func (w *world) documents(kind string) int {
 func TestPin_no_file_outside_membership(t *testing.T) {
 	w := start(t)
 	mine, other := w.upload("alice"), w.upload("bob")
-	w.code(w.Pin(t.Context(), "alice", []string{other}, nil), tidemark.Denied)
-	w.code(w.Pin(t.Context(), "alice", []string{mine, other}, []string{mine}), tidemark.Denied)
+	w.code(w.pin("alice", []string{other}, nil), tidemark.Denied)
+	w.code(w.pin("alice", []string{mine, other}, []string{mine}), tidemark.Denied)
 	for _, unknown := range []string{
 		"x", "../x", strings.Repeat("A", 26), strings.Repeat("A", 128), strings.ToLower(mine),
 	} {
-		w.code(w.Pin(t.Context(), "alice", []string{unknown}, []string{unknown}), tidemark.Denied)
+		w.code(w.pin("alice", []string{unknown}, []string{unknown}), tidemark.Denied)
 	}
 	if _, err := w.Open(t.Context(), mine); tidemark.CodeOf(err) != tidemark.NotFound {
 		t.Errorf("a file that no message names is opened: %v", err)
 	}
-	w.ok(w.Pin(t.Context(), "alice", []string{mine, other}, []string{"x", other}))
-	w.ok(w.Pin(t.Context(), "bob", []string{other}, nil))
+	w.ok(w.pin("alice", []string{mine, other}, []string{"x", other}))
+	w.ok(w.pin("bob", []string{other}, nil))
 	got, err := w.Open(t.Context(), other)
 	w.ok(err)
 	if got.Name != "a.txt" || got.Expires.Sub(w.now) > attachments.DownloadWithin {
@@ -138,20 +183,21 @@ func TestPin_R_PIN_needs_the_bytes(t *testing.T) {
 		Name: "a", Type: "a/b", Size: 1,
 	})
 	w.ok(err)
-	w.code(w.Pin(t.Context(), "alice", []string{announced.ID}, nil), tidemark.Invalid)
+	w.code(w.pin("alice", []string{announced.ID}, nil), tidemark.Invalid)
 	_, err = w.Open(t.Context(), announced.ID)
 	w.code(err, tidemark.NotFound)
 	w.bytes.before = func(string) error {
 		return tidemark.Errorf(tidemark.Unavailable, "the disk is away")
 	}
-	w.code(w.Pin(t.Context(), "alice", []string{w.upload("alice")}, nil), tidemark.Unavailable)
+	w.code(w.pin("alice", []string{w.upload("alice")}, nil), tidemark.Unavailable)
 }
 
 func TestSweep_R_PIN_removes_orphans_only(t *testing.T) {
 	w := start(t)
 	w.ok(w.Sweep(t.Context()))
 	orphan, named := w.upload("alice"), w.upload("alice")
-	w.ok(w.Pin(t.Context(), "alice", []string{named}, nil))
+	w.ok(w.pin("alice", []string{named}, nil))
+	w.send("alice")
 	w.now = w.now.Add(attachments.OrphanAfter)
 	w.ok(w.Sweep(t.Context()))
 	if !w.kept(orphan) {
@@ -162,7 +208,7 @@ func TestSweep_R_PIN_removes_orphans_only(t *testing.T) {
 	if w.kept(orphan) || !w.kept(named) {
 		t.Errorf("the orphan is there: %t, the named file: %t", w.kept(orphan), w.kept(named))
 	}
-	w.code(w.Pin(t.Context(), "alice", []string{orphan}, nil), tidemark.Denied)
+	w.code(w.pin("alice", []string{orphan}, nil), tidemark.Denied)
 	_, err := w.Open(t.Context(), named)
 	w.ok(err)
 	if n := w.documents("attachment:" + orphan); n != 0 {
@@ -184,6 +230,55 @@ func TestSweep_R_PIN_removes_orphans_only(t *testing.T) {
 	}
 }
 
+// TestSweep_R_PIN_removes_files_of_sends_that_failed: the only send that named a file has stored no
+// message. A file that was named twice stays, and one that was named lately waits for a day.
+func TestSweep_R_PIN_removes_files_of_sends_that_failed(t *testing.T) {
+	w := start(t)
+	w.ok(w.Sweep(t.Context()))
+	failed, twice, lately := w.upload("alice"), w.upload("alice"), w.upload("alice")
+	again := sendOf("alice")
+	again.ClientMessageID = "second"
+	w.ok(w.pin("alice", []string{failed, twice, lately}, nil))
+	w.ok(w.Pin(t.Context(), again, []string{twice}, nil))
+	w.now = w.now.Add(attachments.OrphanAfter)
+	w.ok(w.pin("alice", []string{lately}, nil))
+	w.now = w.now.Add(4 * time.Hour)
+	w.ok(w.Sweep(t.Context()))
+	if w.kept(failed) || !w.kept(twice) || !w.kept(lately) {
+		t.Errorf("failed %t, twice %t, lately %t", w.kept(failed), w.kept(twice), w.kept(lately))
+	}
+	w.code(w.Pin(t.Context(), again, []string{failed}, nil), tidemark.Denied)
+	w.now = w.now.Add(attachments.OrphanAfter + 4*time.Hour)
+	w.ok(w.Sweep(t.Context()))
+	if !w.kept(twice) || w.kept(lately) {
+		t.Errorf("a day later: twice %t, lately %t", w.kept(twice), w.kept(lately))
+	}
+}
+
+// TestSweep_R_PIN_against_a_repeated_send lets a send be repeated while the sweep asks for its
+// message. The file stays, since the repetition is about to store the message.
+func TestSweep_R_PIN_against_a_repeated_send(t *testing.T) {
+	w := start(t)
+	w.ok(w.Sweep(t.Context()))
+	file := w.upload("alice")
+	w.ok(w.pin("alice", []string{file}, nil))
+	w.now = w.now.Add(attachments.OrphanAfter + 4*time.Hour)
+	w.asked = func() {
+		w.asked = nil
+		w.ok(w.pin("alice", []string{file}, nil))
+	}
+	w.ok(w.Sweep(t.Context()))
+	if w.asked != nil || !w.kept(file) {
+		t.Errorf("the file is there: %t", w.kept(file))
+	}
+	w.send("alice")
+	w.now = w.now.Add(attachments.OrphanAfter + 4*time.Hour)
+	w.ok(w.Sweep(t.Context()))
+	if !w.kept(file) {
+		t.Error("the file of a stored message was removed")
+	}
+}
+
 // TestSweep_R_PIN_goes_on_after_a_failure: a file whose removal fails cannot be pinned any more,
 // and the next sweep removes it.
 func TestSweep_R_PIN_goes_on_after_a_failure(t *testing.T) {
@@ -201,7 +296,7 @@ func TestSweep_R_PIN_goes_on_after_a_failure(t *testing.T) {
 	if err := w.Sweep(t.Context()); !errors.Is(err, away) {
 		t.Errorf("got %v", err)
 	}
-	w.code(w.Pin(t.Context(), "alice", []string{orphan}, nil), tidemark.Invalid)
+	w.code(w.pin("alice", []string{orphan}, nil), tidemark.Invalid)
 	w.bytes.before = nil
 	w.ok(w.Sweep(t.Context()))
 	if w.kept(orphan) || w.documents("attachment:"+orphan) != 0 {
@@ -229,7 +324,7 @@ func TestPin_R_PIN_against_the_sweep(t *testing.T) {
 	}
 	var pinned []string
 	for _, id := range slices.Backward(files) {
-		if w.Pin(t.Context(), "alice", []string{id}, nil) == nil {
+		if w.pin("alice", []string{id}, nil) == nil {
 			pinned = append(pinned, id)
 		}
 	}
@@ -261,7 +356,7 @@ func TestPin_R_PIN_not_while_it_is_removed(t *testing.T) {
 		w.bytes.before = nil
 		return nil
 	}
-	w.code(w.Pin(t.Context(), "alice", []string{orphan}, nil), tidemark.Invalid)
+	w.code(w.pin("alice", []string{orphan}, nil), tidemark.Invalid)
 	w.ok(w.Sweep(t.Context()))
 	if w.kept(orphan) {
 		t.Error("the orphan is left")

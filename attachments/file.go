@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // Sum is a SHA-256. In JSON it is hexadecimal.
@@ -58,6 +59,10 @@ type record struct {
 	Owner tidemark.UserID `json:"owner"`
 	At    time.Time       `json:"at"`
 	State state           `json:"state"`
+	// Send is the only send that has named the file, and Pinned when it did so last. It may have
+	// stored no message. nil: the file was not pinned, or is kept for ever.
+	Send   *storage.SendKey `json:"send,omitempty"`
+	Pinned time.Time        `json:"pinned,omitzero"`
 }
 
 // idShape is the form of a file's id: 130 random bits.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -11,7 +12,7 @@ import (
 
 // Pin implements server.Attachments.
 func (a *Attachments) Pin(
-	ctx context.Context, user tidemark.UserID, files, seen []string,
+	ctx context.Context, send storage.SendKey, files, seen []string,
 ) error {
 	records, err := a.records(ctx, files)
 	if err != nil {
@@ -19,7 +20,7 @@ func (a *Attachments) Pin(
 	}
 	for i, r := range records {
 		//rule:no_file_outside_membership.own-or-seen-files
-		if r == nil || r.Owner != user && !slices.Contains(seen, files[i]) {
+		if r == nil || r.Owner != send.Sender && !slices.Contains(seen, files[i]) {
 			return tidemark.BadParam(tidemark.Denied, "attachments", "names the file %s, which is "+
 				"neither yours nor in a message of attachment_sources; upload it first", files[i])
 		}
@@ -27,8 +28,8 @@ func (a *Attachments) Pin(
 	errs := make([]error, len(records))
 	var pinning sync.WaitGroup
 	for i, r := range records {
-		if r.State != pinned {
-			pinning.Go(func() { errs[i] = a.pin(ctx, r) })
+		if _, changed := r.pinnedBy(&send, a.now()); changed {
+			pinning.Go(func() { errs[i] = a.pin(ctx, r, &send) })
 		}
 	}
 	pinning.Wait()
@@ -66,9 +67,32 @@ func (a *Attachments) records(ctx context.Context, files []string) ([]*record, e
 	return records, nil
 }
 
+// pinnedBy returns the record after a send has pinned the file, and whether it changes. The first
+// send is noted, since it may fail: its message then keeps nothing. If another send names the file,
+// too, the file is kept for ever.
+func (r *record) pinnedBy(send *storage.SendKey, now time.Time) (record, bool) {
+	next := *r
+	switch {
+	case r.State != pinned:
+		next.State, next.Send, next.Pinned = pinned, send, now.UTC().Truncate(time.Millisecond)
+	case r.Send == nil:
+	//rule:R_PIN.another-send-keeps-the-file
+	case *r.Send != *send:
+		next.Send = nil
+	//rule:R_PIN.repeated-send-pins-again
+	case now.Sub(r.Pinned) > repinAfter:
+		next.Pinned = now.UTC().Truncate(time.Millisecond)
+	}
+	return next, next != *r
+}
+
+// repinAfter is the age from which a repetition of the send notes when it came. It is well below
+// OrphanAfter, so no sweep removes what the repetition is about to name.
+const repinAfter = time.Hour
+
 // pin pins a file whose bytes are there. Another call may pin it, or the sweep begin to remove it,
 // meanwhile.
-func (a *Attachments) pin(ctx context.Context, r *record) error {
+func (a *Attachments) pin(ctx context.Context, r *record, send *storage.SendKey) error {
 	//rule:R_PIN.bytes-are-there
 	switch there, err := a.bytes.Stored(ctx, &r.File); {
 	case err != nil:
@@ -87,14 +111,16 @@ func (a *Attachments) pin(ctx context.Context, r *record) error {
 		switch {
 		case err != nil:
 			return nil, err
-		case now.State == pinned:
-			return nil, nil
 		//rule:R_PIN.not-while-it-is-removed
-		case now.State != announced:
+		case now.State == removing:
 			return nil, gone(r.ID)
 		}
-		did, now.State = true, pinned
-		return now.encode()
+		next, changed := now.pinnedBy(send, a.now())
+		if !changed {
+			return nil, nil
+		}
+		did = now.State != pinned
+		return next.encode()
 	})
 	if err == nil && did {
 		a.pinned.Add(1)

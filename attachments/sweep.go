@@ -119,23 +119,37 @@ func (a *Attachments) drop(ctx context.Context, d storage.Document) error {
 	return err
 }
 
-// removeOrphan removes a file that is not pinned. First it takes the file from those who would pin
-// it. If the server ends in between, the next sweep continues.
+// removeOrphan removes a file that no message names. First it takes the file from those who would
+// pin it. If the server ends in between, the next sweep continues.
 func (a *Attachments) removeOrphan(ctx context.Context, id string) error {
-	orphan := false
-	err := a.change(ctx, keyOf(id), func(value []byte) ([]byte, error) {
-		orphan = false
+	records, err := a.records(ctx, []string{id})
+	if err != nil || records[0] == nil {
+		return err
+	}
+	seen := records[0]
+	if seen.State == pinned {
+		if named, err := a.named(ctx, seen); err != nil || named {
+			return err
+		}
+	}
+	orphan, again := false, false
+	err = a.change(ctx, keyOf(id), func(value []byte) ([]byte, error) {
+		orphan, again = false, false
 		if value == nil {
 			return nil, nil
 		}
 		r, err := decode(value)
 		//rule:R_PIN.keep-pinned-files
-		if err != nil || r.State == pinned {
+		if err != nil || r.State == pinned && !r.pinnedAs(seen) {
+			again = true
 			return nil, err
 		}
 		orphan, r.State = true, removing
 		return r.encode()
 	})
+	if err == nil && again {
+		return a.askAgain(ctx, id)
+	}
 	if err != nil || !orphan {
 		return err
 	}
@@ -148,4 +162,39 @@ func (a *Attachments) removeOrphan(ctx context.Context, id string) error {
 	}
 	a.swept.Add(1)
 	return a.drop(ctx, found[0])
+}
+
+// named reports whether a message may name a pinned file. If that is not certain yet, it is asked
+// again a day later.
+func (a *Attachments) named(ctx context.Context, r *record) (bool, error) {
+	if r.Send == nil {
+		return true, nil
+	}
+	//rule:R_PIN.wait-for-the-send
+	if a.now().Sub(r.Pinned) < OrphanAfter {
+		return true, a.askAgain(ctx, r.ID)
+	}
+	//rule:R_PIN.keep-what-is-sent
+	_, found, err := a.store.Sent(ctx, *r.Send)
+	if tidemark.CodeOf(err) == tidemark.NotFound {
+		return false, nil
+	}
+	return found, err
+}
+
+// askAgain lets the sweep come to a file again a day later.
+func (a *Attachments) askAgain(ctx context.Context, id string) error {
+	_, err := a.store.PutDocument(ctx, storage.Document{
+		Kind: uploadKind + a.now().UTC().Format(hourFormat), Name: id, Value: []byte(`{}`),
+	})
+	if tidemark.CodeOf(err) == tidemark.Conflict {
+		return nil // Another node has entered it.
+	}
+	return err
+}
+
+// pinnedAs reports whether a file is pinned as it was in an earlier record.
+func (r *record) pinnedAs(earlier *record) bool {
+	return earlier.State == pinned && earlier.Send != nil && r.Send != nil &&
+		*r.Send == *earlier.Send && r.Pinned.Equal(earlier.Pinned)
 }

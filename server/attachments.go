@@ -9,8 +9,8 @@ import (
 )
 
 // pinFiles keeps the files that a draft names, before the message is stored (R_PIN). So no stored
-// message names a file that is later removed as an orphan. If the send then fails, the file is kept
-// all the same.
+// message names a file that is later removed as an orphan. If the send then fails, the file is
+// removed a day later, unless another send has named it.
 func (s *Server) pinFiles(ctx context.Context, d *tidemark.Draft) error {
 	named, err := tidemark.FilesOf(d.Attachments)
 	if err != nil || named == nil {
@@ -66,5 +66,5 @@ func (s *Server) mayNameFiles(ctx context.Context, d *tidemark.Draft, named []st
 	slices.Sort(named)
 	named = slices.DeleteFunc(slices.Compact(named), func(id string) bool { return id == "" })
 	//rule:R_PIN.pin-before-append
-	return s.cfg.Attachments.Pin(ctx, d.SenderID, named, seen)
+	return s.cfg.Attachments.Pin(ctx, storage.SendKeyOf(d), named, seen)
 }

@@ -28,13 +28,13 @@ type album struct {
 }
 
 // Pin implements server.Attachments.
-func (a *album) Pin(ctx context.Context, user tidemark.UserID, files, seen []string) error {
+func (a *album) Pin(ctx context.Context, send storage.SendKey, files, seen []string) error {
 	heads, err := a.store.Heads(ctx, []tidemark.ChatID{"pictures"})
 	if err != nil {
 		return err
 	}
 	a.heads = append(a.heads, heads[0])
-	return a.kept.Pin(ctx, user, files, seen)
+	return a.kept.Pin(ctx, send, files, seen)
 }
 
 func startAlbum(t *testing.T) *album {

@@ -24,13 +24,14 @@ type Storage interface {
 
 // Attachments keeps the files that messages name.
 type Attachments interface {
-	// Pin keeps files from now on, because the user sends a message that names them. All their
-	// bytes must be there. Each is the user's own, or one of seen. After an error, some may be
-	// pinned.
+	// Pin keeps files from now on, because a send is about to store a message that names them. All
+	// their bytes must be there. Each is the sender's own, or one of seen. After an error, some may
+	// be pinned. If no message is stored under the key of the only send that named a file, the file
+	// may be removed a day later.
 	//
 	// Errors: Denied (a file does not exist, or is another user's), Invalid (its bytes are not
 	// there), Unavailable.
-	Pin(ctx context.Context, user tidemark.UserID, files, seen []string) error
+	Pin(ctx context.Context, send storage.SendKey, files, seen []string) error
 }
 
 // Config configures a Server. Storage, Registry, Nodes and Bus are required. Elsewhere a zero value

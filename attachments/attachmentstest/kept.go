@@ -23,7 +23,7 @@ const Picture = "PICTUREOFANNABCDEFGHIJKLMN"
 const Base = "/api/v1/files"
 
 // Kept returns files in a directory of the test, for tests of the adapters. Picture is one of them.
-func Kept(t testing.TB, store storage.Documents) (*attachments.Attachments, *dir.Dir) {
+func Kept(t testing.TB, store attachments.Store) (*attachments.Attachments, *dir.Dir) {
 	t.Helper()
 	files, err := dir.New(t.TempDir(), Base)
 	if err != nil {

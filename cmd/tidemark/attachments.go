@@ -9,7 +9,6 @@ import (
 	"github.com/tidemark-im/tidemark/attachments"
 	"github.com/tidemark-im/tidemark/attachments/dir"
 	"github.com/tidemark-im/tidemark/attachments/s3"
-	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/transports"
 	adapter "github.com/tidemark-im/tidemark/transports/attachments"
 )
@@ -57,7 +56,7 @@ type files struct {
 
 // open opens the place where files are kept. What is known of them is in the store.
 func (f filesAt) open(
-	ctx context.Context, store storage.Documents, log *slog.Logger,
+	ctx context.Context, store attachments.Store, log *slog.Logger,
 ) (files, error) {
 	var opened files
 	var bytes attachments.Bytes
