@@ -534,3 +534,39 @@ func (w *world) whole(url string, within time.Duration) {
 		w.Errorf("%s: %s", url, wrong)
 	}
 }
+
+// TestEngine_reads_a_chat_once_for_its_news: while a backlog only waits to be settled, its chat is
+// not read again. A message without a hint comes within a second all the same, and a change of a
+// member when the backlog is settled.
+func TestEngine_reads_a_chat_once_for_its_news(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		w.outlet(p, NewOutlet{})
+		c := w.group()
+		time.Sleep(time.Minute)
+		p.looks.Store(0)
+		w.send(c, p)
+		time.Sleep(time.Minute)
+		if n := p.looks.Load(); n != 1 {
+			t.Errorf("for a message its chat was read %d times, want 1", n)
+		}
+		w.send(c, p)
+		time.Sleep(500 * time.Millisecond)
+		w.send(c)
+		time.Sleep(1100 * time.Millisecond)
+		if n := w.inbox(home).upTo(c); n != 3 {
+			t.Errorf("a message without a hint did not come in a second: the last is %d", n)
+		}
+		w.send(c, p)
+		time.Sleep(100 * time.Millisecond)
+		before := len(w.inbox(home).events())
+		_, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{"bob"}, tidemark.Ordinary,
+			time.Now())
+		w.ok(err)
+		time.Sleep(4 * time.Second)
+		if n := len(w.inbox(home).events()); n != before+1 {
+			t.Errorf("%d events came for a new member without a hint, want 1", n-before)
+		}
+	})
+}

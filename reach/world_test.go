@@ -189,6 +189,8 @@ type process struct {
 	alone atomic.Bool
 	// blind says that it finds no backlogs, and slow that a page of ten of them takes a second.
 	blind, slow atomic.Bool
+	// looks is how often it has read a chat.
+	looks atomic.Int64
 
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -198,6 +200,7 @@ type process struct {
 type mortal struct {
 	*memory.Store
 	dead, alone, blind, slow *atomic.Bool
+	looks                    *atomic.Int64
 	dice                     func() error
 }
 
@@ -209,6 +212,11 @@ func (s *mortal) alive() error {
 		return s.dice()
 	}
 	return nil
+}
+
+func (s *mortal) Chat(ctx context.Context, id tidemark.ChatID) (tidemark.Chat, error) {
+	s.looks.Add(1)
+	return s.Store.Chat(ctx, id)
 }
 
 func (s *mortal) reaches() error {
@@ -291,7 +299,7 @@ func (w *world) start(dice func() error) *process {
 		}
 	}
 	p.Engine = New(Config{
-		Store:  &mortal{w.store, &p.dead, &p.alone, &p.blind, &p.slow, dice},
+		Store:  &mortal{w.store, &p.dead, &p.alone, &p.blind, &p.slow, &p.looks, dice},
 		Kinds:  kinds,
 		Sealer: w.sealer, Forward: w.forward, Aside: w.aside,
 		Times: w.times,

@@ -203,10 +203,11 @@ func (o *options) outlets(
 	if hints != nil {
 		loops = append(loops, func(ctx context.Context) {
 			hints.Run(ctx, func(hint string) {
-				if tidemark.ValidID(hint) {
-					engine.HintOfAnother(tidemark.ChatID(hint))
-				} else {
+				switch {
+				case !tidemark.ValidID(hint):
 					push.heard(hint)
+				case !cfg.Aside: // else it delivers nothing
+					engine.HintOfAnother(tidemark.ChatID(hint))
 				}
 			})
 		})

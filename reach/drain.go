@@ -1,0 +1,208 @@
+package reach
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// drain delivers the backlogs of a single outlet until ctx ends.
+func (e *Engine) drain(ctx context.Context, r *receiver) {
+	var p pass
+	for ctx.Err() == nil {
+		next := time.Now().Add(e.times.Poll)
+		more, err := e.drainPage(ctx, r, &p)
+		if err != nil && ctx.Err() == nil {
+			e.cfg.Log.Warn("the backlog of an outlet cannot be read; trying again",
+				"outlet", r.spec.ID, "error", err)
+		}
+		if more && err == nil {
+			continue
+		}
+		// Each delivery and each new backlog wakes this loop. If there are many backlogs, most of
+		// which wait for their time, reading them again and again would load the store.
+		if rest := min(restAfter*p.read, e.times.Poll); rest > 0 {
+			signal.Pause(ctx, rest)
+		}
+		p.read = 0
+		r.wake.WaitUntil(ctx, next)
+	}
+}
+
+// restAfter is how many times as long as a pass has read it rests, but at most Times.Poll.
+const restAfter = 4
+
+// pass is a pass over the backlogs of an outlet: after which one it goes on, and how long its
+// queries took.
+type pass struct {
+	after storage.Backlog
+	read  time.Duration
+}
+
+// opening reports whether an outlet gets everything from the beginning, and not all of its backlogs
+// are open.
+func (e *Engine) opening(id storage.OutletID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.list.find(id)
+	return s != nil && s.Walk != nil && s.Walk.First && !s.Walk.Opened
+}
+
+// drainPage begins to work on a page of the backlogs where a pass goes on, and moves it. It reports
+// whether more can be done at once.
+func (e *Engine) drainPage(
+	ctx context.Context, r *receiver, p *pass,
+) (more bool, err error) {
+	if e.opening(r.spec.ID) {
+		return false, nil // Otherwise the walk would open again what is delivered already.
+	}
+	if ok, _ := r.health.begin(); !ok {
+		return false, nil
+	}
+	r.health.abandoned() // The trial begins with the delivery.
+	e.mu.Lock()
+	own := e.own
+	e.mu.Unlock()
+	if len(own) == 0 {
+		return false, nil
+	}
+	r.newPage()
+	began := time.Now()
+	found, more, err := e.cfg.Store.Backlogs(ctx, storage.BacklogQuery{
+		Outlet: r.spec.ID, Shards: own, After: p.after, Limit: listed,
+	})
+	p.read += time.Since(began)
+	if err != nil {
+		return false, err
+	}
+	for i := range found {
+		p.after = found[i]
+		if !r.ready(found[i].Chat) {
+			continue
+		}
+		select {
+		case r.slots <- struct{}{}:
+		case <-ctx.Done():
+			return false, nil
+		}
+		if ok, _ := r.health.begin(); !ok {
+			<-r.slots
+			return false, nil
+		}
+		b := found[i]
+		r.drain(b.Chat, true)
+		e.running.Go(func() {
+			defer func() {
+				r.drain(b.Chat, false)
+				<-r.slots
+				r.wake.Set()
+			}()
+			if err := e.drainOne(ctx, r, b); err != nil && ctx.Err() == nil {
+				e.cfg.Log.Warn("the backlog of a chat cannot be delivered now; trying again",
+					"outlet", r.spec.ID, "chat", b.Chat, "error", err)
+			}
+		})
+	}
+	if !more {
+		p.after = storage.Backlog{}
+	}
+	return more, nil
+}
+
+// drainOne delivers the backlog of one chat to one outlet, as far as the outlet accepts it.
+func (e *Engine) drainOne(ctx context.Context, r *receiver, b storage.Backlog) error {
+	defer r.health.abandoned() // If nothing was delivered.
+	chat, err := e.cfg.Store.Chat(ctx, b.Chat)
+	if err != nil {
+		return err
+	}
+	read := reader{store: e.cfg.Store, chat: chat, at: b.From}
+	saved, whole := time.Now(), true
+	to := b.From
+	for whole && !read.done() {
+		var steps []step
+		if steps, err = read.next(ctx); err != nil {
+			break
+		}
+		for i := range steps {
+			steps[i].Again = true
+		}
+		var reached storage.Position
+		if reached, whole, err = e.drainSteps(ctx, r, b.Chat, to, steps); whole {
+			reached = read.at
+		}
+		to = reached
+		if whole && time.Since(saved) >= e.times.Save {
+			if settled, err := e.settleOwn(ctx, b, to); err != nil || !settled {
+				return err
+			}
+			b.From, saved = to, time.Now()
+		}
+	}
+	if to == b.From && !read.done() {
+		return err
+	}
+	_, settleErr := e.settleOwn(ctx, b, to)
+	return errors.Join(err, settleErr)
+}
+
+// settleOwn settles the backlog of a single outlet.
+func (e *Engine) settleOwn(
+	ctx context.Context, b storage.Backlog, to storage.Position,
+) (settled bool, err error) {
+	done, err := e.cfg.Store.Settle(context.WithoutCancel(ctx),
+		[]storage.Settlement{{Backlog: b, To: to}})
+	return err == nil && done[0], err
+}
+
+// drainSteps delivers steps of a chat to one outlet. It returns the position up to which they were
+// accepted or parked, and whether that is all of them.
+func (e *Engine) drainSteps(
+	ctx context.Context, r *receiver, chat tidemark.ChatID, from storage.Position, steps []step,
+) (to storage.Position, whole bool, err error) {
+	for to = from; len(steps) > 0; {
+		done := r.start(chat, steps)
+		if done == nil {
+			return to, false, nil
+		}
+		var out outcome
+		select {
+		case out = <-done:
+		case <-ctx.Done():
+			return to, false, nil
+		}
+		if out.accepted > 0 {
+			to = steps[out.accepted-1].after
+		}
+		if out.accepted == len(steps) {
+			r.accepted(chat)
+			return to, true, nil
+		}
+		if out.unanswered {
+			return to, false, nil
+		}
+		if out.refused.Action == outlet.Later {
+			r.later(chat, out.refused)
+			return to, false, nil
+		}
+		refused := steps[out.accepted]
+		again := r.retryLater(chat, out.refused)
+		switch {
+		case out.refused.Action == outlet.Disable:
+			return to, false, e.disable(ctx, r.spec.ID, out.refused.Detail)
+		case e.hopeless(r, &refused.Event, again):
+			if err := e.park(ctx, r, &refused.Event, out.refused); err != nil {
+				return to, false, err
+			}
+			to, steps = refused.after, steps[out.accepted+1:]
+		default:
+			return to, false, nil
+		}
+	}
+	return to, true, nil
+}
