@@ -188,7 +188,7 @@ func partner(chat tidemark.ChatID) tidemark.UserID { return "of-" + tidemark.Use
 
 // openedChats creates chats of anna and another user each.
 func openedChats(
-	t *testing.T, s *postgres.Store, kind tidemark.ChatType, n int,
+	t *testing.T, s storage.Store, kind tidemark.ChatType, n int,
 ) []tidemark.ChatID {
 	t.Helper()
 	chats := make([]tidemark.ChatID, n)
