@@ -17,7 +17,10 @@ import (
 const rotation = 24 * time.Hour
 
 // types are the types of events that an outlet may ask for.
-var types = []outlet.Type{outlet.MessagePersisted, outlet.MemberChanged, outlet.ChatUpdated}
+var types = []outlet.Type{
+	outlet.MessagePersisted, outlet.MemberChanged, outlet.ChatUpdated, outlet.EventParked,
+	outlet.OutletDisabled,
+}
 
 // NewOutlet says what outlet to create. Zero values are defaults.
 type NewOutlet struct {

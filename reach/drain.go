@@ -132,11 +132,13 @@ func (e *Engine) drainOne(ctx context.Context, r *receiver, b storage.Backlog) e
 		for i := range steps {
 			steps[i].Again = true
 		}
-		var reached storage.Position
-		if reached, whole, err = e.drainSteps(ctx, r, b.Chat, to, steps); whole {
-			reached = read.at
+		var done int
+		if done, whole, err = e.drainSteps(ctx, r, b.Chat, steps); done > 0 {
+			to = steps[done-1].after
 		}
-		to = reached
+		if whole {
+			to = read.at
+		}
 		if whole && time.Since(saved) >= e.times.Save {
 			if settled, err := e.settleOwn(ctx, b, to); err != nil || !settled {
 				return err
@@ -160,49 +162,46 @@ func (e *Engine) settleOwn(
 	return err == nil && done[0], err
 }
 
-// drainSteps delivers steps of a chat to one outlet. It returns the position up to which they were
-// accepted or parked, and whether that is all of them.
+// drainSteps delivers steps of a chat to one outlet. It returns how many of them were accepted or
+// parked, from the first one on, and whether these are all.
 func (e *Engine) drainSteps(
-	ctx context.Context, r *receiver, chat tidemark.ChatID, from storage.Position, steps []step,
-) (to storage.Position, whole bool, err error) {
-	for to = from; len(steps) > 0; {
-		done := r.start(chat, steps)
-		if done == nil {
-			return to, false, nil
+	ctx context.Context, r *receiver, chat tidemark.ChatID, steps []step,
+) (done int, whole bool, err error) {
+	for done < len(steps) {
+		answer := r.start(chat, steps[done:])
+		if answer == nil {
+			return done, false, nil
 		}
 		var out outcome
 		select {
-		case out = <-done:
+		case out = <-answer:
 		case <-ctx.Done():
-			return to, false, nil
+			return done, false, nil
 		}
-		if out.accepted > 0 {
-			to = steps[out.accepted-1].after
-		}
-		if out.accepted == len(steps) {
-			r.accepted(chat)
-			return to, true, nil
+		if done += out.accepted; done == len(steps) {
+			break
 		}
 		if out.unanswered {
-			return to, false, nil
+			return done, false, nil
 		}
 		if out.refused.Action == outlet.Later {
 			r.later(chat, out.refused)
-			return to, false, nil
+			return done, false, nil
 		}
-		refused := steps[out.accepted]
+		refused := &steps[done].Event
 		again := r.retryLater(chat, out.refused)
 		switch {
 		case out.refused.Action == outlet.Disable:
-			return to, false, e.disable(ctx, r.spec.ID, out.refused.Detail)
-		case e.hopeless(r, &refused.Event, again):
-			if err := e.park(ctx, r, &refused.Event, out.refused); err != nil {
-				return to, false, err
+			return done, false, e.disable(ctx, r.spec.ID, out.refused.Detail)
+		case e.hopeless(r, refused, again):
+			if err := e.park(ctx, r, refused, out.refused, again.since); err != nil {
+				return done, false, err
 			}
-			to, steps = refused.after, steps[out.accepted+1:]
+			done++
 		default:
-			return to, false, nil
+			return done, false, nil
 		}
 	}
-	return to, true, nil
+	r.accepted(chat)
+	return done, true, nil
 }

@@ -121,9 +121,11 @@ type Engine struct {
 // guarded is what Engine.mu guards.
 type guarded struct {
 	list list
-	// trusted is when the last successful beat began, and own are the shards of this process.
-	trusted time.Time
-	own     []int
+	// trusted is when the last successful beat began. own are the shards of this process, and
+	// ownOutlets the outlets to which it delivers notices.
+	trusted    time.Time
+	own        []int
+	ownOutlets map[storage.OutletID]bool
 	// jobs are the outlets on which a job is under way, and failures what was refused lately.
 	jobs     map[storage.OutletID]bool
 	failures map[storage.OutletID][]Failure
@@ -249,9 +251,13 @@ func (e *Engine) beat(ctx context.Context) {
 		return
 	}
 	e.apply(ctx, l)
-	own := e.shards()
+	own, ownOutlets := e.shards(), map[storage.OutletID]bool{}
+	for i := range l.Outlets {
+		id := l.Outlets[i].ID
+		ownOutlets[id] = e.processes.owns(outletName(id))
+	}
 	e.mu.Lock()
-	e.trusted, e.own = began, own
+	e.trusted, e.own, e.ownOutlets = began, own, ownOutlets
 	e.mu.Unlock()
 	e.hints.work(own)
 	if err := errors.Join(e.advance(ctx, l), e.saveFailures(ctx)); err != nil && ctx.Err() == nil {
@@ -295,7 +301,9 @@ func (e *Engine) apply(ctx context.Context, l list) {
 		}
 		r := newReceiver(*s, client, e.refused, e.total)
 		e.receivers[s.ID] = r
-		e.running.Go(func() { e.drain(r.until(ctx), r) })
+		until := r.until(ctx)
+		e.running.Go(func() { e.drain(until, r) })
+		e.running.Go(func() { e.notify(until, r) })
 	}
 	e.hints.serving.Store(len(e.receivers) > 0)
 }

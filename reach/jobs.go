@@ -16,8 +16,13 @@ func (e *Engine) advance(ctx context.Context, l list) error {
 	known := e.processes.known(l.version)
 	for i := range l.Outlets {
 		s := &l.Outlets[i]
-		if !e.processes.owns("outlet/" + string(s.ID)) {
+		if !e.processes.owns(outletName(s.ID)) {
 			continue
+		}
+		if s.Disabling != nil {
+			if err := e.announceDisabled(ctx, s); err != nil {
+				return err
+			}
 		}
 		switch {
 		case s.State == Starting:

@@ -43,7 +43,7 @@ func parkedKind(id storage.OutletID) string { return "parked:" + string(id) }
 
 // park stores an event for an operator.
 func (e *Engine) park(
-	ctx context.Context, r *receiver, event *outlet.Event, why *outlet.Refusal,
+	ctx context.Context, r *receiver, event *outlet.Event, why *outlet.Refusal, since time.Time,
 ) error {
 	parked := Parked{Event: *event, At: time.Now().UTC(), Status: why.Status, Detail: why.Detail}
 	value, err := json.Marshal(parked)
@@ -54,7 +54,19 @@ func (e *Engine) park(
 	if err != nil {
 		return err
 	}
-	_, err = e.cfg.Store.PutDocument(context.WithoutCancel(ctx), storage.Document{
+	ctx = context.WithoutCancel(ctx)
+	//rule:notices_reach_others.no-notice-of-a-notice
+	if event.Type != outlet.EventParked && event.Type != outlet.OutletDisabled {
+		about, err := parkedNotice(&r.spec, &parked, since)
+		//rule:notices_reach_others.announce-before-parking
+		if err == nil {
+			err = e.announce(ctx, r.spec.ID, &about)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err = e.cfg.Store.PutDocument(ctx, storage.Document{
 		Kind: parkedKind(r.spec.ID), Name: event.ID, Value: value,
 	})
 	// Conflict: it was parked before.
@@ -87,9 +99,9 @@ func parkedOf(
 	return parked, more, nil
 }
 
-// dropParked removes the parked events of an outlet, and its log.
+// dropParked removes the parked events of an outlet, its log, and the notices for it.
 func (e *Engine) dropParked(ctx context.Context, id storage.OutletID) error {
-	for _, kind := range []string{parkedKind(id), logKind(id)} {
+	for _, kind := range []string{parkedKind(id), logKind(id), noticeKind(id)} {
 		for {
 			found, _, err := e.cfg.Store.Documents(ctx, kind, "", 100)
 			if err != nil {
@@ -229,6 +241,8 @@ func (e *Engine) disable(ctx context.Context, id storage.OutletID, reason string
 	_, err := editList(context.WithoutCancel(ctx), e.cfg.Store, func(l *list) error {
 		if s := l.find(id); s != nil && s.State.gets() {
 			s.State, s.Reason = Disabled, reason
+			//rule:notices_reach_others.note-in-the-step
+			s.Disabling = &disabling{time.Now().UTC().Truncate(time.Millisecond), reason}
 		}
 		return nil
 	})

@@ -33,6 +33,8 @@ type receiver struct {
 	total  *counts
 	// failed gets what the receiver refused.
 	failed func(*receiver, outlet.Event, *outlet.Refusal)
+	// notices says that there may be notices to deliver.
+	notices signal.Flag
 	// wake says that there may be backlogs to deliver. slots holds a value for each of them that is
 	// worked on.
 	wake  signal.Flag
@@ -93,7 +95,8 @@ func newReceiver(
 			busy: map[tidemark.ChatID]struct{}{}, drained: map[tidemark.ChatID]bool{},
 			again: map[tidemark.ChatID]retry{},
 		},
-		wake: signal.New(), slots: make(chan struct{}, deliveries/2), ended: make(chan struct{}),
+		notices: signal.New(), wake: signal.New(), ended: make(chan struct{}),
+		slots: make(chan struct{}, deliveries/2),
 	}
 	r.lane = batch.New(batch.Config{
 		Name: "the outlet " + string(spec.ID), Workers: deliveries,

@@ -64,6 +64,8 @@ type Spec struct {
 	CreatedAt time.Time `json:"created_at"`
 	// Secrets are sealed (Sealer). The newest is the first.
 	Secrets []Secret `json:"secrets,omitempty"`
+	// Disabling is not nil if the outlet was disabled and the others have no notice of it yet.
+	Disabling *disabling `json:"disabling,omitempty"`
 	// Walk is what is left of a replay of all chats, or nil.
 	Walk *Walk `json:"walk,omitempty"`
 }

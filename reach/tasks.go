@@ -15,6 +15,8 @@ const listed = 500
 
 func shardName(shard int) string { return "shard/" + strconv.Itoa(shard) }
 
+func outletName(id storage.OutletID) string { return "outlet/" + string(id) }
+
 // maxOpen is how many chats are worked on, or wait to be settled, at most. Further ones wait in the
 // store.
 const maxOpen = 100_000

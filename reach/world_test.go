@@ -35,9 +35,11 @@ type world struct {
 	// own says that the processes have a kind with an outlet of its own.
 	own bool
 	// off says that this kind is not served.
-	off   bool
-	sent  int
-	chats []tidemark.ChatID
+	off bool
+	// written, if not nil, is called before and after each document that a process writes.
+	written func(p *process, d storage.Document)
+	sent    int
+	chats   []tidemark.ChatID
 
 	mu sync.Mutex
 	// inboxes are the receivers by URL.
@@ -202,6 +204,7 @@ type mortal struct {
 	dead, alone, blind, slow *atomic.Bool
 	looks                    *atomic.Int64
 	dice                     func() error
+	written                  func(storage.Document)
 }
 
 func (s *mortal) alive() error {
@@ -278,7 +281,13 @@ func (s *mortal) PutDocument(ctx context.Context, d storage.Document) (uint64, e
 	if err := s.reaches(); err != nil {
 		return 0, err
 	}
-	return s.Store.PutDocument(ctx, d)
+	s.written(d)
+	if err := s.alive(); err != nil {
+		return 0, err
+	}
+	version, err := s.Store.PutDocument(ctx, d)
+	s.written(d)
+	return version, err
 }
 
 // start starts a process. dice, if not nil, may let a call of the store fail.
@@ -298,8 +307,15 @@ func (w *world) start(dice func() error) *process {
 			Open: open, Own: "push", Events: []outlet.Type{outlet.MessagePersisted}, Off: w.off,
 		}
 	}
+	written := func(d storage.Document) {
+		if w.written != nil {
+			w.written(p, d)
+		}
+	}
 	p.Engine = New(Config{
-		Store:  &mortal{w.store, &p.dead, &p.alone, &p.blind, &p.slow, &p.looks, dice},
+		Store: &mortal{
+			w.store, &p.dead, &p.alone, &p.blind, &p.slow, &p.looks, dice, written,
+		},
 		Kinds:  kinds,
 		Sealer: w.sealer, Forward: w.forward, Aside: w.aside,
 		Times: w.times,

@@ -21,6 +21,9 @@ const (
 	MessagePersisted Type = "message.persisted"
 	MemberChanged    Type = "member.changed"
 	ChatUpdated      Type = "chat.updated"
+	// EventParked and OutletDisabled are notices about another outlet. They have no chat.
+	EventParked    Type = "event.parked"
+	OutletDisabled Type = "outlet.disabled"
 )
 
 // Event is one thing that an outlet gets. Its repetitions are equal byte for byte, except Again.
@@ -28,6 +31,7 @@ type Event struct {
 	// ID identifies what happened, and is that of each repetition (EventID).
 	ID   string
 	Type Type
+	// Chat is "" if the event belongs to none.
 	Chat tidemark.ChatID
 	// User is whom a MemberChanged is about, else "".
 	User tidemark.UserID `json:",omitempty"`

@@ -287,8 +287,8 @@ func (a *Adapter) failures(c call) error {
 	views := make([]failureView, len(found))
 	for i, f := range found {
 		views[i] = failureView{
-			At: f.At.Format(tidemark.TimeLayout), Event: f.Event, Type: f.Type, Chat: f.Chat,
-			Status: orNil(f.Status), Detail: f.Detail,
+			At: f.At.Format(tidemark.TimeLayout), Event: f.Event, Type: f.Type,
+			Chat: chatOrNil(f.Chat), Status: orNil(f.Status), Detail: f.Detail,
 		}
 	}
 	return c.answer(http.StatusOK, struct {

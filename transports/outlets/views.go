@@ -70,24 +70,32 @@ func timeOrNil(t time.Time) *string {
 
 // failureView is a refused delivery as the API has it.
 type failureView struct {
-	At     string          `json:"refused_at"`
-	Event  string          `json:"event_id"`
-	Type   outlet.Type     `json:"type"`
-	Chat   tidemark.ChatID `json:"chat_id"`
-	Status *int            `json:"status"`
-	Detail string          `json:"detail"`
+	At     string           `json:"refused_at"`
+	Event  string           `json:"event_id"`
+	Type   outlet.Type      `json:"type"`
+	Chat   *tidemark.ChatID `json:"chat_id"`
+	Status *int             `json:"status"`
+	Detail string           `json:"detail"`
+}
+
+// chatOrNil returns nil for "", which is the chat of events about outlets.
+func chatOrNil(id tidemark.ChatID) *tidemark.ChatID {
+	if id == "" {
+		return nil
+	}
+	return &id
 }
 
 // parkedView is a parked event as the API has it.
 type parkedView struct {
-	Event  string          `json:"event_id"`
-	Type   outlet.Type     `json:"type"`
-	Chat   tidemark.ChatID `json:"chat_id"`
-	Time   string          `json:"happened_at"`
-	Data   json.RawMessage `json:"data"`
-	At     string          `json:"parked_at"`
-	Status *int            `json:"status"`
-	Detail string          `json:"detail"`
+	Event  string           `json:"event_id"`
+	Type   outlet.Type      `json:"type"`
+	Chat   *tidemark.ChatID `json:"chat_id"`
+	Time   string           `json:"happened_at"`
+	Data   json.RawMessage  `json:"data"`
+	At     string           `json:"parked_at"`
+	Status *int             `json:"status"`
+	Detail string           `json:"detail"`
 }
 
 // parkedPage is a page of parked events.
@@ -101,7 +109,7 @@ type parkedPage struct {
 
 func newParkedView(p *reach.Parked) parkedView {
 	return parkedView{
-		Event: p.Event.ID, Type: p.Event.Type, Chat: p.Event.Chat,
+		Event: p.Event.ID, Type: p.Event.Type, Chat: chatOrNil(p.Event.Chat),
 		Time: p.Event.Time.UTC().Format(tidemark.TimeLayout), Data: p.Event.Data,
 		At: p.At.UTC().Format(tidemark.TimeLayout), Status: orNil(p.Status), Detail: p.Detail,
 	}

@@ -2196,7 +2196,7 @@ export interface components {
         };
         readonly EventType: string;
         /** @enum {string} */
-        readonly NewEventType: "message.persisted" | "member.changed" | "chat.updated";
+        readonly NewEventType: "message.persisted" | "member.changed" | "chat.updated" | "event.parked" | "outlet.disabled";
         /** @enum {string} */
         readonly NewContent: "full" | "none";
         /** @enum {string} */
@@ -2322,7 +2322,8 @@ export interface components {
             readonly refused_at: string;
             readonly event_id: components["schemas"]["Id"];
             readonly type: components["schemas"]["EventType"];
-            readonly chat_id: components["schemas"]["Id"];
+            /** @description Null if the event is about an outlet. */
+            readonly chat_id: components["schemas"]["Id"] | null;
             readonly status: number | null;
             readonly detail: string;
         };
@@ -2357,7 +2358,8 @@ export interface components {
         readonly ParkedEvent: {
             readonly event_id: components["schemas"]["Id"];
             readonly type: components["schemas"]["EventType"];
-            readonly chat_id: components["schemas"]["Id"];
+            /** @description Null if the event is about an outlet. */
+            readonly chat_id: components["schemas"]["Id"] | null;
             /** Format: date-time */
             readonly happened_at: string;
             /** @description What was delivered as the event's `data`. */

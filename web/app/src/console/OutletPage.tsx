@@ -84,8 +84,9 @@ export function OutletPage({ api, id }: { api: Api; id: string }) {
             <tr key={event.event_id} data-testid="parked-row">
               <th scope="row"><code>{event.event_id}</code></th>
               <td>{event.type}</td>
-              <td><a href={hrefOf({ at: 'chat', id: event.chat_id })}><bdi>{event.chat_id}</bdi></a>
-              </td>
+              <td>{event.chat_id !== null
+                && <a href={hrefOf({ at: 'chat', id: event.chat_id })}>
+                  <bdi>{event.chat_id}</bdi></a>}</td>
               <td class="number">{dateTime(event.parked_at)}</td>
               <td><bdi>{event.status ?? ''} {event.detail}</bdi></td>
               <td><button class="button small" disabled={doing.busy}
