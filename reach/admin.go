@@ -18,8 +18,8 @@ const rotation = 24 * time.Hour
 
 // types are the types of events that an outlet may ask for.
 var types = []outlet.Type{
-	outlet.MessagePersisted, outlet.MemberChanged, outlet.ChatUpdated, outlet.EventParked,
-	outlet.OutletDisabled,
+	outlet.MessagePersisted, outlet.MemberChanged, outlet.ChatUpdated, outlet.DeliveryUpdated,
+	outlet.ReadUpdated, outlet.EventParked, outlet.OutletDisabled,
 }
 
 // NewOutlet says what outlet to create. Zero values are defaults.
@@ -28,7 +28,7 @@ type NewOutlet struct {
 	ID   storage.OutletID
 	Kind string
 	URL  string
-	// Events are the types that it gets, all by default.
+	// Events are the types that it gets. By default these are all but those of receipts.
 	Events []outlet.Type
 	// Content is "full", the default, or "none".
 	Content string

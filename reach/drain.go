@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/storage"
@@ -133,7 +132,7 @@ func (e *Engine) drainOne(ctx context.Context, r *receiver, b storage.Backlog) e
 			steps[i].Again = true
 		}
 		var done int
-		if done, whole, err = e.drainSteps(ctx, r, b.Chat, steps); done > 0 {
+		if done, whole, err = e.drainSteps(ctx, r, line{chat: b.Chat}, steps); done > 0 {
 			to = steps[done-1].after
 		}
 		if whole {
@@ -162,13 +161,13 @@ func (e *Engine) settleOwn(
 	return err == nil && done[0], err
 }
 
-// drainSteps delivers steps of a chat to one outlet. It returns how many of them were accepted or
+// drainSteps delivers steps of a line to one outlet. It returns how many of them were accepted or
 // parked, from the first one on, and whether these are all.
 func (e *Engine) drainSteps(
-	ctx context.Context, r *receiver, chat tidemark.ChatID, steps []step,
+	ctx context.Context, r *receiver, of line, steps []step,
 ) (done int, whole bool, err error) {
 	for done < len(steps) {
-		answer := r.start(chat, steps[done:])
+		answer := r.start(of, steps[done:])
 		if answer == nil {
 			return done, false, nil
 		}
@@ -185,11 +184,11 @@ func (e *Engine) drainSteps(
 			return done, false, nil
 		}
 		if out.refused.Action == outlet.Later {
-			r.later(chat, out.refused)
+			r.later(of, out.refused)
 			return done, false, nil
 		}
 		refused := &steps[done].Event
-		again := r.retryLater(chat, out.refused)
+		again := r.retryLater(of, out.refused)
 		switch {
 		case out.refused.Action == outlet.Disable:
 			return done, false, e.disable(ctx, r.spec.ID, out.refused.Detail)
@@ -202,6 +201,6 @@ func (e *Engine) drainSteps(
 			return done, false, nil
 		}
 	}
-	r.accepted(chat)
+	r.accepted(of)
 	return done, true, nil
 }

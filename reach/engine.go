@@ -20,6 +20,10 @@ type Store interface {
 	storage.Outbox
 	storage.Documents
 	Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error)
+	Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error)
+	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
+	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
+		author tidemark.UserID) (storage.Summary, error)
 	Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error)
 }
 
@@ -51,6 +55,10 @@ type Times struct {
 	// backlog closes, 2 s by default. Save is how often the position of a chat that is never quiet
 	// is saved, 10 s.
 	Linger, Save time.Duration
+	// Quiet is how long a chat stays marked after the last mark, 1 minute by default. A process may
+	// raise watermarks of a chat for a third of it after a mark, and knows for half of it who wants
+	// receipts. A call of the store may take the rest.
+	Quiet time.Duration
 	// Park is the age from which an event may be parked that is refused again and again, 24 h.
 	Park time.Duration
 	// GiveUp is how long everything is refused before the outlet is disabled, 5 days.
@@ -67,8 +75,8 @@ func (t Times) withDefaults() Times {
 		fallback time.Duration
 	}{
 		{&t.Poll, time.Second}, {&t.Trust, 5 * time.Second}, {&t.Dead, 15 * time.Second},
-		{&t.Linger, 2 * time.Second}, {&t.Save, 10 * time.Second}, {&t.Park, parkAfter},
-		{&t.GiveUp, 5 * 24 * time.Hour},
+		{&t.Linger, 2 * time.Second}, {&t.Save, 10 * time.Second}, {&t.Quiet, time.Minute},
+		{&t.Park, parkAfter}, {&t.GiveUp, 5 * 24 * time.Hour},
 	} {
 		if *d.period == 0 {
 			*d.period = d.fallback
@@ -111,6 +119,7 @@ type Engine struct {
 	processes processes
 	after     storage.Backlog
 	hints     hints
+	ahead     ahead
 	// total has the figures of all receivers, also of those that were closed.
 	total *counts
 
@@ -153,6 +162,7 @@ func New(cfg Config) *Engine {
 		cfg: cfg, times: times, wake: signal.New(), slots: make(chan struct{}, maxTasks),
 		processes: processes{store: cfg.Store, own: rand.Text(), dead: times.Dead},
 		hints:     hints{chats: map[tidemark.ChatID]struct{}{}},
+		ahead:     ahead{markedFor: times.Quiet / 3, listedFor: times.Quiet / 2},
 		total:     new(counts),
 		guarded: guarded{
 			jobs:      map[storage.OutletID]bool{},
@@ -195,10 +205,12 @@ func (e *Engine) Run(ctx context.Context) {
 // aside looks whether there are outlets, until ctx ends: only then hints are of use.
 func (e *Engine) aside(ctx context.Context) {
 	for ctx.Err() == nil {
-		next := time.Now().Add(e.times.Poll)
+		began := time.Now()
+		next := began.Add(e.times.Poll)
 		l, err := readList(ctx, e.cfg.Store)
 		switch {
 		case err == nil:
+			e.ahead.learn(&l, began)
 			e.hints.serving.Store(l.kept())
 			if len(l.Outlets) == 0 {
 				next = next.Add((idle - 1) * e.times.Poll)
@@ -239,6 +251,7 @@ func (e *Engine) beat(ctx context.Context) {
 	began := time.Now()
 	l, err := readList(ctx, e.cfg.Store)
 	if err == nil {
+		e.ahead.learn(&l, began)
 		l, err = e.createOwn(ctx, l)
 	}
 	if err == nil && (len(l.Outlets) > 0 || e.processes.version > 0) {
@@ -299,11 +312,12 @@ func (e *Engine) apply(ctx context.Context, l list) {
 				"error", err)
 			continue
 		}
-		r := newReceiver(*s, client, e.refused, e.total)
+		r := newReceiver(*s, client, e.refused, e.total, e.times.Quiet)
 		e.receivers[s.ID] = r
 		until := r.until(ctx)
 		e.running.Go(func() { e.drain(until, r) })
 		e.running.Go(func() { e.notify(until, r) })
+		e.running.Go(func() { e.receipts(until, r) })
 	}
 	e.hints.serving.Store(len(e.receivers) > 0)
 }

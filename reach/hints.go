@@ -2,6 +2,7 @@ package reach
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,6 +59,9 @@ func (h *hints) take() map[tidemark.ChatID]struct{} {
 	return chats
 }
 
+// receiptsHint ends a hint that says that a watermark rose. It is in no id.
+const receiptsHint = "/"
+
 // Hint says that a chat has news. It never blocks. It may be called for any chat, and before Run. A
 // hint that is lost costs at most Times.Poll.
 func (e *Engine) Hint(chat tidemark.ChatID) {
@@ -72,6 +76,12 @@ func (e *Engine) Hint(chat tidemark.ChatID) {
 
 // HintOfAnother is Hint for what another process has forwarded. It forwards nothing.
 func (e *Engine) HintOfAnother(chat tidemark.ChatID) {
+	if id, of := strings.CutSuffix(string(chat), receiptsHint); of {
+		if e.hints.own(tidemark.ChatID(id)) {
+			e.hintReceipts(tidemark.ChatID(id))
+		}
+		return
+	}
 	if e.hints.serving.Load() && e.hints.own(chat) {
 		e.note(chat)
 	}
@@ -93,7 +103,8 @@ type hinting struct {
 }
 
 // Hinting returns a store that passes all calls to s, and calls Hint for each chat that has news
-// afterwards. It changes no arguments and no results. The engine itself uses s.
+// afterwards. If an outlet wants receipts, it marks a chat before watermarks rise there, and a call
+// fails if it cannot. It changes no arguments and no other results. The engine itself uses s.
 func (e *Engine) Hinting(s storage.Store) storage.Store { return &hinting{s, e} }
 
 // after hints at a chat if a call has succeeded. A call without an answer may have, too: its news
@@ -124,8 +135,14 @@ func (h *hinting) AddMembers(
 	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, role tidemark.Role,
 	now time.Time,
 ) (storage.Added, error) {
+	// Watermarks of newcomers rise to the head, if they see no earlier messages.
+	if err := h.engine.mark(ctx, []tidemark.ChatID{chat}); err != nil {
+		return storage.Added{}, err
+	}
 	added, err := h.Store.AddMembers(ctx, chat, users, role, now)
-	h.after(chat, err)
+	if h.after(chat, err); err == nil {
+		h.engine.hintReceipts(chat)
+	}
 	return added, err
 }
 

@@ -35,13 +35,22 @@ func (e *Engine) advance(ctx context.Context, l list) error {
 			if err := e.move(ctx, s.ID, Joining, Active); err != nil {
 				return err
 			}
-		case s.State == Deleting && known >= e.times.Dead:
+		case s.State == Deleting && known >= e.clearAfter(s):
 			e.job(ctx, s.ID, e.clear)
 		case s.State == Active && s.Walk != nil:
 			e.job(ctx, s.ID, e.walk)
 		}
 	}
 	return nil
+}
+
+// clearAfter returns for how long all must know that an outlet is deleted, before what is stored
+// for it is removed: afterwards nobody marks a chat for it, or opens a backlog.
+func (e *Engine) clearAfter(s *Spec) time.Duration {
+	if s.wantsReceipts() {
+		return max(e.times.Dead, e.times.Quiet)
+	}
+	return e.times.Dead
 }
 
 // move changes the state of an outlet, if it is still the one that is named.
@@ -94,14 +103,16 @@ func (e *Engine) sweep(ctx context.Context, id storage.OutletID) error {
 
 // clear removes the backlogs of a deleted outlet, and then the outlet.
 func (e *Engine) clear(ctx context.Context, id storage.OutletID) error {
-	err := e.settleEverywhere(ctx, id, func() bool { return true })
-	if err != nil {
-		return err
+	for _, backlogs := range []storage.OutletID{id, receiptsOf(id)} {
+		err := e.settleEverywhere(ctx, backlogs, func() bool { return true })
+		if err != nil {
+			return err
+		}
 	}
 	if err := e.dropParked(ctx, id); err != nil {
 		return err
 	}
-	_, err = editList(ctx, e.cfg.Store, func(l *list) error {
+	_, err := editList(ctx, e.cfg.Store, func(l *list) error {
 		for i := range l.Outlets {
 			if l.Outlets[i].ID == id && l.Outlets[i].State == Deleting {
 				l.Outlets = append(l.Outlets[:i], l.Outlets[i+1:]...)

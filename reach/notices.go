@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -119,14 +120,17 @@ func (e *Engine) announceDisabled(ctx context.Context, s *Spec) error {
 // does so.
 func (e *Engine) notify(ctx context.Context, r *receiver) {
 	for ctx.Err() == nil {
-		next := time.Now().Add(e.times.Poll)
+		more := false
 		if e.notifies(r) {
-			if err := e.notifySome(ctx, r); err != nil && ctx.Err() == nil {
+			var err error
+			if more, err = e.notifySome(ctx, r); err != nil && ctx.Err() == nil {
 				e.cfg.Log.Warn("the notices for an outlet cannot be delivered now; trying again",
 					"outlet", r.spec.ID, "error", err)
 			}
 		}
-		r.notices.WaitUntil(ctx, next)
+		if !more {
+			signal.Pause(ctx, e.times.Poll)
+		}
 	}
 }
 
@@ -141,38 +145,36 @@ func (e *Engine) notifies(r *receiver) bool {
 }
 
 // notifySome delivers a page of the notices for an outlet. An outlet gets them one after the other,
-// and one that it refuses again and again is parked.
-func (e *Engine) notifySome(ctx context.Context, r *receiver) error {
-	const chat = tidemark.ChatID("") // No chat has this id.
-	if !r.ready(chat) {
-		return nil
+// and one that it refuses again and again is parked. more reports whether further ones can be
+// delivered at once.
+func (e *Engine) notifySome(ctx context.Context, r *receiver) (more bool, err error) {
+	notices := line{}
+	if !r.readyFor(notices) {
+		return false, nil
 	}
-	found, _, err := e.cfg.Store.Documents(ctx, noticeKind(r.spec.ID), "", noticesAtOnce)
+	found, more, err := e.cfg.Store.Documents(ctx, noticeKind(r.spec.ID), "", noticesAtOnce)
 	if err != nil || len(found) == 0 {
-		return err
+		return false, err
 	}
 	if ok, _ := r.health.begin(); !ok {
-		return nil
+		return false, nil
 	}
 	defer r.health.abandoned() // If nothing was delivered.
 	steps := make([]step, len(found))
 	for i, d := range found {
 		if err := json.Unmarshal(d.Value, &steps[i].Event); err != nil {
-			return tidemark.Wrap(tidemark.Internal, err, "the notice "+d.Name+" is damaged")
+			return false, tidemark.Wrap(tidemark.Internal, err, "the notice "+d.Name+" is damaged")
 		}
 	}
-	done, whole, err := e.drainSteps(ctx, r, chat, steps)
+	done, whole, err := e.drainSteps(ctx, r, notices, steps)
 	//rule:notices_reach_others.remove-what-was-accepted
 	for _, d := range found[:done] {
 		d.Value = nil
 		_, removeErr := e.cfg.Store.PutDocument(context.WithoutCancel(ctx), d)
 		// Conflict: another process has delivered it, too.
 		if removeErr != nil && tidemark.CodeOf(removeErr) != tidemark.Conflict {
-			return removeErr
+			return false, removeErr
 		}
 	}
-	if whole {
-		r.notices.Set()
-	}
-	return err
+	return more && whole, err
 }

@@ -21,6 +21,18 @@ const (
 	maxQueued = 1_000
 )
 
+// line is what is delivered one after the other: the news of a chat, or its receipts. The line of
+// no chat has the notices.
+type line struct {
+	chat     tidemark.ChatID
+	receipts bool
+}
+
+// lineOf returns the line of an event.
+func lineOf(e *outlet.Event) line {
+	return line{e.Chat, e.Type == outlet.DeliveryUpdated || e.Type == outlet.ReadUpdated}
+}
+
 // receiver is an open outlet with what this process knows of it. It is safe for concurrent use.
 type receiver struct {
 	spec   Spec
@@ -32,9 +44,8 @@ type receiver struct {
 	counts counts
 	total  *counts
 	// failed gets what the receiver refused.
-	failed func(*receiver, outlet.Event, *outlet.Refusal)
-	// notices says that there may be notices to deliver.
-	notices signal.Flag
+	failed   func(*receiver, outlet.Event, *outlet.Refusal)
+	receipts receipts
 	// wake says that there may be backlogs to deliver. slots holds a value for each of them that is
 	// worked on.
 	wake  signal.Flag
@@ -50,13 +61,13 @@ type receiver struct {
 type chatsUnder struct {
 	// closed says that no delivery begins any more.
 	closed bool
-	// busy has the chats of which a delivery is under way. So each chat has one at a time.
-	busy map[tidemark.ChatID]struct{}
+	// busy has the lines of which a delivery is under way. So each line has one at a time.
+	busy map[line]struct{}
 	// drained has the chats of which a backlog is worked on, and those whose work ended since the
 	// last page was asked for: that page may show them as they were before.
 	drained map[tidemark.ChatID]bool
-	// again says when to try chats again whose news were refused.
-	again map[tidemark.ChatID]retry
+	// again says when to try lines again of which something was refused.
+	again map[line]retry
 }
 
 // retry says when a chat is tried again.
@@ -87,15 +98,15 @@ type counts [figures]atomic.Uint64
 // newReceiver starts the lane of an outlet. total gets what is counted, too.
 func newReceiver(
 	spec Spec, client outlet.Client, failed func(*receiver, outlet.Event, *outlet.Refusal),
-	total *counts,
+	total *counts, quiet time.Duration,
 ) *receiver {
 	r := &receiver{
 		spec: spec, client: client, failed: failed, total: total,
 		chatsUnder: chatsUnder{
-			busy: map[tidemark.ChatID]struct{}{}, drained: map[tidemark.ChatID]bool{},
-			again: map[tidemark.ChatID]retry{},
+			busy: map[line]struct{}{}, drained: map[tidemark.ChatID]bool{},
+			again: map[line]retry{},
 		},
-		notices: signal.New(), wake: signal.New(), ended: make(chan struct{}),
+		receipts: newReceipts(quiet), wake: signal.New(), ended: make(chan struct{}),
 		slots: make(chan struct{}, deliveries/2),
 	}
 	r.lane = batch.New(batch.Config{
@@ -144,16 +155,16 @@ func (r *receiver) deliver(
 ) ([]*outlet.Refusal, error) {
 	events := collect()
 	refusals := make([]*outlet.Refusal, len(events))
-	refused := map[tidemark.ChatID]*outlet.Refusal{}
+	refused := map[line]*outlet.Refusal{}
 	limits := r.client.Limits()
 	for first := 0; first < len(events); {
-		if why := refused[events[first].Chat]; why != nil {
+		if why := refused[lineOf(&events[first])]; why != nil {
 			refusals[first] = why
 			first++
 			continue
 		}
 		end, size := first, 0
-		for end < len(events) && refused[events[end].Chat] == nil {
+		for end < len(events) && refused[lineOf(&events[end])] == nil {
 			size += len(events[end].Data)
 			if end > first && (end-first >= limits.Events || size > limits.Bytes) {
 				break
@@ -169,7 +180,7 @@ func (r *receiver) deliver(
 // some delivers events in one call, or in halves if the receiver refuses them together. It sets the
 // refusals, and notes the chats of the refused events.
 func (r *receiver) some(
-	ctx context.Context, events []outlet.Event, refused map[tidemark.ChatID]*outlet.Refusal,
+	ctx context.Context, events []outlet.Event, refused map[line]*outlet.Refusal,
 	refusals []*outlet.Refusal,
 ) {
 	if len(events) == 0 || ctx.Err() != nil {
@@ -204,14 +215,14 @@ func (r *receiver) some(
 		r.failed(r, left[0], why)
 	}
 	//rule:told_in_order.refuse-the-rest-of-the-chat
-	refused[left[0].Chat], refusals[0] = why, why
+	refused[lineOf(&left[0])], refusals[0] = why, why
 	if len(left) == 1 {
 		return
 	}
 	if failure && len(events) > 1 && taken == 0 {
 		// All were refused together.
 		for i := range left {
-			refused[left[i].Chat], refusals[i] = why, why
+			refused[lineOf(&left[i])], refusals[i] = why, why
 		}
 		return
 	}
@@ -221,7 +232,7 @@ func (r *receiver) some(
 // each delivers events in one call of a client that answers for each of them.
 func (r *receiver) each(
 	ctx context.Context, client outlet.Each, events []outlet.Event,
-	refused map[tidemark.ChatID]*outlet.Refusal, refusals []*outlet.Refusal,
+	refused map[line]*outlet.Refusal, refusals []*outlet.Refusal,
 ) {
 	taken := 0
 	var first *outlet.Refusal
@@ -234,8 +245,8 @@ func (r *receiver) each(
 		if failure {
 			first = cmp.Or(first, why)
 		}
-		if chat := events[i].Chat; refused[chat] == nil {
-			refused[chat] = why
+		if of := lineOf(&events[i]); refused[of] == nil {
+			refused[of] = why
 			if failure {
 				r.count(countRefused, 1)
 			}
@@ -255,17 +266,17 @@ func (r *receiver) each(
 
 // rest is some without the events of chats that were refused.
 func (r *receiver) rest(
-	ctx context.Context, events []outlet.Event, refused map[tidemark.ChatID]*outlet.Refusal,
+	ctx context.Context, events []outlet.Event, refused map[line]*outlet.Refusal,
 	refusals []*outlet.Refusal,
 ) {
 	for first := 0; first < len(events); {
 		end := first
-		for end < len(events) && refused[events[end].Chat] == nil {
+		for end < len(events) && refused[lineOf(&events[end])] == nil {
 			end++
 		}
 		r.some(ctx, events[first:end], refused, refusals[first:end])
-		for first = end; first < len(events) && refused[events[first].Chat] != nil; first++ {
-			refusals[first] = refused[events[first].Chat]
+		for first = end; first < len(events) && refused[lineOf(&events[first])] != nil; first++ {
+			refusals[first] = refused[lineOf(&events[first])]
 		}
 	}
 }
@@ -282,8 +293,8 @@ type outcome struct {
 }
 
 // start delivers the steps that the outlet wants, in the background. It returns nil if a delivery
-// of the chat is under way. The channel gets the outcome.
-func (r *receiver) start(chat tidemark.ChatID, steps []step) <-chan outcome {
+// of the line is under way. The channel gets the outcome.
+func (r *receiver) start(of line, steps []step) <-chan outcome {
 	done := make(chan outcome, 1)
 	var events []outlet.Event
 	var place []int
@@ -303,16 +314,16 @@ func (r *receiver) start(chat tidemark.ChatID, steps []step) <-chan outcome {
 		done <- outcome{unanswered: true}
 		return done
 	}
-	if _, under := r.busy[chat]; under {
+	if _, under := r.busy[of]; under {
 		return nil
 	}
-	r.busy[chat] = struct{}{}
+	r.busy[of] = struct{}{}
 	r.queued.Add(int64(len(events)))
 	r.calls.Go(func() {
 		refusals, err := r.lane.Do(context.Background(), events)
 		r.queued.Add(-int64(len(events)))
 		r.mu.Lock()
-		delete(r.busy, chat)
+		delete(r.busy, of)
 		r.mu.Unlock()
 		out := outcome{accepted: len(steps), unanswered: err != nil}
 		if err != nil {
@@ -330,39 +341,39 @@ func (r *receiver) start(chat tidemark.ChatID, steps []step) <-chan outcome {
 	return done
 }
 
-// retryLater notes that a chat was refused, and returns what is known of it.
-func (r *receiver) retryLater(chat tidemark.ChatID, why *outlet.Refusal) retry {
+// retryLater notes that a line was refused, and returns what is known of it.
+func (r *receiver) retryLater(of line, why *outlet.Refusal) retry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.again) > maxQueued*10 {
 		clear(r.again) // They are tried earlier then.
 	}
-	a := r.again[chat]
+	a := r.again[of]
 	if a.refusals++; a.refusals == 1 {
 		a.since = time.Now()
 	}
 	a.at = time.Now().Add(retryWait(a.refusals, why.After))
-	r.again[chat] = a
+	r.again[of] = a
 	return a
 }
 
-// later notes that it is too early for a chat.
-func (r *receiver) later(chat tidemark.ChatID, why *outlet.Refusal) {
+// later notes that it is too early for a line.
+func (r *receiver) later(of line, why *outlet.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.again) > maxQueued*10 {
 		clear(r.again)
 	}
-	a := r.again[chat]
+	a := r.again[of]
 	a.at = time.Now().Add(why.After)
-	r.again[chat] = a
+	r.again[of] = a
 }
 
-// accepted notes that a chat was accepted.
-func (r *receiver) accepted(chat tidemark.ChatID) {
+// accepted notes that a line was accepted.
+func (r *receiver) accepted(of line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.again, chat)
+	delete(r.again, of)
 }
 
 // newPage begins a page of backlogs. It is called before the page is read.
@@ -376,9 +387,21 @@ func (r *receiver) newPage() {
 func (r *receiver) ready(chat tidemark.ChatID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, under := r.busy[chat]
 	_, drained := r.drained[chat]
-	return !under && !drained && !time.Now().Before(r.again[chat].at)
+	return !drained && r.readyLocked(line{chat: chat})
+}
+
+// readyFor reports whether a delivery of a line may begin.
+func (r *receiver) readyFor(of line) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.readyLocked(of)
+}
+
+// readyLocked is readyFor. The mutex is held.
+func (r *receiver) readyLocked(of line) bool {
+	_, under := r.busy[of]
+	return !under && !time.Now().Before(r.again[of].at)
 }
 
 // drain notes that the work on the backlog of a chat begins or ends.

@@ -3,6 +3,7 @@ package reach
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach/outlet"
@@ -14,16 +15,16 @@ func TestReceiver_begins_nothing_after_its_end(t *testing.T) {
 	w := newWorld(t)
 	p := &process{}
 	r := newReceiver(Spec{ID: "a"}, &fakeOutlet{w.inbox(home), false, &p.dead},
-		func(*receiver, outlet.Event, *outlet.Refusal) {}, new(counts))
+		func(*receiver, outlet.Event, *outlet.Refusal) {}, new(counts), time.Minute)
 	steps := []step{{Event: outlet.Event{ID: "e", Type: outlet.ChatUpdated, Chat: "c"}}}
-	if out := <-r.start("c", steps); out.accepted != 1 {
+	if out := <-r.start(line{chat: "c"}, steps); out.accepted != 1 {
 		t.Errorf("before its end: %+v", out)
 	}
 	r.end()
 	r.mu.Lock()
 	r.closed = true // as close does first; its lane still works
 	r.mu.Unlock()
-	if out := <-r.start("c", steps); !out.unanswered || out.accepted != 0 {
+	if out := <-r.start(line{chat: "c"}, steps); !out.unanswered || out.accepted != 0 {
 		t.Errorf("after its end: %+v", out)
 	}
 	if r.queued.Load() != 0 || len(r.busy) != 0 {
@@ -60,7 +61,7 @@ func TestReceiver_chats_of_a_delivery_are_answered_each(t *testing.T) {
 	var logged []tidemark.ChatID
 	r := newReceiver(Spec{ID: "a"}, client, func(_ *receiver, e outlet.Event, _ *outlet.Refusal) {
 		logged = append(logged, e.Chat)
-	}, new(counts))
+	}, new(counts), time.Minute)
 	events := []outlet.Event{{Chat: "b"}, {Chat: "c"}, {Chat: "b"}, {Chat: "d"}, {Chat: "c"}}
 	refusals, err := r.deliver(t.Context(), func() []outlet.Event { return events })
 	if err != nil {

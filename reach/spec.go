@@ -91,9 +91,17 @@ type Walk struct {
 // the first was deleted.
 func (s *Spec) same(other *Spec) bool { return s.CreatedAt.Equal(other.CreatedAt) }
 
-// wants reports whether the outlet gets events of a type.
+// wants reports whether the outlet gets events of a type. Those that cost writes must be named.
 func (s *Spec) wants(t outlet.Type) bool {
-	return len(s.Events) == 0 || slices.Contains(s.Events, t)
+	if len(s.Events) == 0 {
+		return t != outlet.DeliveryUpdated && t != outlet.ReadUpdated
+	}
+	return slices.Contains(s.Events, t)
+}
+
+// wantsReceipts reports whether the outlet gets receipts.
+func (s *Spec) wantsReceipts() bool {
+	return s.wants(outlet.DeliveryUpdated) || s.wants(outlet.ReadUpdated)
 }
 
 // list is the stored list of outlets.

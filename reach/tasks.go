@@ -297,7 +297,7 @@ func (r *round) deliver(ctx context.Context, before storage.Position, steps []st
 			late[id] = before
 			continue
 		}
-		done := receiver.start(r.chat, steps)
+		done := receiver.start(line{chat: r.chat}, steps)
 		if done == nil {
 			late[id] = before
 			continue
@@ -324,7 +324,7 @@ func (r *round) deliver(ctx context.Context, before storage.Position, steps []st
 			}
 		}
 		if out.refused != nil && out.refused.Action == outlet.Later {
-			p.receiver.later(r.chat, out.refused)
+			p.receiver.later(line{chat: r.chat}, out.refused)
 		}
 		if out.accepted < len(steps) {
 			late[p.id] = before

@@ -36,6 +36,8 @@ type world struct {
 	own bool
 	// off says that this kind is not served.
 	off bool
+	// advance, if not nil, is called before and after watermarks are raised.
+	advance func(p *process)
 	// written, if not nil, is called before and after each document that a process writes.
 	written func(p *process, d storage.Document)
 	sent    int
@@ -186,7 +188,8 @@ func (o *fakeOutlet) Close() error { return nil }
 // process is an engine that can be killed.
 type process struct {
 	*Engine
-	dead atomic.Bool
+	store *mortal
+	dead  atomic.Bool
 	// alone says that the process reaches no documents: neither the list nor the others.
 	alone atomic.Bool
 	// blind says that it finds no backlogs, and slow that a page of ten of them takes a second.
@@ -205,6 +208,7 @@ type mortal struct {
 	looks                    *atomic.Int64
 	dice                     func() error
 	written                  func(storage.Document)
+	advance                  func()
 }
 
 func (s *mortal) alive() error {
@@ -257,6 +261,20 @@ func (s *mortal) Settle(ctx context.Context, items []storage.Settlement) ([]bool
 		return nil, err
 	}
 	return s.Store.Settle(ctx, items)
+}
+
+func (s *mortal) Advance(
+	ctx context.Context, advances []storage.Advance,
+) ([]storage.Advanced, error) {
+	s.advance()
+	if s.dead.Load() {
+		return nil, tidemark.Errorf(tidemark.Unavailable, "the process is dead")
+	}
+	advanced, err := s.Store.Advance(ctx, advances)
+	if s.advance(); s.dead.Load() {
+		return nil, tidemark.Errorf(tidemark.Unavailable, "the process is dead")
+	}
+	return advanced, err
 }
 
 func (s *mortal) Documents(
@@ -312,10 +330,16 @@ func (w *world) start(dice func() error) *process {
 			w.written(p, d)
 		}
 	}
+	advance := func() {
+		if w.advance != nil {
+			w.advance(p)
+		}
+	}
+	p.store = &mortal{
+		w.store, &p.dead, &p.alone, &p.blind, &p.slow, &p.looks, dice, written, advance,
+	}
 	p.Engine = New(Config{
-		Store: &mortal{
-			w.store, &p.dead, &p.alone, &p.blind, &p.slow, &p.looks, dice, written,
-		},
+		Store:  p.store,
 		Kinds:  kinds,
 		Sealer: w.sealer, Forward: w.forward, Aside: w.aside,
 		Times: w.times,

@@ -31,7 +31,8 @@ type Outbox interface {
 	// each field of From wins. It ignores Backlog.Stamp and Backlog.Split. Each call gives the
 	// backlog a new stamp, also if it begins no lower: a replay must not vanish because a worker
 	// has begun at the same place before (R_STAMP). A backlog that would begin above its chat
-	// begins at the chat's position. Rewind ignores chats that do not exist.
+	// begins at the chat's position, and is open all the same. Rewind ignores chats that do not
+	// exist.
 	//
 	// Invalid: a backlog is for AllOutlets, or an outlet and chat are named twice.
 	Rewind(ctx context.Context, backlogs []Backlog) error
@@ -66,7 +67,8 @@ type Outbox interface {
 		err error)
 }
 
-// OutletID names an outlet. It is an id (tidemark.ValidID), or AllOutlets.
+// OutletID names an outlet. It is an id (tidemark.ValidID), also one with an end that begins with a
+// slash, or AllOutlets.
 type OutletID string
 
 // AllOutlets stands for all outlets.

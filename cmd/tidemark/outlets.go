@@ -204,7 +204,7 @@ func (o *options) outlets(
 		loops = append(loops, func(ctx context.Context) {
 			hints.Run(ctx, func(hint string) {
 				switch {
-				case !tidemark.ValidID(hint):
+				case !tidemark.ValidID(strings.TrimSuffix(hint, "/")): // of the pusher
 					push.heard(hint)
 				case !cfg.Aside: // else it delivers nothing
 					engine.HintOfAnother(tidemark.ChatID(hint))

@@ -28,12 +28,17 @@ var places = map[outlet.Type]place{
 	outlet.MessagePersisted: {messages, ofChat},
 	outlet.MemberChanged:    {state, ofMember},
 	outlet.ChatUpdated:      {state, ofChat},
+	outlet.DeliveryUpdated:  {state, ofReceipt},
+	outlet.ReadUpdated:      {state, ofReceipt},
 }
 
 func ofChat(e *outlet.Event) string { return string(e.Chat) }
 
 // ofMember returns the key of a member's state. No id has a |.
 func ofMember(e *outlet.Event) string { return string(e.Chat) + "|" + string(e.User) }
+
+// ofReceipt returns the key of a member's receipts of a type, or of those of all members.
+func ofReceipt(e *outlet.Event) string { return ofMember(e) + "|" + string(e.Type) }
 
 // record returns the record of an event. Its time is that of its storing: Kafka would soon delete a
 // replayed message as old.

@@ -21,6 +21,10 @@ const (
 	MessagePersisted Type = "message.persisted"
 	MemberChanged    Type = "member.changed"
 	ChatUpdated      Type = "chat.updated"
+	// DeliveryUpdated and ReadUpdated say how far a member has received and read a chat. Of their
+	// states, the last one comes.
+	DeliveryUpdated Type = "delivery.updated"
+	ReadUpdated     Type = "read.updated"
 	// EventParked and OutletDisabled are notices about another outlet. They have no chat.
 	EventParked    Type = "event.parked"
 	OutletDisabled Type = "outlet.disabled"
@@ -33,10 +37,10 @@ type Event struct {
 	Type Type
 	// Chat is "" if the event belongs to none.
 	Chat tidemark.ChatID
-	// User is whom a MemberChanged is about, else "".
+	// User is whom a MemberChanged, DeliveryUpdated or ReadUpdated is about, else "".
 	User tidemark.UserID `json:",omitempty"`
-	// Sequence is that of a message, the version of a chat, or the version of its members at which
-	// a member changed.
+	// Sequence is that of a message, the version of a chat, the version of its members at which a
+	// member changed, or the watermark that rose.
 	Sequence uint64 `json:",omitempty"`
 	// Time is when it happened, with millisecond precision.
 	Time time.Time

@@ -126,6 +126,26 @@ var outboxRules = []rule{
 		f.rewind(hook, c, storage.Position{Sequence: 1})
 		f.equal("settled after both", f.settle(before, end, false), false)
 	}},
+	{"Rewind_at_the_end_is_settled_by_its_stamp", func(f *fixture) {
+		// So are the marks of chats whose watermarks may rise (reach).
+		const marks storage.OutletID = "hook/receipts"
+		alice := f.user("alice")
+		c := f.group("c", alice)
+		f.settleAll(c)
+		beyond := storage.Position{Sequence: math.MaxInt64, Members: math.MaxInt64,
+			Version: math.MaxInt64}
+		f.rewind(marks, c, beyond)
+		first := f.backlogs(marks)[c]
+		f.equal("begin", first.From, storage.PositionOf(ref(f.info(c))))
+		f.rewind(marks, c, beyond)
+		f.equal("settled over another mark", f.settle(first, beyond, false), false)
+		second := f.backlogs(marks)[c]
+		f.equal("the stamps are equal", second.Stamp == first.Stamp, false)
+		f.send(c, alice, 1)
+		f.equal("settled after a message", f.settle(second, beyond, false), true)
+		f.equal("marks", f.backlogs(marks), map[tidemark.ChatID]storage.Backlog{})
+		f.equal("backlogs of the outlet", f.backlogs(hook), map[tidemark.ChatID]storage.Backlog{})
+	}},
 	{"Rewind_the_least_position_wins", func(f *fixture) {
 		alice := f.user("alice")
 		c := f.group("c", alice)

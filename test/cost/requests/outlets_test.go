@@ -76,7 +76,7 @@ func burst(t *testing.T, outlets, messages int, down bool) spent {
 		}
 	}
 	w := &worker{backend: b, plain: b.again(), down: down}
-	store := w.run(t, outlets)
+	store := w.run(t, outlets, nil)
 	b.take()
 	for n := range messages {
 		for i := range bursts {
@@ -144,7 +144,7 @@ type receiver struct{ *worker }
 func (receiver) Close() error { return nil }
 
 // run runs an engine with outlets, and returns the store by which messages are sent.
-func (w *worker) run(t *testing.T, outlets int) storage.Store {
+func (w *worker) run(t *testing.T, outlets int, events []outlet.Type) storage.Store {
 	t.Helper()
 	if outlets == 0 {
 		return w.backend
@@ -156,7 +156,7 @@ func (w *worker) run(t *testing.T, outlets int) storage.Store {
 		}},
 		Times: reach.Times{
 			Poll: 300 * time.Millisecond, Trust: 10 * time.Second, Dead: time.Second,
-			Linger: 5 * time.Second, Save: time.Minute,
+			Linger: 5 * time.Second, Save: time.Minute, Quiet: 10 * time.Minute,
 		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -168,7 +168,8 @@ func (w *worker) run(t *testing.T, outlets int) storage.Store {
 	})
 	for n := range outlets {
 		created, err := engine.Create(t.Context(), reach.NewOutlet{
-			Kind: "receiver", URL: strings.Repeat("x", n+1),
+			ID: storage.OutletID(fmt.Sprint("o", n)), Kind: "receiver",
+			URL: strings.Repeat("x", n+1), Events: events,
 		})
 		if err != nil {
 			t.Fatal(err)

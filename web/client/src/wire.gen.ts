@@ -2196,7 +2196,7 @@ export interface components {
         };
         readonly EventType: string;
         /** @enum {string} */
-        readonly NewEventType: "message.persisted" | "member.changed" | "chat.updated" | "event.parked" | "outlet.disabled";
+        readonly NewEventType: "message.persisted" | "member.changed" | "chat.updated" | "delivery.updated" | "read.updated" | "event.parked" | "outlet.disabled";
         /** @enum {string} */
         readonly NewContent: "full" | "none";
         /** @enum {string} */
@@ -2227,7 +2227,10 @@ export interface components {
              *     Within the networks of `--reach-allow-cidr`, `http://` and other ports are allowed.
              */
             readonly url: string;
-            /** @description The types that it gets. Empty or absent means all. */
+            /**
+             * @description The types that it gets. Empty or absent means all but `delivery.updated` and
+             *     `read.updated`: these cost writes, and must be named.
+             */
             readonly events?: readonly components["schemas"]["NewEventType"][] | null;
             /**
              * @description With `none`, `content`, `attachments` and `metadata` of messages are null.

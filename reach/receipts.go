@@ -1,0 +1,415 @@
+package reach
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+const (
+	// receiptsAtOnce is how many chats' receipts are delivered to an outlet at once.
+	receiptsAtOnce = deliveries / 2
+	// pause and largePause are the least times between two reads of the states of a chat, and of
+	// the least boundary of a chat with more members than tidemark.StatusFanoutLimit.
+	pause, largePause = time.Second, 10 * time.Second
+	// maxMarks is how many marked chats are known of an outlet. The others wait in the store.
+	maxMarks = 100_000
+	// maxTold is how many states are remembered of chats that are not marked any more. Without
+	// them, the states of members that did not change come again with those that did.
+	maxTold = 100_000
+)
+
+// toldKey is a watermark of which an outlet knows. The user "" stands for all members.
+type toldKey struct {
+	user tidemark.UserID
+	of   outlet.Type
+}
+
+// told has how far watermarks were told.
+type told map[toldKey]tidemark.Watermark
+
+// mark is a chat in which watermarks may have risen.
+type mark struct {
+	// row is the mark as it was read, and seen is since when it has this stamp.
+	row  storage.Backlog
+	seen time.Time
+	// sweep is the last pass through all marks in which it was there.
+	sweep int
+	// busy says that it is worked on. next is when its states may be read again.
+	busy bool
+	next time.Time
+	told told
+}
+
+// receipts is what is known of the receipts for one outlet. It is safe for concurrent use.
+type receipts struct {
+	wake  signal.Flag
+	slots chan struct{}
+	// quiet is Times.Quiet.
+	quiet time.Duration
+
+	mu sync.Mutex
+	// hinted has chats in which a watermark rose, as those say who raised it.
+	hinted map[tidemark.ChatID]struct{}
+	// marks has the chats that are marked, and work those of them whose states are to be read.
+	marks map[tidemark.ChatID]*mark
+	work  map[tidemark.ChatID]struct{}
+	// sweep counts the passes through all marks.
+	sweep int
+	// told is of chats that are not marked any more, with the number of states in all.
+	told   map[tidemark.ChatID]told
+	states int
+}
+
+func newReceipts(quiet time.Duration) receipts {
+	return receipts{
+		quiet: quiet, wake: signal.New(), slots: make(chan struct{}, receiptsAtOnce),
+		hinted: map[tidemark.ChatID]struct{}{}, marks: map[tidemark.ChatID]*mark{},
+		work: map[tidemark.ChatID]struct{}{}, told: map[tidemark.ChatID]told{},
+	}
+}
+
+// hint notes that a watermark rose in a chat. A hint that is lost costs time only.
+func (r *receipts) hint(chat tidemark.ChatID) {
+	r.mu.Lock()
+	if len(r.hinted) < maxHinted {
+		r.hinted[chat] = struct{}{}
+	}
+	r.mu.Unlock()
+	r.wake.Set()
+}
+
+// found notes a mark that was just read. Its states are to be read if it is new, and once nobody
+// can raise by it any more.
+func (r *receipts) found(row *storage.Backlog, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.marks[row.Chat]
+	if m == nil {
+		if len(r.marks) >= maxMarks {
+			return
+		}
+		m = &mark{told: r.told[row.Chat]}
+		if r.states -= len(m.told); m.told == nil {
+			m.told = told{}
+		}
+		delete(r.told, row.Chat)
+		r.marks[row.Chat] = m
+	}
+	m.sweep = r.sweep
+	if m.row.Stamp != row.Stamp {
+		m.seen = now
+		r.work[row.Chat] = struct{}{}
+	}
+	m.row = *row
+	if m.quiet(now, r.quiet) {
+		r.work[row.Chat] = struct{}{}
+	}
+}
+
+// quiet reports whether nobody can raise by the mark any more (R_QUIET).
+func (m *mark) quiet(now time.Time, after time.Duration) bool {
+	//rule:receipts_converge.wait-until-nobody-may-raise
+	return now.Sub(m.seen) >= after
+}
+
+// swept begins a new pass through the marks. Those that the last one has not found are forgotten:
+// they are gone, or another process works on them.
+func (r *receipts) swept() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for chat, m := range r.marks {
+		if m.sweep < r.sweep && !m.busy {
+			r.forget(chat, m)
+		}
+	}
+	r.sweep++
+}
+
+// forget removes a mark, and remembers what was told of the chat. The mutex is held.
+func (r *receipts) forget(chat tidemark.ChatID, m *mark) {
+	delete(r.marks, chat)
+	delete(r.work, chat)
+	if r.states += len(m.told); r.states > maxTold {
+		clear(r.told)
+		r.states = len(m.told)
+	}
+	r.told[chat] = m.told
+}
+
+// take returns the chats that were hinted and are not known to be marked. Those that are known are
+// noted as work.
+func (r *receipts) take() (unknown []tidemark.ChatID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for chat := range r.hinted {
+		if r.marks[chat] != nil {
+			r.work[chat] = struct{}{}
+		} else {
+			unknown = append(unknown, chat)
+		}
+	}
+	clear(r.hinted)
+	return unknown
+}
+
+// begin takes a chat whose states may be read now. quiet reports whether the mark may be settled
+// after that.
+func (r *receipts) begin(
+	now time.Time, ready func(line) bool,
+) (m *mark, row storage.Backlog, quiet bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for chat := range r.work {
+		m := r.marks[chat]
+		if m.busy || now.Before(m.next) || !ready(line{chat, true}) {
+			continue
+		}
+		delete(r.work, chat)
+		m.busy = true
+		return m, m.row, m.quiet(now, r.quiet)
+	}
+	return nil, storage.Backlog{}, false
+}
+
+// end ends the work on a chat. next is when it may be read again.
+func (r *receipts) end(chat tidemark.ChatID, m *mark, again, settled bool, next time.Time) {
+	r.mu.Lock()
+	m.busy, m.next = false, next
+	if again {
+		r.work[chat] = struct{}{}
+	}
+	if settled {
+		r.forget(chat, m)
+	}
+	r.mu.Unlock()
+	r.wake.Set()
+}
+
+// receipts delivers the receipts for an outlet until ctx ends.
+func (e *Engine) receipts(ctx context.Context, r *receiver) {
+	if !r.spec.wantsReceipts() {
+		return
+	}
+	var after storage.Backlog
+	next := time.Now()
+	for ctx.Err() == nil {
+		var err error
+		if !time.Now().Before(next) {
+			next = time.Now().Add(e.times.Poll)
+			err = e.findMarks(ctx, r, &after)
+		}
+		if err == nil {
+			err = e.findHinted(ctx, r)
+		}
+		if err != nil && ctx.Err() == nil {
+			e.cfg.Log.Warn("the receipts for an outlet cannot be read now; trying again",
+				"outlet", r.spec.ID, "error", err)
+		}
+		e.beginReceipts(ctx, r)
+		r.receipts.wake.WaitUntil(ctx, next)
+	}
+}
+
+// findMarks reads a page of the marks after a place, which it moves.
+func (e *Engine) findMarks(ctx context.Context, r *receiver, after *storage.Backlog) error {
+	e.mu.Lock()
+	own := e.own
+	e.mu.Unlock()
+	if len(own) == 0 {
+		return nil
+	}
+	if after.Chat == "" {
+		r.receipts.swept()
+	}
+	found, more, err := e.cfg.Store.Backlogs(ctx, storage.BacklogQuery{
+		Outlet: receiptsOf(r.spec.ID), Shards: own, After: *after, Limit: listed,
+	})
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for i := range found {
+		*after = found[i]
+		r.receipts.found(&found[i], now)
+	}
+	if !more {
+		*after = storage.Backlog{}
+	}
+	return nil
+}
+
+// findHinted reads the marks of chats that hints announced.
+func (e *Engine) findHinted(ctx context.Context, r *receiver) error {
+	for _, chat := range r.receipts.take() {
+		found, _, err := e.cfg.Store.Backlogs(ctx, storage.BacklogQuery{
+			Outlet: receiptsOf(r.spec.ID), Chat: chat, Limit: 1,
+		})
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			r.receipts.found(&found[i], time.Now())
+		}
+	}
+	return nil
+}
+
+// beginReceipts begins to work on the chats that are due, while there are slots.
+func (e *Engine) beginReceipts(ctx context.Context, r *receiver) {
+	for ctx.Err() == nil {
+		select {
+		case r.receipts.slots <- struct{}{}:
+		default:
+			return
+		}
+		m, row, quiet := r.receipts.begin(time.Now(), r.readyFor)
+		ok := m != nil
+		if ok {
+			if ok, _ = r.health.begin(); !ok {
+				r.receipts.end(row.Chat, m, true, false, time.Now().Add(pause))
+			}
+		}
+		if !ok {
+			<-r.receipts.slots
+			return
+		}
+		e.running.Go(func() {
+			defer func() { <-r.receipts.slots }()
+			next := time.Now().Add(pause)
+			whole, large, err := e.deliverReceipts(ctx, r, m, row.Chat)
+			if large {
+				next = time.Now().Add(largePause)
+			}
+			settled := false
+			//rule:receipts_converge.settle-what-was-quiet
+			if whole && err == nil && quiet {
+				settled, err = e.settleOwn(ctx, row, beyond)
+			}
+			if err != nil && ctx.Err() == nil {
+				e.cfg.Log.Warn("the receipts of a chat cannot be delivered now; trying again",
+					"outlet", r.spec.ID, "chat", row.Chat, "error", err)
+			}
+			r.receipts.end(row.Chat, m, !whole || err != nil, settled, next)
+		})
+	}
+}
+
+// deliverReceipts reads the states of a chat, and delivers those of which the outlet does not know.
+// whole reports whether it knows all of them. large reports that they are those of a large chat.
+func (e *Engine) deliverReceipts(
+	ctx context.Context, r *receiver, m *mark, id tidemark.ChatID,
+) (whole, large bool, err error) {
+	defer r.health.abandoned() // If nothing was delivered.
+	chat, err := e.cfg.Store.Chat(ctx, id)
+	if err != nil {
+		return false, false, err
+	}
+	states, large, err := e.boundaries(ctx, &chat)
+	if err != nil {
+		return false, large, err
+	}
+	var steps []step
+	var keys []toldKey
+	for _, user := range slices.Sorted(maps.Keys(states)) {
+		for _, t := range []outlet.Type{outlet.DeliveryUpdated, outlet.ReadUpdated} {
+			event := receipt(t, &chat, user, states[user])
+			key := toldKey{user, t}
+			//rule:receipts_converge.tell-what-differs
+			if r.spec.wants(t) && m.told[key] != tidemark.Watermark(event.Sequence) {
+				steps, keys = append(steps, step{Event: event}), append(keys, key)
+			}
+		}
+	}
+	done, whole, err := e.drainSteps(ctx, r, line{id, true}, steps)
+	for i, key := range keys[:done] {
+		m.told[key] = tidemark.Watermark(steps[i].Sequence)
+	}
+	return whole, large, err
+}
+
+// boundaries returns how far the members of a chat have received and read it, by user. In a chat of
+// more than tidemark.StatusFanoutLimit members, it is the least boundary of all, for the user "".
+func (e *Engine) boundaries(
+	ctx context.Context, chat *tidemark.Chat,
+) (states map[tidemark.UserID]tidemark.Boundary, large bool, err error) {
+	states = map[tidemark.UserID]tidemark.Boundary{}
+	large = chat.Large
+	var keys []storage.StateKey
+	if !large {
+		rosters, err := e.cfg.Store.Rosters(ctx, []tidemark.ChatID{chat.ID})
+		if err != nil || rosters[0] == nil {
+			return states, false, err
+		}
+		for _, m := range rosters[0].Members {
+			keys = append(keys, storage.StateKey{User: m.UserID, Chat: chat.ID})
+		}
+		large = len(keys) > tidemark.StatusFanoutLimit
+	}
+	if large {
+		sum, err := e.cfg.Store.Summary(ctx, chat.ID, 0, "")
+		states[""] = sum.Least
+		return states, true, err
+	}
+	found, err := e.cfg.Store.States(ctx, keys)
+	for i := range found {
+		states[found[i].UserID] = found[i].Exposed()
+	}
+	return states, false, err
+}
+
+// receipt returns the event of a boundary. Repetitions are equal. The time of a least boundary is
+// not known; the event then has that of the chat's creation.
+func receipt(
+	t outlet.Type, chat *tidemark.Chat, user tidemark.UserID, b tidemark.Boundary,
+) outlet.Event {
+	at, watermark := b.AckedAt, b.Acked
+	if t == outlet.ReadUpdated {
+		at, watermark = b.ReadAt, b.Read
+	}
+	of := &user
+	if user == "" {
+		of = nil
+	}
+	data, err := json.Marshal(struct {
+		Chat  tidemark.ChatID    `json:"chat_id"`
+		User  *tidemark.UserID   `json:"user_id"`
+		Acked tidemark.Watermark `json:"last_acked_sequence"`
+		Read  tidemark.Watermark `json:"last_read_sequence"`
+	}{chat.ID, of, b.Acked, b.Read})
+	e := stateEvent(t, chat, data, err)
+	if at != 0 {
+		e.Time = time.UnixMilli(int64(at)).UTC()
+	}
+	e.ID = outlet.EventID(t, string(data), e.Time.String())
+	e.User, e.Sequence = user, uint64(watermark)
+	return e
+}
+
+// hintReceipts says that a watermark rose in a chat. It never blocks.
+func (e *Engine) hintReceipts(chat tidemark.ChatID) {
+	if !e.hints.serving.Load() {
+		return
+	}
+	if !e.hints.own(chat) {
+		if e.cfg.Forward != nil && e.ahead.wanted() {
+			e.cfg.Forward(chat + receiptsHint)
+		}
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.receivers {
+		if r.spec.wantsReceipts() {
+			r.receipts.hint(chat)
+		}
+	}
+}
