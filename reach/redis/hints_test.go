@@ -74,6 +74,7 @@ func TestHints_reach_other_processes(t *testing.T) {
 			at := url()
 			one, other := start(t, at), start(t, at)
 			one.reaches(t, other, "a")
+			one.reaches(t, other, "c/") // A hint of the other kind.
 			other.reaches(t, one, "b")
 			const many = 2_345
 			for n := range many {
@@ -82,7 +83,7 @@ func TestHints_reach_other_processes(t *testing.T) {
 			wait.Until(t, "all of them arrive", func() bool {
 				other.mu.Lock()
 				defer other.mu.Unlock()
-				return len(other.got) >= many+2
+				return len(other.got) >= many+3
 			})
 			published := func() int64 { return one.Counters()["outlet_hints_published_total"] }
 			// A publication may arrive before its reply, which counts it.
