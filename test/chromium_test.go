@@ -29,6 +29,14 @@ func TestChromium_the_page_for_everybody(t *testing.T) {
 	inChromium(t, "page.test.mjs", "TIDEMARK_TEST_URL=http://"+serveDev(t))
 }
 
+// TestChromium_the_page_with_files: the server keeps files in a directory.
+func TestChromium_the_page_with_files(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	p := newProcess(t)
+	p.flags = append(p.flags, "--attachments", "dir:"+t.TempDir())
+	inChromium(t, "files.test.mjs", "TIDEMARK_TEST_URL=http://"+p.serve())
+}
+
 func TestChromium_the_page_on_a_server_for_others(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	onSite(t, "site.test.mjs")

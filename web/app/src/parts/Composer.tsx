@@ -1,26 +1,30 @@
 // What the user writes. It belongs to one chat and is kept until it is sent.
 
-import type { ChatHandle, Client, Row } from '@tidemark/client';
+import type { ChatHandle, Row } from '@tidemark/client';
 import type { RefObject } from 'preact';
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 import { drafts, setDraft } from '../drafts';
 import { send as sendText } from '../sending';
+import type { Session } from '../session';
 import { useView } from '../view';
 import { problemWords } from '../words';
 import { Icon } from './Icon';
 
 const MAX_HEIGHT = 200;
+const MAX_FILES = 10;
 
 interface Props {
-  client: Client;
+  session: Session;
   chat: ChatHandle;
   row: Row;
   text: RefObject<HTMLTextAreaElement | null>;
 }
 
-export function Composer({ client, chat, row, text }: Props) {
+export function Composer({ session, chat, row, text }: Props) {
   const draft = useView(drafts)[chat.id] ?? '';
   const [problem, setProblem] = useState('');
+  const [files, setFiles] = useState<readonly File[]>([]);
+  const [uploading, setUploading] = useState(false);
 
   useEffect(() => {
     // On a phone the focus would open the keyboard, which hides the chat.
@@ -39,9 +43,22 @@ export function Composer({ client, chat, row, text }: Props) {
   }
   if (row.chat.role === 'reader') return <p class="bar foot note">You may read this chat only.</p>;
 
+  const sendFiles = () => {
+    setUploading(true);
+    setProblem('');
+    import('./Attachments').then((all) => all.sendFiles(session, chat, draft, files)).then(() => {
+      setDraft(chat.id, '');
+      setFiles([]);
+    }, (error: unknown) => setProblem((error as Error).message)).finally(() => setUploading(false));
+  };
   const send = () => {
+    if (uploading) return;
+    if (files.length > 0) {
+      sendFiles();
+      return;
+    }
     if (draft.trim() === '') return;
-    const sent = sendText(client, chat.id, draft);
+    const sent = sendText(session.client, chat.id, draft);
     setDraft(chat.id, '');
     setProblem('');
     sent.catch((error: unknown) => {
@@ -60,14 +77,31 @@ export function Composer({ client, chat, row, text }: Props) {
       send();
     }}>
       {problem !== '' && <p class="problem" role="alert">{problem}</p>}
+      {files.length > 0 && <ul class="chosen" aria-label="Files to send" data-testid="chosen">
+        {files.map((file) => <li key={file}>
+          <bdi>{file.name}</bdi>
+          <button type="button" class="link" aria-label={`Remove ${file.name}`}
+            disabled={uploading} onClick={() => setFiles(files.filter((one) => one !== file))}>
+            <Icon name="close" /></button>
+        </li>)}
+        {uploading && <li role="status">Uploading …</li>}
+      </ul>}
+      <label class="button square attach" title="Attach files">
+        <Icon name="clip" />
+        <input type="file" class="unseen" multiple aria-label="Attach files" data-testid="attach"
+          disabled={uploading} onChange={({ currentTarget }) => {
+            setFiles([...files, ...currentTarget.files ?? []].slice(0, MAX_FILES));
+            currentTarget.value = '';
+          }} />
+      </label>
       <label class="unseen" for="text">Message</label>
       <textarea id="text" ref={text} rows={1} dir="auto" placeholder="Message" data-testid="text"
-        value={draft} enterkeyhint="send" onKeyDown={keys} onInput={(event) => {
+        value={draft} enterkeyhint="send" onKeyDown={keys} readOnly={uploading} onInput={(event) => {
           setDraft(chat.id, event.currentTarget.value);
           chat.type();
         }} />
       <button class="button primary round" aria-label="Send" title="Send" data-testid="send"
-        disabled={draft.trim() === ''}><Icon name="send" /></button>
+        disabled={uploading || draft.trim() === '' && files.length === 0}><Icon name="send" /></button>
     </form>
   );
 }

@@ -74,7 +74,7 @@ export function Conversation({ session, id }: { session: Session; id: string }) 
       </div>
       <Log session={session} chat={chat} timeline={timeline} row={row} search={search}
         setSearch={setSearch} write={() => text.current?.focus()} />
-      <Composer client={client} chat={chat} row={row} text={text} />
+      <Composer session={session} chat={chat} row={row} text={text} />
     </section>
   );
 }

@@ -1,15 +1,19 @@
 // One message in the log, with what stands above it.
 
+import { later } from '../later';
 import { memo } from '../react';
 import type { Row } from '../rows';
+import type { Session } from '../session';
 import { fullTime, timeOf } from '../time';
 import { problemWords, TICKS } from '../words';
-import { Attachments } from './Attachments';
 import { Avatar } from './Avatar';
 import { Text } from './Text';
 import { TickMark } from './Tick';
 
+const Attachments = later(() => import('./Attachments').then((all) => all.Attachments));
+
 interface Props {
+  session: Session;
   row: Row;
   index: number;
   count: number;
@@ -48,7 +52,7 @@ function label({ item }: Row): string | undefined {
   return item.mine ? 'You' : item.message?.sender_id;
 }
 
-function Bubble({ row, group, search, details }: Props) {
+function Bubble({ session, row, group, search, details }: Props) {
   const { item, at, first, last } = row;
   const { message, mine, tick, sequence } = item;
   const sender = message?.sender_id ?? '';
@@ -60,9 +64,10 @@ function Bubble({ row, group, search, details }: Props) {
       <div class="bubble">
         {named && first && <strong class="sender"><bdi>{sender}</bdi></strong>}
         <span class="content" dir="auto" data-testid="content">
-          <Text text={item.content ?? ''} search={search} /></span>
+          <Text text={item.content || (message ? '' : 'Attachment')} search={search} /></span>
         {message && message.attachments.length > 0 &&
-          <Attachments attachments={message.attachments} />}
+          <Attachments session={session} chat={message.chat_id} sequence={message.sequence}
+            attachments={message.attachments} />}
         <span class="meta">
           {at && <time dateTime={at.toISOString()} title={fullTime(at)}>{timeOf(at)}</time>}
           {tick && (sequence === undefined

@@ -1,7 +1,7 @@
 // The page of a signed-in user: chats, the open chat, and a panel beside it.
 
 import { useRef } from 'preact/hooks';
-import { Hood } from '../hood/Hood';
+import { later } from '../later';
 import { go, route } from '../route';
 import type { Session } from '../session';
 import { useEvent, useView } from '../view';
@@ -10,6 +10,8 @@ import { Conversation } from './Conversation';
 import { Legend } from './SignIn';
 import { Sidebar } from './Sidebar';
 import { WhoHasIt } from './WhoHasIt';
+
+const Hood = later(() => import('../hood/Hood').then((all) => all.Hood));
 
 export function Workspace({ session }: { session: Session }) {
   const { chat, panel } = useView(route);
