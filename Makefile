@@ -278,6 +278,8 @@ soak: ## the suites, and the random histories of every storage, with long counts
 		go test -count=1 -timeout 24h ./client ./transports/transporttest ./test/...
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) \
 		go test -count=1 -v -timeout 24h ./server/simulationtest
+	TIDEMARK_PRESENCE_USERS=$(or $(TIDEMARK_PRESENCE_USERS),10000) \
+		go test -count=1 -v -timeout 1h -run '^TestPresence_linear_' ./server
 	TIDEMARK_REACH_RUNS=$(or $(TIDEMARK_REACH_RUNS),20000) \
 		go test -count=1 -v -timeout 24h -run at_random ./reach
 	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),20000) \

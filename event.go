@@ -28,6 +28,9 @@ const (
 	EventReset EventType = "reset"
 	// EventTyping is ephemeral: it has no id, and is dropped under pressure. It carries a Typing.
 	EventTyping EventType = "typing"
+	// EventPresence is ephemeral: it has no id. It carries a Presence. Only sessions that look at a
+	// chat get it.
+	EventPresence EventType = "presence"
 	// EventProblem has no id. It carries a Problem.
 	EventProblem EventType = "problem"
 )
@@ -140,6 +143,28 @@ const TypingExpires = 6 * time.Second
 type Typing struct {
 	ChatID ChatID
 	UserID UserID
+}
+
+// Presence is the payload of EventPresence: who of a chat is online. A chat of up to
+// PresenceMembers has Members, and a larger one has Online.
+type Presence struct {
+	ChatID ChatID
+	// Members has all members when a look begins, and then those of whom something changed.
+	Members []MemberPresence
+	// Online is how many members are online. It counts only if Members is nil.
+	Online int
+}
+
+// PresenceMembers is the number of members up to which a chat shows who is online.
+const PresenceMembers = 50
+
+// MemberPresence says whether a member is online.
+type MemberPresence struct {
+	UserID UserID
+	Online bool
+	// LastSeen is when the last session of a member who is offline ended, or 0 if that is unknown
+	// or hidden.
+	LastSeen Millis
 }
 
 // Problem is the payload of EventProblem.

@@ -198,6 +198,31 @@ func (t Typing) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
+// AppendJSON appends who of a chat is online.
+func (p *Presence) AppendJSON(b []byte) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = AppendString(b, string(p.ChatID))
+	if p.Members == nil {
+		b = append(b, `,"online_count":`...)
+		b = strconv.AppendInt(b, int64(p.Online), 10)
+		return append(b, `,"members":null}`...)
+	}
+	b = append(b, `,"online_count":null,"members":[`...)
+	for i, m := range p.Members {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"user_id":`...)
+		b = AppendString(b, string(m.UserID))
+		b = append(b, `,"online":`...)
+		b = strconv.AppendBool(b, m.Online)
+		b = append(b, `,"last_seen_at":`...)
+		b = appendMillis(b, m.LastSeen)
+		b = append(b, '}')
+	}
+	return append(b, "]}"...)
+}
+
 // AppendJSON appends the payload of a problem event.
 func (p Problem) AppendJSON(b []byte) []byte {
 	b = append(b, `{"code":`...)

@@ -43,6 +43,10 @@ type Config struct {
 	Bus      bus.Bus
 	// Attachments is nil if messages may name no files.
 	Attachments Attachments
+	// Documents keeps who hides, and when users were last seen. nil: nobody can hide.
+	Documents storage.Documents
+	// LastSeen writes to Documents when users were last seen, one write for each absence.
+	LastSeen bool
 
 	// Node is this process's name among the processes that share the registry. Default "node".
 	Node tidemark.NodeID

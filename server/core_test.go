@@ -183,7 +183,8 @@ func onDevice(id tidemark.DeviceID) func(*openRequest) {
 
 // line returns an event in the short form of the tests: "message chat 3", "gap chat 2-5", "status
 // chat bob 3 2", "own chat 3 2 from 0: 1 0" (acknowledged, read, mark, unread and mentions),
-// "caught_up".
+// "caught_up",
+// "presence chat alice+ bob- carol@" (online, offline, and seen before), "presence chat 80".
 func line(t *testing.T, e tidemark.Event) string {
 	t.Helper()
 	var p struct {
@@ -206,6 +207,12 @@ func line(t *testing.T, e tidemark.Event) string {
 		Resumed   bool   `json:"resumed"`
 		SessionID string `json:"session_id"`
 		Through   *uint64
+		Online    int `json:"online_count"`
+		Members   []struct {
+			UserID   string  `json:"user_id"`
+			Online   bool    `json:"online"`
+			LastSeen *string `json:"last_seen_at"`
+		} `json:"members"`
 	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		t.Fatalf("payload of %s: %v: %s", e.Type, err, e.Payload)
@@ -241,6 +248,22 @@ func line(t *testing.T, e tidemark.Event) string {
 		return "reset " + p.Reason
 	case tidemark.EventTyping:
 		return fmt.Sprintf("typing %s %s", p.ChatID, p.UserID)
+	case tidemark.EventPresence:
+		if p.Members == nil {
+			return fmt.Sprintf("presence %s %d", p.ChatID, p.Online)
+		}
+		text := "presence " + p.ChatID
+		for _, m := range p.Members {
+			switch text += " " + m.UserID; {
+			case m.Online:
+				text += "+"
+			case m.LastSeen != nil:
+				text += "@"
+			default:
+				text += "-"
+			}
+		}
+		return text
 	default:
 		return string(e.Type)
 	}

@@ -6,6 +6,7 @@ package server
 func (s *Server) Counters() map[string]int64 {
 	d, h, c := &s.delivery.Count, &s.host.Count, &s.chats.Count
 	r, l, o := &s.receipts.Count, &s.leases.Count, &s.sessions.Count
+	p := &s.presence.Count
 	storageFailures := d.StorageErrors.Load() + r.StorageErrors.Load() + h.ReadErrors.Load()
 	degraded := int64(0)
 	if s.Degraded() != nil {
@@ -51,6 +52,14 @@ func (s *Server) Counters() map[string]int64 {
 		"sessions_expired_total":           o.Expired.Load(),
 		"leases_lost_total":                l.Lost.Load(),
 		"epochs_total":                     l.Epochs.Load(),
+		"presence_chats":                   int64(s.presence.Looks()),
+		"presence_batches_total":           p.Batches.Load(),
+		"presence_entries_total":           p.Entries.Load(),
+		"presence_checks_total":            p.Checks.Load(),
+		"presence_events_total":            p.Events.Load(),
+		"presence_refused_total":           p.Refused.Load(),
+		"last_seen_written_total":          p.Seen.Load(),
+		"last_seen_lost_total":             p.Unseen.Load(),
 		"typing_total":                     s.typists.sent.Load(),
 		"typing_dropped_total":             h.TypingDropped.Load(),
 		"retries_queued_total":             s.delivery.Retry.Count.Load(),

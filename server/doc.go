@@ -11,8 +11,9 @@
 //	internal/sessions   opens, resumes, closes, moves; owns the loops
 //	internal/receipts   writes acknowledgements, publishes statuses
 //	internal/delivery   appends, notifies, marks, retries
+//	internal/presence   who looks at which chats, and who of their members is online
 //	internal/leases     leases of the node and its sessions; look-ups; trust in rosters
-//	internal/session    one device's stream: eight values behind one lock; what it has missed
+//	internal/session    one device's stream: nine values behind one lock; what it has missed
 //	internal/ackbuffer  raises of watermarks until they are written; no I/O
 //	internal/retry      failed work until it is retried; no I/O
 //	internal/chat       a cache of rosters and recent messages

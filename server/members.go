@@ -315,6 +315,7 @@ func (s *Server) announce(ctx context.Context, users []tidemark.UserID, m bus.Me
 func (s *Server) receiveMembership(to []registry.Lease, e *bus.Membership) {
 	//rule:nothing_outside_membership.outdate-roster-on-change
 	s.chats.Chat(e.Changes[0].ChatID).Invalidate(e.Version)
+	s.presence.MembersChanged(e.Changes[0].ChatID)
 	for _, sess := range s.table.Held(nil, to) {
 		if sess != nil {
 			sess.MembersChanged(e)

@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/server/internal/leases"
+	"github.com/tidemark-im/tidemark/server/internal/presence"
 	"github.com/tidemark-im/tidemark/server/internal/receipts"
 	"github.com/tidemark-im/tidemark/server/internal/retry"
 	"github.com/tidemark-im/tidemark/server/internal/session"
@@ -41,6 +42,7 @@ type Server struct {
 	receipts *receipts.Receipts
 	sessions *sessions.Sessions
 	surveys  *survey.Surveys
+	presence *presence.Presence
 	// typists counts the typing notices that were sent, and bounds them.
 	typists typists
 
@@ -105,6 +107,10 @@ func New(cfg Config) (*Server, error) {
 		Receipts: s.receipts, Bus: cfg.Bus, Log: s.log, PerUser: cfg.SessionsPerUser,
 		Spread: cfg.NodeTTL / 2,
 	})
+	s.presence = presence.New(presence.Config{
+		Node: s.node, Leases: s.leases, Sessions: s.table, Chats: s.chats, Bus: cfg.Bus,
+		Documents: cfg.Documents, LastSeen: cfg.LastSeen, Log: s.log, Now: s.now,
+	})
 	s.surveys = survey.New(survey.Config{Node: s.node, Leases: s.leases, Bus: cfg.Bus})
 	return s, nil
 }
@@ -127,6 +133,7 @@ func (s *Server) Start(ctx context.Context) error {
 	s.running.loops.Go(func() { s.receipts.StatusLoop(ctx) })
 	s.running.loops.Go(func() { s.delivery.RetryLoop(ctx) })
 	s.running.loops.Go(func() { s.sessions.Run(ctx) })
+	s.running.loops.Go(func() { s.presence.Loop(ctx) })
 	return nil
 }
 
@@ -149,6 +156,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	_, err := s.sessions.Close(ctx, session.Endings(s.table.All(), session.Stopped)...)
 	s.running.cancel()
 	s.running.loops.Wait()
+	s.presence.Close(ctx)
 	s.running.unsubscribe()
 	s.receipts.Flush(ctx)
 	//rule:pending_or_delivered.mark-waiting-runs-at-stop
@@ -179,6 +187,8 @@ func (s *Server) receive(e bus.Event) {
 		s.receiveUpdate(e.To, e.Update)
 	case e.Typing != nil:
 		s.receiveTyping(e.To, *e.Typing)
+	case e.Presence != nil:
+		s.presence.Receive(e.Presence)
 	case e.Survey != nil, e.Report != nil:
 		s.surveys.Receive(e)
 	default:

@@ -169,6 +169,10 @@ func arrows() []arrow {
 			"", "internal/signal", "server/bus", "server/registry", "server/internal/chat",
 			"server/internal/session",
 		}},
+		{place: "server/internal/presence", own: []string{
+			"", "storage", "internal/signal", "server/bus", "server/registry",
+			"server/internal/chat", "server/internal/leases", "server/internal/session",
+		}},
 		{place: "server/internal/survey", own: []string{
 			"", "server/bus", "server/registry", "server/internal/leases",
 		}},

@@ -183,6 +183,28 @@ func TestReadme_rest_only(t *testing.T) {
 	}
 }
 
+// TestReadme_presence runs the commands of the page on typing and presence.
+func TestReadme_presence(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	blocks := shellBlocks(guide(t, "presence.md"))
+	output := runBlocks(t, blocks, serveDev(t))
+
+	for _, step := range []struct{ rule, block, want string }{
+		{"a look gives all members", "after_event_id",
+			`"presence","payload":\{[^{]*\{"user_id":"alice","online":true,.*"bob","online":false`},
+		{"presence is read without a session", `bob "$API/presence`,
+			`"visible":true,.*"user_id":"alice","online":true`},
+		{"a user hides", `"visible": false`, `"visible":false`},
+	} {
+		got, ok := outputOf(blocks, output, step.block)
+		if !ok {
+			t.Errorf("%s: no sh block of the page holds %q", step.rule, step.block)
+		} else if !regexp.MustCompile(step.want).MatchString(got) {
+			t.Errorf("%s: got\n%s\nwant a match of %s", step.rule, got, step.want)
+		}
+	}
+}
+
 // TestReadme_backend_guide runs each curl command of docs/backend-guide.md with an API key.
 func TestReadme_backend_guide(t *testing.T) {
 	t.Parallel() // It waits for other processes.

@@ -18,7 +18,8 @@ import (
 var layers = []string{
 	"server/internal/pagetoken", "server/internal/watermark", "server/internal/retry",
 	"server/internal/ackbuffer", "server/internal/chat", "server/internal/session",
-	"server/internal/leases", "server/internal/survey", "server/internal/delivery",
+	"server/internal/leases", "server/internal/survey", "server/internal/presence",
+	"server/internal/delivery",
 	"server/internal/receipts", "server/internal/sessions", "server",
 }
 
@@ -62,6 +63,9 @@ var callbacks = map[string]string{
 	"server/internal/session/host.go:Host.Now":        clock,
 	"server/internal/receipts/receipts.go:Config.Now": clock,
 	"server/internal/delivery/delivery.go:Config.Now": clock,
+	"server/internal/presence/presence.go:Config.Now": clock,
+	"server/internal/sessions/seek.go:Look.here": "the session that is found may move away, and " +
+		"another one is looked for",
 	"server/internal/sessions/open.go:ResumeRequest.Yield": "whether the client has closed " +
 		"its side is asked at the moment that counts",
 	"server/internal/session/session.go:Raised.may": "asked under the session's lock, " +
@@ -253,7 +257,7 @@ func TestShape_two_batchers_and_two_messages(t *testing.T) {
 	}
 }
 
-// TestShape_session_is_values_and_not_flags: a session is its identity, one lock, and eight values.
+// TestShape_session_is_values_and_not_flags: a session is its identity, one lock, and nine values.
 func TestShape_session_is_values_and_not_flags(t *testing.T) {
 	const mostFields = 13
 	for path, file := range coreFiles(t) {
@@ -306,6 +310,7 @@ var (
 		"test/chaos/checker":  "one name for each thing that a log records",
 	}
 	manyFields = map[string]string{
+		"server/server.go:Server":                      "one for each layer of the core",
 		"server/config.go:Config":                      "one for each setting of the core",
 		"transports/transports.go:Config":              "one for each part and setting of HTTP",
 		"server/internal/session/host.go:Host":         "what all sessions of a node share",

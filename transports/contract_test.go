@@ -222,6 +222,9 @@ func generic(e exchange, status string) (exchange, bool) {
 		return e, false
 	case status == "404":
 		e.path = strings.Replace(e.path, "team", "nowhere", 1)
+		if strings.HasSuffix(e.path, "/look") {
+			e.body = strings.Replace(e.body, "team", "nowhere", 1)
+		}
 		e.path = strings.Replace(e.path, "outlets/crm", "outlets/nowhere", 1)
 		e.path = strings.Replace(e.path, "outlets/old", "outlets/nowhere", 1)
 	case status == "413":
@@ -282,7 +285,7 @@ func seeFaults(t *testing.T, contract *apitest.Contract, requests map[string]exc
 			if !ok || call.Responses.Value(status) == nil || call.OperationID == "poll" ||
 				call.OperationID == "streamEvents" || call.OperationID == "createTicket" ||
 				call.OperationID == "health" || call.OperationID == "getStats" ||
-				strings.Contains(call.Path, "/sessions") {
+				strings.Contains(call.Path, "/sessions") && call.OperationID != "putLook" {
 				continue // a stream waits for storage, and the others do not use it
 			}
 			_, _ = fmt.Sscan(status, &e.status)
@@ -310,7 +313,9 @@ func seeSilence(t *testing.T, contract *apitest.Contract, requests map[string]ex
 		Contract: contract,
 		Registry: func(r registry.Registry) registry.Registry { return silent{r} },
 	})
-	for _, operation := range []string{"listSessions", "endSession", "endSessions"} {
+	for _, operation := range []string{
+		"listSessions", "endSession", "endSessions",
+	} {
 		e := requests[operation]
 		e.status, e.code = 503, "UNAVAILABLE"
 		e.try(t, s)
@@ -394,6 +399,11 @@ func seeEvents(t *testing.T, contract *apitest.Contract) {
 		markUnread.try(t, s)
 		readUntil(t, bob, &at, tidemark.EventStatus, tidemark.EventMembership,
 			tidemark.EventOwnState, tidemark.EventChatUpdated)
+		err := s.Server.Look(t.Context(), "bob", at.Session, []tidemark.ChatID{"team"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		readUntil(t, bob, &at, tidemark.EventPresence)
 		typing := make(chan error, 1)
 		go func() { typing <- read(t.Context(), bob, &at, tidemark.EventTyping) }()
 		// An ephemeral event reaches only connected sessions, so repeat it until it arrives. It is
@@ -478,6 +488,7 @@ func frames(t *testing.T, s *transporttest.Stack) {
 		`{"type":"ack","payload":{"chats":[{"chat_id":"team","last_acked_sequence":1}]}}`,
 		`{"type":"read","payload":{"chat_id":"team","last_read_sequence":1}}`,
 		`{"type":"typing","payload":{"chat_id":"team"}}`,
+		`{"type":"look","payload":{"chat_ids":["team"]}}`,
 		`{"type":"sync_request","request_id":"2","payload":{"chats":[{"chat_id":"team",` +
 			`"last_acked_sequence":0}],"status_updates":true}}`,
 		`{"type":"ping"}`,

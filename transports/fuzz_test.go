@@ -67,6 +67,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 		Nodes:           reg,
 		Bus:             local.New(),
 		Attachments:     kept,
+		Documents:       store,
 		Logger:          logger,
 		SessionsPerUser: 1 << 20,
 	})

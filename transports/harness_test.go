@@ -78,6 +78,8 @@ func start(t *testing.T, o options) *api {
 		Nodes:    reg,
 		Bus:      local.New(),
 		Logger:   logger,
+
+		Documents: o.storage,
 	})
 	if err != nil {
 		t.Fatal(err)

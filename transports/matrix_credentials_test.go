@@ -168,6 +168,7 @@ func apiCalls() map[string]call {
 	calls["getUnread"] = call{"GET", "/unread", ""}
 	calls["endSessions"] = call{"DELETE", "/sessions", ""}
 	calls["getPush"] = call{"GET", "/push", ""}
+	calls["putPresenceSettings"] = call{"PUT", "/presence/settings", `{"visible":true}`}
 	calls["putPushSettings"] = call{"PUT", "/push/settings", `{}`}
 	calls["registerDevice"] = call{
 		"PUT", "/push/devices/phone", `{"platform":"fcm","address":"x"}`,

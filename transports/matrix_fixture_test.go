@@ -86,6 +86,7 @@ func newMatrix(t *testing.T, store storage.Store, ttl time.Duration) *matrix {
 	core, err := server.New(server.Config{
 		Storage:     store,
 		Attachments: kept,
+		Documents:   store,
 		Registry:    reg,
 		Nodes:       reg,
 		Bus:         local.New(),

@@ -94,6 +94,14 @@ listStatuses        group    200/ok  200/ok  200/N   200/N    200/ok     200/N 4
 listStatuses        direct   200/ok  200/ok  200/N   200/N    200/ok     200/N 400
 listStatuses        large    200/ok  200/ok  200/N   200/N    200/ok     200/N 400
 listStatuses        unknown  200/F   200/F   200/F   200/F    200/F      200/F 400
+getPresence         group    200/ok  200/ok  200/N   200/N   200/ok     200/N 400
+getPresence         direct   200/ok  200/ok  200/N   200/N   200/ok     200/N 400
+getPresence         large    200/ok  200/ok  200/N   200/N   200/ok     200/N 400
+getPresence         unknown  200/F   200/F   200/F   200/F   200/F      200/F 400
+putLook             group    204     204     403N    403N    204        403N 400
+putLook             direct   204     204     403N    403N    204        403N 400
+putLook             large    204     204     403N    403N    204        403N 400
+putLook             unknown  404F    404F    404F    404F    404F       404F 400
 acknowledge         group    200/ok  200/ok  200/N   200/N    200/ok     200/N 400
 acknowledge         direct   200/ok  200/ok  200/N   200/N    200/ok     200/N 400
 acknowledge         large    200/ok  200/ok  200/N   200/N    200/ok     200/N 400
@@ -142,6 +150,10 @@ typing              group    +       +       -       -        +          -  1008
 typing              direct   +       +       -       -        +          -  1008
 typing              large    -       -       -       -        -          -  1008
 typing              unknown  -       -       -       -        -          -  1008
+look                group    ok      ok      N       N       ok         N    1008
+look                direct   ok      ok      N       N       ok         N    1008
+look                large    ok      ok      N       N       ok         N    1008
+look                unknown  F       F       F       F       F          F    1008
 ping                group    ok      ok      ok      ok       ok         ok 1008
 SSE                 group    in      in      out     out      in         out 400
 SSE                 direct   in      in      out     out      in         out 400
@@ -177,6 +189,8 @@ func chatCalls() map[string]call {
 		"sendTyping":        {"POST", "/chats/CHAT/typing", ""},
 		"listStatuses":      {"GET", "/statuses?chat_id=CHAT", ""},
 		"listPending":       {"GET", "/pending", ""},
+		"getPresence":       {"GET", "/presence?chat_id=CHAT", ""},
+		"putLook":           {"PUT", "/sessions/SESSION/look", `{"chat_ids":["CHAT"]}`},
 		"acknowledge": {"POST", "/acks",
 			`{"chats":[{"chat_id":"CHAT","last_acked_sequence":2}]}`},
 		"sync": {"POST", "/sync",
@@ -198,6 +212,7 @@ func clientFrames() map[string]string {
 		"ack":          `{"chat_id":"CHAT","last_acked_sequence":2}`,
 		"read":         `{"chat_id":"CHAT","last_read_sequence":2}`,
 		"typing":       `{"chat_id":"CHAT"}`,
+		"look":         `{"chat_ids":["CHAT"]}`,
 		"ping":         `{}`,
 	}
 }
@@ -317,7 +332,7 @@ func (c *cell) rest(t *testing.T, what string, call call) string {
 	}
 	switch c.verb {
 	case "acknowledge", "sync", "sync/behind", "listChats", "listDeliveryStates", "listStatuses",
-		"listPending":
+		"listPending", "getPresence":
 		if err := json.Unmarshal(raw, &body); err != nil {
 			t.Fatalf("%s: %v in %s", what, err, raw)
 		}
@@ -325,7 +340,8 @@ func (c *cell) rest(t *testing.T, what string, call call) string {
 		return got
 	}
 	items := slices.Concat(body.Chats, body.States, body.Results, body.Pending)
-	if c.verb == "acknowledge" || c.verb == "sync" || c.verb == "listStatuses" {
+	if c.verb == "acknowledge" || c.verb == "sync" || c.verb == "listStatuses" ||
+		c.verb == "getPresence" {
 		if len(items) < 1 {
 			t.Fatalf("%s: no item in %s", what, raw)
 		}
@@ -429,6 +445,9 @@ func (c *cell) frame(what, payload string) string {
 		}
 		if refused(c.want) && !c.insider() {
 			c.checkNoLeak(what, raw)
+		}
+		if c.verb == "look" && reply.Type == string(tidemark.EventPresence) {
+			return "ok"
 		}
 		if silent && reply.RequestID == "r" {
 			t.Errorf("%s was answered: %s", what, raw)

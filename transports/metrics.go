@@ -89,6 +89,17 @@ var metricTable = []metric{
 		"own_states_published_total",
 		"Changes of what a user has read or marked as unread, published to their sessions.", "",
 	},
+	{"presence_chats", "Chats at which sessions of this node look.", ""},
+	{"presence_batches_total", "Publications to other nodes about presence.", ""},
+	{"presence_entries_total", "Users in them: those who came, left, or hid.", ""},
+	{"presence_checks_total", "Users whose leases were looked up because of a look.", ""},
+	{"presence_events_total", "Events about presence for sessions.", ""},
+	{
+		"presence_refused_total",
+		"Looks without presence, because the node has too many members to watch.", "",
+	},
+	{"last_seen_written_total", "Times written at which users were last seen.", ""},
+	{"last_seen_lost_total", "Such times that were not written.", ""},
 	{"typing_total", "Typing notices taken from clients and published.", ""},
 	{
 		"typing_dropped_total",

@@ -41,6 +41,7 @@ type coreFlags struct {
 	StatusFanout    int           `env:"TIDEMARK_STATUS_FANOUT" placeholder:"N" help:"Greatest number of members of a chat with status updates for each member, and with typing notices. Default 50."`
 	AckBatch        int           `env:"TIDEMARK_ACK_BATCH" placeholder:"N" help:"Greatest number of acknowledgements in one call of the storage. Default 2000."`
 	CommitBatch     int           `env:"TIDEMARK_COMMIT_BATCH" placeholder:"N" help:"Greatest number of writes that share a commit of SQLite or a statement of Postgres. Default 512."`
+	LastSeen        bool          `env:"TIDEMARK_LAST_SEEN" help:"Keep when users were last seen: one write for each absence. Default: no."`
 	SessionsPerUser int           `env:"TIDEMARK_SESSIONS_PER_USER" placeholder:"N" help:"Greatest number of sessions of a user. Default 32."`
 }
 

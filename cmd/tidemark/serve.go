@@ -345,6 +345,8 @@ func (o *options) newCore(
 		AckBatch:        o.core.AckBatch,
 		StatusFanout:    o.core.StatusFanout,
 		SessionsPerUser: o.core.SessionsPerUser,
+		Documents:       store,
+		LastSeen:        o.core.LastSeen,
 	}
 	if kept.kept != nil {
 		cfg.Attachments = kept.kept

@@ -18,7 +18,7 @@ import (
 // immutable.
 type Event struct {
 	// To has the leases of the sessions that the event is for. All belong to the receiving node.
-	// Request, Transfer, Seek, End, Done, Survey and Report have none.
+	// Presence, Request, Transfer, Seek, End, Done, Survey and Report have none.
 	To []registry.Lease
 
 	Notification *Notification
@@ -28,6 +28,7 @@ type Event struct {
 	Update       *Update
 	// Typing says that a user is typing. It may be dropped under load.
 	Typing   *tidemark.Typing
+	Presence *Presence
 	Request  *Request
 	Transfer *Transfer
 	Seek     *Seek
@@ -74,6 +75,34 @@ type Update struct {
 	tidemark.ChatUpdate
 	// MembersVersion is the membership version from which the receivers were taken.
 	MembersVersion uint64
+}
+
+// Presence says what happened on a node in a second: which users came and left, and whether
+// sessions of it look at chats.
+type Presence struct {
+	// From is the node that says it.
+	From registry.Node
+	// Looking says that sessions of the node look at chats. It asks for Presence of the others for
+	// a minute.
+	Looking bool
+	// At is when it was said.
+	At tidemark.Millis
+	// Came has users whose first session on the node began, and Left those whose last one ended.
+	Came, Left []tidemark.UserID
+	// Changed has users who hid themselves, or no longer do. It is stored already.
+	Changed []tidemark.UserID
+	// Look is what a client shows, whose session is on the receiving node, or nil. The answer is
+	// Done.
+	Look *Look
+}
+
+// Look says which chats the client of a session shows.
+type Look struct {
+	// ID names the question. Done repeats it.
+	ID      string
+	Session tidemark.SessionID
+	User    tidemark.UserID
+	Chats   []tidemark.ChatID
 }
 
 // MaxHops is how often a Request is passed on at most.
@@ -124,7 +153,7 @@ type End struct {
 	From registry.Node
 }
 
-// Done says that the Seek or End with this ID was done.
+// Done says that the Seek, End or Look with this ID was done.
 type Done struct{ ID string }
 
 // Survey asks a node for its figures. The answer is Report. An operator waits for it, so it may be

@@ -382,6 +382,12 @@ type Id = string
 // with what you have of a chat, and send it with the cursor. Only equality counts.
 type Incarnation = Id
 
+// Look Example: {"chat_ids":["team","direct-1"]}
+type Look struct {
+	// ChatIds All chats that the client shows now, in place of those that it named before.
+	ChatIds []Id `json:"chat_ids"`
+}
+
 // Member Example: {"joined_at":"2026-01-31T10:00:05.100Z","metadata":null,"role":"admin","user_id":"bob"}
 type Member struct {
 	JoinedAt time.Time `json:"joined_at"`
@@ -447,6 +453,16 @@ type MemberList struct {
 // MemberMetadata An object of the application, at most 1 KiB and 32 levels deep. It is kept byte for byte.
 // All members see it. It ends with the membership.
 type MemberMetadata map[string]interface{}
+
+// MemberPresence defines model for MemberPresence.
+type MemberPresence struct {
+	// LastSeenAt Null if the member is online, hides, or if the server does not keep it.
+	LastSeenAt *time.Time `json:"last_seen_at"`
+	Online     bool       `json:"online"`
+
+	// UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	UserId Id `json:"user_id"`
+}
 
 // MemberStatus defines model for MemberStatus.
 type MemberStatus struct {
@@ -599,6 +615,29 @@ type PendingList struct {
 	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination `json:"pagination"`
 	Pending    []Pending  `json:"pending"`
+}
+
+// PresenceResult defines model for PresenceResult.
+type PresenceResult struct {
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	ChatId      Id                `json:"chat_id"`
+	Members     *[]MemberPresence `json:"members"`
+	OnlineCount *int              `json:"online_count"`
+	Problem     *ProblemDetail    `json:"problem"`
+}
+
+// PresenceResults Example: {"results":[{"chat_id":"team","members":[{"last_seen_at":null,"online":true,"user_id":"alice"},{"last_seen_at":"2026-01-31T10:00:05.100Z","online":false,"user_id":"bob"}],"online_count":null,"problem":null},{"chat_id":"town","members":null,"online_count":812,"problem":null}],"visible":true}
+type PresenceResults struct {
+	Results []PresenceResult `json:"results"`
+
+	// Visible Whether others see when I am online, and when I was last seen.
+	Visible bool `json:"visible"`
+}
+
+// PresenceSettings Example: {"visible":false}
+type PresenceSettings struct {
+	// Visible Whether others see when I am online, and when I was last seen.
+	Visible bool `json:"visible"`
 }
 
 // Problem RFC 9457.
@@ -1012,6 +1051,12 @@ type ListPendingParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// GetPresenceParams defines parameters for GetPresence.
+type GetPresenceParams struct {
+	// ChatId Repeated for each chat, up to 20 times.
+	ChatId *[]Id `form:"chat_id,omitempty" json:"chat_id,omitempty"`
+}
+
 // EndSessionsParams defines parameters for EndSessions.
 type EndSessionsParams struct {
 	// Except The session that stays.
@@ -1050,6 +1095,12 @@ type UpdateMemberJSONRequestBody = UpdateMember
 
 // SendMessageJSONRequestBody defines body for SendMessage for application/json ContentType.
 type SendMessageJSONRequestBody = SendMessage
+
+// PutPresenceSettingsJSONRequestBody defines body for PutPresenceSettings for application/json ContentType.
+type PutPresenceSettingsJSONRequestBody = PresenceSettings
+
+// PutLookJSONRequestBody defines body for PutLook for application/json ContentType.
+type PutLookJSONRequestBody = Look
 
 // SyncJSONRequestBody defines body for Sync for application/json ContentType.
 type SyncJSONRequestBody = SyncRequest
@@ -1327,6 +1378,12 @@ type ServerInterface interface {
 	// ListPending My own pending rows, by chat id
 	// (GET /pending)
 	ListPending(ctx echo.Context, params ListPendingParams) error
+	// GetPresence Who of some chats is online
+	// (GET /presence)
+	GetPresence(ctx echo.Context, params GetPresenceParams) error
+	// PutPresenceSettings Hide that I am online, or show it again
+	// (PUT /presence/settings)
+	PutPresenceSettings(ctx echo.Context) error
 	// EndSessions End all my sessions, or all others
 	// (DELETE /sessions)
 	EndSessions(ctx echo.Context, params EndSessionsParams) error
@@ -1336,6 +1393,9 @@ type ServerInterface interface {
 	// EndSession End one of my sessions
 	// (DELETE /sessions/{session_id})
 	EndSession(ctx echo.Context, sessionId string) error
+	// PutLook Say which chats my client shows
+	// (PUT /sessions/{session_id}/look)
+	PutLook(ctx echo.Context, sessionId string) error
 	// ListStatuses What the members of several chats have received and read
 	// (GET /statuses)
 	ListStatuses(ctx echo.Context, params ListStatusesParams) error
@@ -1737,6 +1797,33 @@ func (w *ServerInterfaceWrapper) ListPending(ctx echo.Context) error {
 	return err
 }
 
+// GetPresence converts echo context to params.
+func (w *ServerInterfaceWrapper) GetPresence(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetPresenceParams
+	// ------------- Optional query parameter "chat_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "chat_id", ctx.QueryParams(), &params.ChatId, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chat_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetPresence(ctx, params)
+	return err
+}
+
+// PutPresenceSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) PutPresenceSettings(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutPresenceSettings(ctx)
+	return err
+}
+
 // EndSessions converts echo context to params.
 func (w *ServerInterfaceWrapper) EndSessions(ctx echo.Context) error {
 	var err error
@@ -1777,6 +1864,22 @@ func (w *ServerInterfaceWrapper) EndSession(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.EndSession(ctx, sessionId)
+	return err
+}
+
+// PutLook converts echo context to params.
+func (w *ServerInterfaceWrapper) PutLook(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "session_id" -------------
+	var sessionId string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "session_id", ctx.Param("session_id"), &sessionId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter session_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutLook(ctx, sessionId)
 	return err
 }
 
@@ -1899,9 +2002,12 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/chats/:chat_id/typing", wrapper.SendTyping, options.OperationMiddlewares["sendTyping"]...)
 	router.GET(options.BaseURL+"/delivery-states", wrapper.ListDeliveryStates, options.OperationMiddlewares["listDeliveryStates"]...)
 	router.GET(options.BaseURL+"/pending", wrapper.ListPending, options.OperationMiddlewares["listPending"]...)
+	router.GET(options.BaseURL+"/presence", wrapper.GetPresence, options.OperationMiddlewares["getPresence"]...)
+	router.PUT(options.BaseURL+"/presence/settings", wrapper.PutPresenceSettings, options.OperationMiddlewares["putPresenceSettings"]...)
 	router.DELETE(options.BaseURL+"/sessions", wrapper.EndSessions, options.OperationMiddlewares["endSessions"]...)
 	router.GET(options.BaseURL+"/sessions", wrapper.ListSessions, options.OperationMiddlewares["listSessions"]...)
 	router.DELETE(options.BaseURL+"/sessions/:session_id", wrapper.EndSession, options.OperationMiddlewares["endSession"]...)
+	router.PUT(options.BaseURL+"/sessions/:session_id/look", wrapper.PutLook, options.OperationMiddlewares["putLook"]...)
 	router.GET(options.BaseURL+"/statuses", wrapper.ListStatuses, options.OperationMiddlewares["listStatuses"]...)
 	router.POST(options.BaseURL+"/sync", wrapper.Sync, options.OperationMiddlewares["sync"]...)
 	router.POST(options.BaseURL+"/tickets", wrapper.CreateTicket, options.OperationMiddlewares["createTicket"]...)

@@ -76,6 +76,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"getDeliveryStatus": 0, "listStatuses": 0, // which count as statuses
 		"acknowledge": limit.Call, "createTicket": limit.Call,
 		"endSession": limit.LargeCall, "endSessions": limit.LargeCall,
+		"putLook": limit.Call, "getPresence": limit.LargeCall, "putPresenceSettings": limit.Call,
 	})
 	//rule:caller_does_only_what_they_may.operators-see-no-message
 	add([]auth.Scope{auth.ScopeAct, auth.ScopeStats}, map[string]int{

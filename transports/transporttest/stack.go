@@ -102,7 +102,7 @@ func New(t testing.TB, o Options) *Stack {
 	if o.Registry != nil {
 		o.Core.Registry = o.Registry(reg)
 	}
-	o.Core.Logger = logger
+	o.Core.Logger, o.Core.Documents = logger, o.Storage
 	kept, dir := attachmentstest.Kept(t, o.Storage)
 	o.Core.Attachments = kept
 	core, err := server.New(o.Core)

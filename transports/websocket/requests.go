@@ -18,6 +18,7 @@ import (
 const (
 	keySync   = "the sync requests"
 	keyTyping = "the typing notices"
+	keyLook   = "the looks"
 )
 
 const (
@@ -75,6 +76,12 @@ func (c *connection) handle(raw []byte) {
 		if _, err := c.adapter.cfg.Limit.Call(c.identity.Caller, limit.Call); err == nil {
 			c.do(keyTyping, len(raw), f)
 		}
+	case wire.FrameLook:
+		if _, err := c.adapter.cfg.Limit.Call(c.identity.Caller, limit.Call); err != nil {
+			c.refuse(f.RequestID, err)
+			return
+		}
+		c.do(keyLook, len(raw), f)
 	case wire.FramePing:
 		c.reply(func(b []byte) []byte { return wire.AppendPong(b, f.RequestID) })
 	}
@@ -95,6 +102,8 @@ func (c *connection) serve(_ string, frames []wire.Frame, _ bool) {
 		c.sync(frames)
 	case wire.FrameTyping:
 		c.typing(frames)
+	case wire.FrameLook:
+		c.look(frames[len(frames)-1])
 	default:
 		c.send(frames)
 	}
@@ -141,6 +150,15 @@ func (c *connection) typing(frames []wire.Frame) {
 	defer cancel()
 	for _, f := range frames {
 		c.session.Typing(ctx, f.Typing)
+	}
+}
+
+// look takes the last of the looks that queued up, because it replaces the others.
+func (c *connection) look(frame wire.Frame) {
+	ctx, cancel := c.requestContext(&frame)
+	defer cancel()
+	if err := c.session.Look(ctx, frame.Look); err != nil {
+		c.refuse(frame.RequestID, err)
 	}
 }
 

@@ -2,7 +2,7 @@
 // how far it is in each. Its client may resume over any transport. A session queues no messages.
 // New ones are read when its connection asks for them (delivery.md §3).
 //
-// A Session is eight values behind one lock. Each has named states, a table of its transitions, and
+// A Session is nine values behind one lock. Each has named states, a table of its transitions, and
 // a table test:
 //
 //	residence    where the session lives        residence.go
@@ -13,6 +13,7 @@
 //	catch-up     what `caught_up` waits for     catchup.go
 //	attachment   the connection that reads      attachment.go
 //	statuses     boundaries to send             statuses.go
+//	looks        the chats that are shown       looks.go
 //
 // The values decide and do no I/O. Reader.Next gets a step from them, does its I/O without the
 // lock, and passes the result back. A result that was read for an earlier state is discarded.

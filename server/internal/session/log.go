@@ -10,7 +10,6 @@ import (
 const (
 	maxRuns     = 1024 // remembered runs (delivery.md §3)
 	maxControls = 256  // queued membership, chat_updated and reset events
-	maxTyping   = 32   // queued typing notices
 )
 
 // runKind says what the events of a run carried.
@@ -80,7 +79,6 @@ type eventLog struct {
 	// opening is the queued `session` event, or nil.
 	opening  *tidemark.SessionStart
 	controls []control
-	typing   []tidemark.Typing
 }
 
 // number assigns the next number to an event and remembers the event.
@@ -187,8 +185,6 @@ func resetControl(r tidemark.Reset) control {
 func (l *eventLog) leave(chat tidemark.ChatID) {
 	//rule:nothing_outside_membership.drop-waiting-events
 	l.controls = slices.DeleteFunc(l.controls, func(c control) bool { return c.chat == chat })
-	//rule:nothing_outside_membership.drop-typing
-	l.typing = slices.DeleteFunc(l.typing, func(t tidemark.Typing) bool { return t.ChatID == chat })
 	for i := range l.runs {
 		if r := &l.runs[i]; r.kind == runControl && r.control.chat == chat {
 			//rule:nothing_outside_membership.drop-remembered-events
@@ -214,14 +210,5 @@ func (l *eventLog) sendControls(buf []tidemark.Event) []tidemark.Event {
 		buf = append(buf, l.number(c.kind, c.payload, run{kind: runControl, control: &c}))
 	}
 	l.controls = l.controls[:0]
-	return buf
-}
-
-// sendTyping appends the queued typing notices to buf. They have no number.
-func (l *eventLog) sendTyping(buf []tidemark.Event) []tidemark.Event {
-	for _, t := range l.typing {
-		buf = append(buf, tidemark.Event{Type: tidemark.EventTyping, Payload: t.AppendJSON(nil)})
-	}
-	l.typing = l.typing[:0]
 	return buf
 }

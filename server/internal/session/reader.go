@@ -230,7 +230,7 @@ func (s *Session) step(r *Reader, buf []tidemark.Event, given int) (step, []tide
 		}
 	}
 	buf = s.sendStatuses(buf, given+pageEvents)
-	buf = s.log.sendTyping(buf)
+	buf = s.looks.send(buf)
 	if len(buf)-given >= pageEvents {
 		return step{kind: stepReturn}, buf, nil
 	}

@@ -67,6 +67,7 @@ func (s *Session) attach(announce, resumed bool) *Reader {
 	s.attachment.flag.Set()
 	s.host.Count.Connections.Add(1)
 	if announce {
+		s.looks.restart()
 		s.log.opening = &tidemark.SessionStart{
 			Session: s.ID(), User: s.User(), Resumed: resumed,
 			Heartbeat: s.host.Heartbeat, Resume: s.host.Resume,

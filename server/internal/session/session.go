@@ -10,7 +10,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// Session is one device's position in the stream. It outlives its connections. It consists of eight
+// Session is one device's position in the stream. It outlives its connections. It consists of nine
 // values, each with named states in a file of its own. This file has the operations that the other
 // packages of the core call.
 //
@@ -30,6 +30,7 @@ type Session struct {
 	catchUp    catchUp
 	attachment attachment
 	statuses   statuses
+	looks      looks
 	// sought is the id of the last Seek.
 	sought string
 }
@@ -135,22 +136,6 @@ func (s *Session) ChatUpdated(u tidemark.ChatUpdate) {
 	s.control(control{
 		kind: tidemark.EventChatUpdated, payload: u.AppendJSON(nil), chat: u.ChatID,
 	})
-}
-
-// Typing queues a typing notice. It drops the notice if no connection reads, or if maxTyping
-// notices are queued already.
-func (s *Session) Typing(t tidemark.Typing) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.attachment.state != attached || s.residence.final():
-	case slices.Contains(s.log.typing, t):
-	case len(s.log.typing) >= maxTyping:
-		s.host.Count.TypingDropped.Add(1)
-	default:
-		s.log.typing = append(s.log.typing, t)
-		s.attachment.flag.Set()
-	}
 }
 
 // Acknowledged records that the user's watermark is at least acked. It reports whether a pending
@@ -412,7 +397,7 @@ func (e Ending) End() (left Left, ended bool) {
 			})
 		}
 	}
-	s.chats, s.statuses = chats{}, statuses{}
+	s.chats, s.statuses, s.looks = chats{}, statuses{}, looks{}
 	s.attachment.flag.Set()
 	return left, true
 }
@@ -445,6 +430,7 @@ func (s *Session) leave(chat tidemark.ChatID) {
 	}
 	s.statuses.leave(chat)
 	s.log.leave(chat)
+	s.looks.leave(chat)
 }
 
 // chat returns the session's progress in a chat. A chat that the session does not know begins at

@@ -41,6 +41,8 @@ type Snapshot struct {
 	CaughtUp, AwaitingCursors bool
 	// WantsStatuses is statuses.snapshot. ListRecent and ListOwn give the state of statuses.recent.
 	WantsStatuses, ListRecent, ListOwn bool
+	// Looks says whether the client has said what it shows. It says it again at the other node.
+	Looks looksState `json:",omitempty"`
 }
 
 type snapshotRun struct {
@@ -139,7 +141,7 @@ func (s *Session) Freeze() (f Frozen, ok bool) {
 	if s.attachment.state == attached {
 		s.host.Count.Replaced.Add(1)
 	}
-	s.chats, s.statuses = chats{}, statuses{}
+	s.chats, s.statuses, s.looks = chats{}, statuses{}, looks{}
 	s.attachment.flag.Set()
 	return Frozen{text, m.Unacknowledged()}, true
 }
@@ -157,6 +159,7 @@ func (s *Session) snapshot() (Snapshot, bool) {
 		CaughtUp: s.catchUp.state == caughtUp, AwaitingCursors: s.catchUp.state == awaitingCursors,
 		WantsStatuses: s.statuses.snapshot, ListRecent: s.statuses.recent&forStatuses != 0,
 		ListOwn: s.statuses.recent&forOwn != 0, Own: slices.Clone(s.statuses.own),
+		Looks: s.looks.state,
 	}
 	for _, k := range s.statuses.order {
 		if !slices.Contains(m.Refresh, k.chat) {
@@ -211,6 +214,7 @@ func (s *Session) restore(m *Snapshot) (rows []tidemark.PendingDelivery) {
 		s.statuses.refreshOwn(chat)
 	}
 	s.statuses.snapshot = m.WantsStatuses
+	s.looks.state = m.Looks
 	if m.ListRecent {
 		s.statuses.recent |= forStatuses
 	}

@@ -13,6 +13,9 @@ type Table struct {
 	mu     sync.RWMutex
 	byID   map[tidemark.SessionID]*Session
 	byUser map[tidemark.UserID][]*Session
+	// moved has the users whose first session came or whose last one left. It is nil if they are
+	// not recorded.
+	moved map[tidemark.UserID]struct{}
 }
 
 // NewTable returns an empty table.
@@ -32,6 +35,9 @@ func (t *Table) Add(s *Session, most int) bool {
 		return false
 	}
 	t.byID[s.ID()] = s
+	if len(t.byUser[s.User()]) == 0 {
+		t.note(s.User())
+	}
 	t.byUser[s.User()] = append(slices.Clip(t.byUser[s.User()]), s)
 	return true
 }
@@ -48,9 +54,50 @@ func (t *Table) Remove(s *Session) {
 		func(other *Session) bool { return other == s })
 	if len(left) == 0 {
 		delete(t.byUser, s.User())
+		t.note(s.User())
 	} else {
 		t.byUser[s.User()] = left
 	}
+}
+
+func (t *Table) note(user tidemark.UserID) {
+	if t.moved != nil {
+		//rule:presence_linear.one-entry-for-a-user
+		t.moved[user] = struct{}{}
+	}
+}
+
+// Record begins or ends the record that Moved returns. Without it nothing is kept.
+func (t *Table) Record(on bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !on {
+		t.moved = nil
+	} else if t.moved == nil {
+		t.moved = make(map[tidemark.UserID]struct{})
+	}
+}
+
+// Moved returns the users whose first session here came, or whose last one left, since the last
+// call: those who have a session now, and those who have none.
+func (t *Table) Moved() (came, left []tidemark.UserID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.moved) == 0 {
+		return nil, nil
+	}
+	for user := range t.moved {
+		if len(t.byUser[user]) > 0 {
+			came = append(came, user)
+		} else {
+			left = append(left, user)
+		}
+	}
+	t.moved = make(map[tidemark.UserID]struct{})
+	// Sorted, so that a run of the simulation is repeatable.
+	slices.Sort(came)
+	slices.Sort(left)
+	return came, left
 }
 
 // Get returns a session, or nil if it is not here.

@@ -56,6 +56,23 @@ func (s *Sessions) End(
 	})
 }
 
+// Look tells the node of a user's session which chats its client shows. here does it, if that is
+// this node: what knows the looks is above this package. Errors: as those of Seek.
+func (s *Sessions) Look(
+	ctx context.Context, user tidemark.UserID, id tidemark.SessionID, chats []tidemark.ChatID,
+	here func(*session.Session) bool,
+) error {
+	look := bus.Look{ID: rand.Text(), Session: id, User: user, Chats: chats}
+	err := s.reach(ctx, user, id, question{
+		id:    look.ID,
+		event: bus.Event{Presence: &bus.Presence{From: s.Node, Look: &look}},
+		here: func(ctx context.Context, sess *session.Session) bool {
+			return sess.Arrived(ctx) == session.Landed && here(sess)
+		},
+	})
+	return s.answer(err, user, id)
+}
+
 // revoke ends a session of this node. It returns false if the session has ended already.
 func (s *Sessions) revoke(ctx context.Context, sess *session.Session) bool {
 	closed, err := s.Close(ctx, sess.Ending(session.Revoked))
@@ -114,7 +131,7 @@ func (s *Sessions) reach(
 	}
 }
 
-// questions has the Seeks and Ends of this node that wait for an answer.
+// questions has the Seeks, Ends and Looks of this node that wait for an answer.
 type questions struct {
 	mu   sync.Mutex
 	open map[string]signal.Flag

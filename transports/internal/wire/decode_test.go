@@ -412,6 +412,8 @@ func TestDecodeFrame_every_type(t *testing.T) {
 					Limit: wire.DefaultLimit}}},
 		{`{"type":"typing","payload":{"chat_id":"a"}}`,
 			wire.Frame{Type: wire.FrameTyping, Typing: "a"}},
+		{`{"type":"look","payload":{"chat_ids":["a","b"]}}`,
+			wire.Frame{Type: wire.FrameLook, Look: []tidemark.ChatID{"a", "b"}}},
 		{`{"type":"ping","request_id":"r"}`, wire.Frame{Type: wire.FramePing, RequestID: "r"}},
 	}
 	for _, tt := range tests {
@@ -442,6 +444,8 @@ func TestDecodeFrame_errors_keep_what_the_answer_needs(t *testing.T) {
 			failure{tidemark.Invalid, "chat_id"}},
 		{`{"type":"typing","request_id":"r","payload":{}}`, wire.FrameTyping, "r",
 			failure{tidemark.Invalid, "chat_id"}},
+		{`{"type":"look","request_id":"r","payload":{}}`, wire.FrameLook, "r",
+			failure{tidemark.Invalid, "chat_ids"}},
 		{`{"request_id":5,"type":"ack","payload":{"chat_id":"a","last_acked_sequence":3}}`,
 			wire.FrameAck, "", failure{tidemark.Invalid, "request_id"}},
 		{`{"type":"ack","payload":{"last_acked_sequence":3}}`, wire.FrameAck, "",
@@ -476,7 +480,7 @@ func TestDecodeAcks_impossible_chat_fails_alone(t *testing.T) {
 func TestSilent_acks_and_reads_only(t *testing.T) {
 	for kind, want := range map[wire.FrameType]bool{
 		wire.FrameAck: true, wire.FrameRead: true, wire.FrameSend: false, wire.FrameSync: false,
-		wire.FrameTyping: false, wire.FramePing: false, "": false,
+		wire.FrameTyping: false, wire.FrameLook: false, wire.FramePing: false, "": false,
 	} {
 		if got := kind.Silent(); got != want {
 			t.Errorf("%q.Silent() = %t", kind, got)

@@ -20,6 +20,8 @@ const (
 	FrameSync FrameType = "sync_request"
 	// FrameTyping is `typing`; it sets Typing. It is answered only if it is refused.
 	FrameTyping FrameType = "typing"
+	// FrameLook is `look`; it sets Look. It is answered only if it is refused.
+	FrameLook FrameType = "look"
 	// FramePing is `ping`. The answer is pong.
 	FramePing FrameType = "ping"
 )
@@ -46,6 +48,7 @@ type Frame struct {
 	Refused int
 	Sync    server.SyncRequest
 	Typing  tidemark.ChatID
+	Look    []tidemark.ChatID
 }
 
 // DecodeFrame decodes a frame. On an error it still sets Type and RequestID if it could read them,
@@ -105,13 +108,15 @@ func (f *Frame) decode(payload value) (err error) {
 		f.Sync, err = decodeSync(payload, "payload")
 	case FrameTyping:
 		f.Typing, err = decodeTyping(payload)
+	case FrameLook:
+		f.Look, err = decodeLook(payload, "payload")
 	case FramePing:
 	case "":
 		err = tidemark.BadParam(tidemark.Invalid, "type", "is missing")
 	default:
 		err = tidemark.BadParam(tidemark.Invalid, "type",
-			"%.40q is unknown; the types are send_message, ack, read, sync_request, typing "+
-				"and ping", f.Type)
+			"%.40q is unknown; the types are send_message, ack, read, sync_request, typing, "+
+				"look and ping", f.Type)
 	}
 	return err
 }

@@ -109,6 +109,14 @@ func events() []struct {
 	add("reset after a restore", 54, tidemark.EventReset, restored.AppendJSON(nil))
 	add("typing", 0, tidemark.EventTyping,
 		tidemark.Typing{ChatID: "team", UserID: "bob"}.AppendJSON(nil))
+	add("presence", 0, tidemark.EventPresence, (&tidemark.Presence{
+		ChatID: "team", Members: []tidemark.MemberPresence{
+			{UserID: "alice", Online: true}, {UserID: "bob", LastSeen: 1_769_853_605_100},
+			{UserID: "carol"},
+		},
+	}).AppendJSON(nil))
+	add("presence of many", 0, tidemark.EventPresence,
+		(&tidemark.Presence{ChatID: "town", Online: 812}).AppendJSON(nil))
 	replaced := tidemark.Errorf(tidemark.Replaced, "a newer connection owns the session")
 	add("problem", 0, tidemark.EventProblem, wire.ProblemOf(replaced).AppendJSON(nil))
 	return all
@@ -281,6 +289,7 @@ func TestClientFrames_golden(t *testing.T) {
 				`"session_id":"s3SSion_1","limit":100,` +
 				`"status_updates":true}}`},
 		{"typing", "ClientFrame", `{"type":"typing","payload":{"chat_id":"team"}}`},
+		{"look", "ClientFrame", `{"type":"look","payload":{"chat_ids":["team","town"]}}`},
 		{"ping", "ClientFrame", `{"type":"ping","request_id":"r4"}`},
 	}
 	for _, f := range frames {

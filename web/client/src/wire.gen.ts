@@ -266,7 +266,8 @@ export interface paths {
         readonly put?: never;
         /**
          * Tell the others that I am typing
-         * @description The other members who are online get a `typing` event. It is not stored. Within 3 s of
+         * @description The other members who are online get a `typing` event. Of those whose client says which
+         *     chats it shows, only those who look at this chat get it. It is not stored. Within 3 s of
          *     the one before, and in chats above the number of members that the operator sets (50 by
          *     default), nothing is sent.
          */
@@ -388,6 +389,74 @@ export interface paths {
          * @description As `DELETE /sessions`. A session that has ended, or is not mine, gives 204 as well.
          */
         readonly delete: operations["endSession"];
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/sessions/{session_id}/look": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        /**
+         * Say which chats my client shows
+         * @description For a client that receives by Server-Sent Events or long-poll; over a WebSocket, send the
+         *     frame `look`. The session gets `typing` and `presence` of these chats only, for a minute.
+         *     Repeat the call every 30 s, and when the user opens another chat, and on each `session`
+         *     event. For chats that the session did not show before, one `presence` event has all
+         *     members ([presence](docs/presence.md)). A session that has ended, or is not mine, gives 204
+         *     as well: its stream says so.
+         */
+        readonly put: operations["putLook"];
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/presence": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Who of some chats is online
+         * @description For clients without a session, and for one that lost an answer. A call reads the members
+         *     of its chats up to 1,000 in total. Chats beyond that have null for `online_count` and
+         *     `members`: look at them over a stream.
+         */
+        readonly get: operations["getPresence"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/presence/settings": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        /**
+         * Hide that I am online, or show it again
+         * @description Who hides looks offline to everybody, and everybody looks offline to them. When they were
+         *     last seen is forgotten. Numbers of chats above 50 members still count them.
+         */
+        readonly put: operations["putPresenceSettings"];
+        readonly post?: never;
+        readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
         readonly patch?: never;
@@ -1906,6 +1975,68 @@ export interface components {
         };
         /**
          * @example {
+         *       "chat_ids": [
+         *         "team",
+         *         "direct-1"
+         *       ]
+         *     }
+         */
+        readonly Look: {
+            /** @description All chats that the client shows now, in place of those that it named before. */
+            readonly chat_ids: readonly components["schemas"]["Id"][];
+        };
+        /**
+         * @example {
+         *       "visible": false
+         *     }
+         */
+        readonly PresenceSettings: {
+            /** @description Whether others see when I am online, and when I was last seen. */
+            readonly visible: boolean;
+        };
+        /**
+         * @example {
+         *       "visible": true,
+         *       "results": [
+         *         {
+         *           "chat_id": "team",
+         *           "online_count": null,
+         *           "members": [
+         *             {
+         *               "user_id": "alice",
+         *               "online": true,
+         *               "last_seen_at": null
+         *             },
+         *             {
+         *               "user_id": "bob",
+         *               "online": false,
+         *               "last_seen_at": "2026-01-31T10:00:05.100Z"
+         *             }
+         *           ],
+         *           "problem": null
+         *         },
+         *         {
+         *           "chat_id": "town",
+         *           "online_count": 812,
+         *           "members": null,
+         *           "problem": null
+         *         }
+         *       ]
+         *     }
+         */
+        readonly PresenceResults: {
+            /** @description Whether others see when I am online, and when I was last seen. */
+            readonly visible: boolean;
+            readonly results: readonly components["schemas"]["PresenceResult"][];
+        };
+        readonly PresenceResult: {
+            readonly chat_id: components["schemas"]["Id"];
+            readonly online_count: number | null;
+            readonly members: readonly components["schemas"]["MemberPresence"][] | null;
+            readonly problem: components["schemas"]["ProblemDetail"] | null;
+        };
+        /**
+         * @example {
          *       "pending": [
          *         {
          *           "chat_id": "team",
@@ -2833,7 +2964,7 @@ export interface components {
             /** @description The next poll will have events at once. */
             readonly has_more: boolean;
         };
-        readonly Event: components["schemas"]["SessionEvent"] | components["schemas"]["MessageEvent"] | components["schemas"]["GapEvent"] | components["schemas"]["StatusUpdateEvent"] | components["schemas"]["OwnStateEvent"] | components["schemas"]["MembershipEvent"] | components["schemas"]["ChatUpdatedEvent"] | components["schemas"]["CaughtUpEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["TypingEvent"] | components["schemas"]["ProblemEvent"];
+        readonly Event: components["schemas"]["SessionEvent"] | components["schemas"]["MessageEvent"] | components["schemas"]["GapEvent"] | components["schemas"]["StatusUpdateEvent"] | components["schemas"]["OwnStateEvent"] | components["schemas"]["MembershipEvent"] | components["schemas"]["ChatUpdatedEvent"] | components["schemas"]["CaughtUpEvent"] | components["schemas"]["ResetEvent"] | components["schemas"]["TypingEvent"] | components["schemas"]["PresenceEvent"] | components["schemas"]["ProblemEvent"];
         /**
          * Format: int64
          * @description Counts within the session and never goes back.
@@ -3058,6 +3189,31 @@ export interface components {
             readonly payload: components["schemas"]["Typing"];
         };
         /**
+         * @description Only sessions get it that say which chats they show (`look`).
+         * @example {
+         *       "type": "presence",
+         *       "payload": {
+         *         "chat_id": "team",
+         *         "online_count": null,
+         *         "members": [
+         *           {
+         *             "user_id": "bob",
+         *             "online": false,
+         *             "last_seen_at": "2026-01-31T10:00:05.100Z"
+         *           }
+         *         ]
+         *       }
+         *     }
+         */
+        readonly PresenceEvent: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "presence";
+            readonly payload: components["schemas"]["Presence"];
+        };
+        /**
          * @description Also the answer to a bad frame, with the frame's `request_id`.
          * @example {
          *       "type": "problem",
@@ -3193,6 +3349,26 @@ export interface components {
             /** @description How long to show it, unless it is repeated. */
             readonly expires_in_seconds: number;
         };
+        /**
+         * @description Who of a chat is online. The first event of a look has all members, later ones those of
+         *     whom something changed.
+         */
+        readonly Presence: {
+            readonly chat_id: components["schemas"]["Id"];
+            /** @description How many members are online, in a chat of more than 50. Else null. */
+            readonly online_count: number | null;
+            /** @description Null in a chat of more than 50 members. */
+            readonly members: readonly components["schemas"]["MemberPresence"][] | null;
+        };
+        readonly MemberPresence: {
+            readonly user_id: components["schemas"]["Id"];
+            readonly online: boolean;
+            /**
+             * Format: date-time
+             * @description Null if the member is online, hides, or if the server does not keep it.
+             */
+            readonly last_seen_at: string | null;
+        };
         /** @description The part of a `Problem` that says what was wrong. */
         readonly ProblemDetail: {
             readonly code: components["schemas"]["Code"];
@@ -3200,7 +3376,7 @@ export interface components {
             readonly param: components["schemas"]["Param"];
         };
         readonly Empty: Record<string, unknown>;
-        readonly ClientFrame: components["schemas"]["SendMessageFrame"] | components["schemas"]["AckFrame"] | components["schemas"]["ReadFrame"] | components["schemas"]["SyncRequestFrame"] | components["schemas"]["TypingFrame"] | components["schemas"]["PingFrame"];
+        readonly ClientFrame: components["schemas"]["SendMessageFrame"] | components["schemas"]["AckFrame"] | components["schemas"]["ReadFrame"] | components["schemas"]["SyncRequestFrame"] | components["schemas"]["TypingFrame"] | components["schemas"]["LookFrame"] | components["schemas"]["PingFrame"];
         /** @description Repeated by the answer. At most 128 bytes. */
         readonly RequestId: string;
         readonly SendMessageFrame: {
@@ -3253,6 +3429,16 @@ export interface components {
             readonly payload: {
                 readonly chat_id: components["schemas"]["Id"];
             };
+        };
+        /** @description Answered only if it is refused. */
+        readonly LookFrame: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            readonly type: "look";
+            readonly request_id?: components["schemas"]["RequestId"] | null;
+            readonly payload: components["schemas"]["Look"];
         };
         readonly PingFrame: {
             /**
@@ -3596,6 +3782,10 @@ export type AckResults = components['schemas']['AckResults'];
 export type AckResult = components['schemas']['AckResult'];
 export type StatusResults = components['schemas']['StatusResults'];
 export type StatusResult = components['schemas']['StatusResult'];
+export type Look = components['schemas']['Look'];
+export type PresenceSettings = components['schemas']['PresenceSettings'];
+export type PresenceResults = components['schemas']['PresenceResults'];
+export type PresenceResult = components['schemas']['PresenceResult'];
 export type PendingList = components['schemas']['PendingList'];
 export type Pending = components['schemas']['Pending'];
 export type SessionList = components['schemas']['SessionList'];
@@ -3655,6 +3845,7 @@ export type ChatUpdatedEvent = components['schemas']['ChatUpdatedEvent'];
 export type CaughtUpEvent = components['schemas']['CaughtUpEvent'];
 export type ResetEvent = components['schemas']['ResetEvent'];
 export type TypingEvent = components['schemas']['TypingEvent'];
+export type PresenceEvent = components['schemas']['PresenceEvent'];
 export type ProblemEvent = components['schemas']['ProblemEvent'];
 export type SessionStart = components['schemas']['SessionStart'];
 export type Incarnation = components['schemas']['Incarnation'];
@@ -3666,6 +3857,8 @@ export type Membership = components['schemas']['Membership'];
 export type ChatUpdated = components['schemas']['ChatUpdated'];
 export type Reset = components['schemas']['Reset'];
 export type Typing = components['schemas']['Typing'];
+export type Presence = components['schemas']['Presence'];
+export type MemberPresence = components['schemas']['MemberPresence'];
 export type ProblemDetail = components['schemas']['ProblemDetail'];
 export type Empty = components['schemas']['Empty'];
 export type ClientFrame = components['schemas']['ClientFrame'];
@@ -3675,6 +3868,7 @@ export type AckFrame = components['schemas']['AckFrame'];
 export type ReadFrame = components['schemas']['ReadFrame'];
 export type SyncRequestFrame = components['schemas']['SyncRequestFrame'];
 export type TypingFrame = components['schemas']['TypingFrame'];
+export type LookFrame = components['schemas']['LookFrame'];
 export type PingFrame = components['schemas']['PingFrame'];
 export type ReplyFrame = components['schemas']['ReplyFrame'];
 export type HelloFrame = components['schemas']['HelloFrame'];
@@ -4418,6 +4612,100 @@ export interface operations {
             readonly 401: components["responses"]["Unauthenticated"];
             readonly 403: components["responses"]["Forbidden"];
             readonly 429: components["responses"]["TooMany"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly putLook: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly session_id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["Look"];
+            };
+        };
+        readonly responses: {
+            /** @description Done. */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 413: components["responses"]["TooLarge"];
+            readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly getPresence: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Repeated for each chat, up to 20 times. */
+                readonly chat_id?: readonly components["schemas"]["Id"][];
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The presence, in the order of the request. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["PresenceResults"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly putPresenceSettings: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["PresenceSettings"];
+            };
+        };
+        readonly responses: {
+            /** @description The settings. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["PresenceSettings"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 413: components["responses"]["TooLarge"];
+            readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
     };

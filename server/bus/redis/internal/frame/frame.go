@@ -37,6 +37,7 @@ const (
 	kindUpdate       = 14
 	kindSurvey       = 15
 	kindReport       = 16
+	kindPresence     = 17
 )
 
 // Flags of a notification.
@@ -77,6 +78,8 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 	case e.Typing != nil:
 		body = appendText(appendText(body, e.Typing.ChatID), e.Typing.UserID)
 		return appendEvent(b, kindTyping, appendLeases(body, e.To))
+	case e.Presence != nil:
+		return appendEvent(b, kindPresence, appendPresence(body, e.Presence))
 	case e.Request != nil:
 		return appendEvent(b, kindRequest, appendRequest(body, e.Request))
 	case e.Transfer != nil:
@@ -186,6 +189,40 @@ func appendMembership(b []byte, to []registry.Lease, m *bus.Membership) []byte {
 		b = appendText(b, c.Role)
 	}
 	return binary.AppendUvarint(b, uint64(m.Members))
+}
+
+// Flags of Presence.
+const (
+	presenceLooking = 1
+	presenceLook    = 2
+)
+
+func appendPresence(b []byte, p *bus.Presence) []byte {
+	var flags byte
+	if p.Looking {
+		flags |= presenceLooking
+	}
+	if p.Look != nil {
+		flags |= presenceLook
+	}
+	b = append(appendLife(b, p.From), flags)
+	b = binary.AppendUvarint(b, uint64(p.At))
+	for _, users := range [][]tidemark.UserID{p.Came, p.Left, p.Changed} {
+		b = appendIDs(b, users)
+	}
+	if l := p.Look; l != nil {
+		b = appendText(appendText(appendText(b, l.ID), l.Session), l.User)
+		b = appendIDs(b, l.Chats)
+	}
+	return b
+}
+
+func appendIDs[T ~string](b []byte, ids []T) []byte {
+	b = binary.AppendUvarint(b, uint64(len(ids)))
+	for _, id := range ids {
+		b = appendText(b, id)
+	}
+	return b
 }
 
 func appendLife(b []byte, node registry.Node) []byte {

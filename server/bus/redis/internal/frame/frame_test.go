@@ -117,6 +117,13 @@ func examples() map[string]bus.Event {
 		},
 		"own":    {To: leases("bob"), Own: &bus.Own{Chat: "c"}},
 		"typing": {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
+		"presence": {Presence: &bus.Presence{
+			From: other, Looking: true, At: 1 << 41, Came: []tidemark.UserID{"bob", "eve"},
+			Left: []tidemark.UserID{"carol"}, Changed: []tidemark.UserID{"dave"},
+		}},
+		"look": {Presence: &bus.Presence{From: other, Look: &bus.Look{
+			ID: "q4", Session: "s", User: "bob", Chats: []tidemark.ChatID{"c", "d"},
+		}}},
 		"request": {
 			Request: &bus.Request{ID: "q1", Session: "s", User: "bob", To: other, Hops: 3},
 		},
@@ -469,6 +476,13 @@ func things(e *bus.Event) int {
 		return len(e.To) + len(e.Status.Updates)
 	case e.Membership != nil:
 		return len(e.To) + len(e.Membership.Changes)
+	case e.Presence != nil:
+		p := e.Presence
+		n := len(p.Came) + len(p.Left) + len(p.Changed)
+		if p.Look != nil {
+			n += len(p.Look.Chats)
+		}
+		return n
 	case e.Typing != nil, e.Own != nil, e.Update != nil:
 		return len(e.To)
 	}

@@ -68,6 +68,8 @@ func (c *Contents) add(kind byte, r reader) {
 		e.To = r.leases()
 	case kindTyping:
 		e.To, e.Typing = r.typing()
+	case kindPresence:
+		e.Presence = r.presence()
 	case kindRequest:
 		e.Request = r.request()
 	case kindTransfer:
@@ -341,6 +343,34 @@ func (r *reader) update() *bus.Update {
 func (r *reader) typing() (to []registry.Lease, t *tidemark.Typing) {
 	t = &tidemark.Typing{ChatID: id[tidemark.ChatID](r), UserID: id[tidemark.UserID](r)}
 	return r.leases(), t
+}
+
+func (r *reader) presence() *bus.Presence {
+	p := &bus.Presence{From: r.life()}
+	flags := r.byte()
+	p.Looking, p.At = flags&presenceLooking != 0, r.millis()
+	p.Came, p.Left = ids[tidemark.UserID](r), ids[tidemark.UserID](r)
+	p.Changed = ids[tidemark.UserID](r)
+	if flags&presenceLook != 0 {
+		p.Look = &bus.Look{
+			ID: id[string](r), Session: id[tidemark.SessionID](r), User: id[tidemark.UserID](r),
+			Chats: ids[tidemark.ChatID](r),
+		}
+	}
+	return p
+}
+
+// ids reads ids that are kept for long.
+func ids[T ~string](r *reader) []T {
+	n := r.count(2)
+	if n == 0 {
+		return nil
+	}
+	all := make([]T, n)
+	for i := range all {
+		all[i] = kept[T](r)
+	}
+	return all
 }
 
 func (r *reader) request() *bus.Request {
