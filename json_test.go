@@ -275,6 +275,18 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			tidemark.Typing{ChatID: "c", UserID: "u"},
 			`{"chat_id":"c","user_id":"u","expires_in_seconds":6}`,
 		},
+		"presence": {
+			&tidemark.Presence{ChatID: "c", Members: []tidemark.MemberPresence{
+				{UserID: "u", Online: true}, {UserID: "v", LastSeen: 9},
+			}},
+			`{"chat_id":"c","online_count":null,"members":[` +
+				`{"user_id":"u","online":true,"last_seen_at":null},` +
+				`{"user_id":"v","online":false,"last_seen_at":"1970-01-01T00:00:00.009Z"}]}`,
+		},
+		"presence of many": {
+			&tidemark.Presence{ChatID: "c", Online: 51},
+			`{"chat_id":"c","online_count":51,"members":null}`,
+		},
 		"problem": {
 			tidemark.Problem{Code: tidemark.Invalid, Detail: "say \"hello\"", Param: "limit"},
 			`{"code":"INVALID","detail":"say \"hello\"","param":"limit"}`,

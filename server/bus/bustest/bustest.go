@@ -174,6 +174,10 @@ func kinds(s *suite) {
 		},
 		{To: leases, Own: &bus.Own{Chat: "c"}},
 		{To: leases, Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
+		{Presence: &bus.Presence{
+			From: nodeB, Looking: true, At: 1, Came: []tidemark.UserID{"bob"},
+			Left: []tidemark.UserID{"eve"}, Changed: []tidemark.UserID{"carol"},
+		}},
 		{
 			Membership: &bus.Membership{
 				Changes: []tidemark.MembershipChange{

@@ -46,7 +46,7 @@ func TestSnapshot_wire_form_is_fixed(t *testing.T) {
 			"c": {Acked: 5, Read: 4},
 		},
 		CaughtUp: true, AwaitingCursors: true, WantsStatuses: true, ListRecent: true,
-		ListOwn: true, Own: []tidemark.ChatID{"d"},
+		ListOwn: true, Own: []tidemark.ChatID{"d"}, Looks: looking,
 	}
 	for _, v := range []any{*snapshot, snapshot.Chats[0], *change} {
 		for i, value := 0, reflect.ValueOf(v); i < value.NumField(); i++ {
