@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,10 +252,10 @@ func TestPresence_look_by_another_node(t *testing.T) {
 		look := &bus.Look{
 			ID: "q", Session: alice.Session(), User: "bob", Chats: []tidemark.ChatID{},
 		}
-		var to registry.Node
+		var to atomic.Pointer[registry.Node]
 		w.publish.set(func(node registry.Node, e bus.Event, send func() error) error {
 			if e.Presence != nil && e.Presence.Looking {
-				to = e.Presence.From
+				to.Store(&e.Presence.From)
 			}
 			return send()
 		})
@@ -262,7 +263,7 @@ func TestPresence_look_by_another_node(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		w.publish.clear()
 		event := bus.Event{Presence: &bus.Presence{From: registry.Node{ID: "b"}, Look: look}}
-		if err := bus.PublishOne(a.ctx, w.bus, to, event); err != nil {
+		if err := bus.PublishOne(a.ctx, w.bus, *to.Load(), event); err != nil {
 			t.Fatal(err)
 		}
 		told()
