@@ -48,9 +48,9 @@ func TestPage_is_built_from_its_sources(t *testing.T) {
 	}
 }
 
-// TestPage_is_small: all files that open the page are together small enough for a slow phone, and so
-// are those of the console, and the parts that are loaded when they are shown. Neither loads the other's files, and the service worker of the page keeps
-// none of the console's.
+// TestPage_is_small: all files that open the page are together small enough for a slow phone. So
+// are those of the console, and the parts that are loaded when they are shown. Neither loads the
+// other's files, and the service worker of the page keeps none of the console's.
 func TestPage_is_small(t *testing.T) {
 	page, console, later := 0, 0, 0
 	for name, content := range filesOf(t, web.App()) {

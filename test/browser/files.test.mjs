@@ -6,8 +6,8 @@ import { after, before, test } from 'node:test';
 import { caughtUp, comeIn, newPair, openChat, openWindow, until } from './browser.mjs';
 
 // A PNG of one pixel.
-const PICTURE = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGA' +
-  'WjR9awAAAABJRU5ErkJggg==', 'base64');
+const PICTURE = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9' +
+  'QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
 
 let alice, bob;
 

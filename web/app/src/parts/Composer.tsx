@@ -96,12 +96,14 @@ export function Composer({ session, chat, row, text }: Props) {
       </label>
       <label class="unseen" for="text">Message</label>
       <textarea id="text" ref={text} rows={1} dir="auto" placeholder="Message" data-testid="text"
-        value={draft} enterkeyhint="send" onKeyDown={keys} readOnly={uploading} onInput={(event) => {
+        value={draft} enterkeyhint="send" readOnly={uploading} onKeyDown={keys}
+        onInput={(event) => {
           setDraft(chat.id, event.currentTarget.value);
           chat.type();
         }} />
       <button class="button primary round" aria-label="Send" title="Send" data-testid="send"
-        disabled={uploading || draft.trim() === '' && files.length === 0}><Icon name="send" /></button>
+        disabled={uploading || draft.trim() === '' && files.length === 0}>
+        <Icon name="send" /></button>
     </form>
   );
 }

@@ -131,8 +131,8 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
         <Virtualizer ref={list} scrollRef={box} data={rows} shift={shift}
           keepMounted={kept as number[]}>
           {(entry, index) => (
-            <MessageRow key={entry.key} session={session} row={entry} index={index} count={rows.length}
-              group={row.chat.type === 'group'} search={search}
+            <MessageRow key={entry.key} session={session} row={entry} index={index}
+              count={rows.length} group={row.chat.type === 'group'} search={search}
               start={index === 0 && older.state === 'complete'} current={index === hitRow}
               details={(sequence) => go({ chat: chat.id, panel: sequence })} />
           )}
