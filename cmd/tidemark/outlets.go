@@ -181,7 +181,8 @@ func (o *options) outlets(
 	store openedStore, others *peers, log *slog.Logger,
 ) (outletWork, error) {
 	cfg := o.outlet.reach
-	cfg.Store, cfg.Log, cfg.Kinds = store, log, maps.Clone(cfg.Kinds)
+	cfg.Store, cfg.Log, cfg.Kinds = store, log, map[string]reach.Kind{}
+	maps.Copy(cfg.Kinds, o.outlet.reach.Kinds)
 	var hints *redis.Hints
 	var forward func(hint string)
 	if others.client != nil {
