@@ -98,6 +98,11 @@ test('tokens, tickets and sessions', async () => {
   const { session_id } = await poll.json();
   const { sessions } = await calls.listSessions('gina');
   assert.deepEqual(sessions.map((one) => one.session_id), [session_id]);
+  const { chat_id } = await calls.createChat('gina', { type: 'direct', member_ids: ['henry'] });
+  assert.equal(await calls.putLook('gina', { session_id, chat_ids: [chat_id] }), undefined);
+  const presence = await calls.getPresence('henry', { chat_id: [chat_id] });
+  assert.match(JSON.stringify(presence), /"user_id":"gina","online":true/);
+  await calls.putPresenceSettings('gina', { visible: false });
   await calls.endSession('gina', { session_id });
   assert.deepEqual((await calls.listSessions('gina')).sessions, []);
   assert.equal(await calls.endSessions('gina'), undefined);
