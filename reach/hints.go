@@ -21,7 +21,8 @@ type hints struct {
 	serving atomic.Bool
 	shards  atomic.Uint64
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// chats has the chats. With receiptsHint at its end, it is one in which a watermark rose.
 	chats map[tidemark.ChatID]struct{}
 }
 

@@ -12,17 +12,19 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 )
 
-// TestHint_waits_for_nothing: a send is not held up by what the engine does, such as looking for
-// what can be settled among many chats.
+// TestHint_waits_for_nothing: neither a send nor an acknowledgement is held up by what the engine
+// does, such as looking for what can be settled among many chats.
 func TestHint_waits_for_nothing(t *testing.T) {
 	e := New(Config{Store: memory.New()})
 	e.hints.serving.Store(true)
 	e.hints.work(allShards())
+	e.ahead.wants = []storage.OutletID{receiptsOf("o")}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	done := make(chan struct{})
 	go func() {
 		e.Hint("c")
+		e.hintReceipts("c")
 		close(done)
 	}()
 	select {
@@ -30,7 +32,7 @@ func TestHint_waits_for_nothing(t *testing.T) {
 	case <-time.After(wait.Hang):
 		t.Fatal("a hint waits for the lock of the engine")
 	}
-	if got := e.hints.take(); len(got) != 1 {
+	if got := e.hints.take(); len(got) != 2 {
 		t.Errorf("got the hints %v", got)
 	}
 }

@@ -394,17 +394,19 @@ func receipt(
 	return e
 }
 
-// hintReceipts says that a watermark rose in a chat. It never blocks.
+// hintReceipts says that a watermark rose in a chat. It never blocks: Run passes the hint on.
 func (e *Engine) hintReceipts(chat tidemark.ChatID) {
-	if !e.hints.serving.Load() {
-		return
+	switch {
+	case !e.hints.serving.Load() || !e.ahead.wanted():
+	case e.hints.own(chat):
+		e.note(chat + receiptsHint)
+	case e.cfg.Forward != nil:
+		e.cfg.Forward(chat + receiptsHint)
 	}
-	if !e.hints.own(chat) {
-		if e.cfg.Forward != nil && e.ahead.wanted() {
-			e.cfg.Forward(chat + receiptsHint)
-		}
-		return
-	}
+}
+
+// passReceipts tells those who want receipts that a watermark rose in a chat.
+func (e *Engine) passReceipts(chat tidemark.ChatID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, r := range e.receivers {

@@ -3,6 +3,7 @@ package reach
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -34,6 +35,10 @@ func (e *Engine) turn(ctx context.Context, all bool, until time.Time) error {
 	}
 	halfway := time.Now().Add(time.Until(until) / 2)
 	for chat := range hinted {
+		if id, of := strings.CutSuffix(string(chat), receiptsHint); of {
+			e.passReceipts(tidemark.ChatID(id))
+			continue
+		}
 		if !time.Now().Before(halfway) {
 			break // The list has them, too.
 		}

@@ -700,8 +700,8 @@ type Role = string
 //
 // Example: {"client_message_id":"b2f1","content":"hello"}
 type SendMessage struct {
-	// AttachmentSources To forward files of others: messages that you may see, and that have these files.
-	// It is not stored, and recipients do not see it.
+	// AttachmentSources To forward files of others: messages that you may see, and that have these
+	// files. It is not stored, and recipients do not see it.
 	AttachmentSources *[]MessageRef `json:"attachment_sources,omitempty"`
 
 	// Attachments At most 8,192 bytes of JSON together, returned byte for byte, except for line breaks

@@ -1552,8 +1552,8 @@ export interface components {
              */
             readonly attachments?: readonly components["schemas"]["Attachment"][] | null;
             /**
-             * @description To forward files of others: messages that you may see, and that have these files.
-             *     It is not stored, and recipients do not see it.
+             * @description To forward files of others: messages that you may see, and that have these
+             *     files. It is not stored, and recipients do not see it.
              */
             readonly attachment_sources?: readonly components["schemas"]["MessageRef"][] | null;
             /**
