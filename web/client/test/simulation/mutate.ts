@@ -86,19 +86,29 @@ async function inSimulation(dir: string, seeds: number): Promise<string[]> {
   throw new Error(`seed ${String(seed)} fails without a break, too: ${failure.detail}`);
 }
 
-/** Runs the tests of the core, the store and the client, all in one process. */
+/** Runs the tests of the core, the client and the store. Those that take longer come later. */
 async function inTests(dir: string): Promise<string[]> {
   const core = readdirSync(join(dir, 'test/core')).filter((file) => file.endsWith('.test.js'));
-  const files = ['memory.test.js', 'trouble.test.js', ...core.map((file) => `core/${file}`)]
-    .flatMap((file) => ['--import', pathToFileURL(join(dir, 'test', file)).href]);
-  const { status, output } = await run(
-    ['--test-reporter=tap', ...files, join(dir, 'test/client.test.js')]);
-  if (status === 0) return [];
+  const groups = [
+    [...core.map((file) => `core/${file}`), 'client.test.js'], ['trouble.test.js'], ['memory.test.js'],
+  ];
+  for (const files of groups) {
+    const found = await inFiles(files.map((file) => join(dir, 'test', file)));
+    if (found !== undefined) return [found];
+  }
+  return [];
+}
+
+/** Runs files of tests in one process, and returns the first test that fails. */
+async function inFiles(files: readonly string[]): Promise<string | undefined> {
+  const imports = files.slice(1).flatMap((file) => ['--import', pathToFileURL(file).href]);
+  const { status, output } = await run(['--test-reporter=tap', ...imports, files[0] ?? '']);
+  if (status === 0) return undefined;
   const test = /^ *not ok \d+ - (.+)$/m.exec(output)?.[1];
   // A loop without an end keeps even what failed before from being printed.
-  if (test === undefined && status === null) return ['the tests never end'];
+  if (test === undefined && status === null) return 'the tests never end';
   if (test === undefined) throw new Error(`the tests ended with ${String(status)}: ${output}`);
-  return [`test "${test}"`];
+  return `test "${test}"`;
 }
 
 /** Tries breaks with at most `seeds` seeds each. Returns those that nothing finds. */
