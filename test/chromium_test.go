@@ -29,12 +29,12 @@ func TestChromium_the_page_for_everybody(t *testing.T) {
 	inChromium(t, "page.test.mjs", "TIDEMARK_TEST_URL=http://"+serveDev(t))
 }
 
-// TestChromium_the_page_with_files: the server keeps files in a directory.
+// TestChromium_the_page_with_files: the page calls the server, or a bucket with the CORS rule of the
+// guide.
 func TestChromium_the_page_with_files(t *testing.T) {
-	t.Parallel() // It waits more than it works.
-	p := newProcess(t)
-	p.flags = append(p.flags, "--attachments", "dir:"+t.TempDir())
-	inChromium(t, "files.test.mjs", "TIDEMARK_TEST_URL=http://"+p.serve())
+	eachPlace(t, func(t *testing.T, p *process) {
+		inChromium(t, "files.test.mjs", "TIDEMARK_TEST_URL=http://"+p.address)
+	})
 }
 
 func TestChromium_the_page_on_a_server_for_others(t *testing.T) {

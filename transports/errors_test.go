@@ -340,6 +340,7 @@ func TestRequestID_taken_over_or_made(t *testing.T) {
 
 func TestPage_files_and_headers(t *testing.T) {
 	o := dev()
+	o.files = "https://bucket.example"
 	o.page = fstest.MapFS{
 		"index.html": {Data: []byte("<title>")}, "lib/a.js": {Data: []byte("1")},
 		"app.css": {Data: []byte("a{}")},
@@ -354,7 +355,11 @@ func TestPage_files_and_headers(t *testing.T) {
 		h := r.Header
 		if r.StatusCode != 200 || h.Get("Content-Type") != want ||
 			h.Get("X-Content-Type-Options") != "nosniff" ||
-			!strings.Contains(h.Get("Content-Security-Policy"), "default-src 'self'") {
+			h.Get("Content-Security-Policy") != "default-src 'none'; script-src 'self'; "+
+				"style-src 'self'; manifest-src 'self'; worker-src 'self'; "+
+				"connect-src 'self' https://bucket.example; "+
+				"img-src 'self' https://bucket.example; "+
+				"base-uri 'none'; form-action 'none'; frame-ancestors 'none'" {
 			t.Errorf("%s: %d %v", path, r.StatusCode, h)
 		}
 		again := fetch(t, a, "GET", path, map[string]string{"If-None-Match": h.Get("ETag")})

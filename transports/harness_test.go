@@ -49,6 +49,7 @@ type options struct {
 	events echo.HandlerFunc
 	poll   echo.HandlerFunc
 	page   fs.FS
+	files  string
 	// connections bounds the connections. 0: no bound.
 	connections int
 	alive       func() error
@@ -108,7 +109,7 @@ func start(t *testing.T, o options) *api {
 	}
 	h, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page,
-		Logger: logger, Alive: o.alive, Degraded: o.degraded,
+		Files: o.files, Logger: logger, Alive: o.alive, Degraded: o.degraded,
 		MetricsToken: o.metricsToken,
 		Mounts:       []transports.Mount{admin.Mount, notices.Mount, files.Mount},
 	})

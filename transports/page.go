@@ -17,14 +17,19 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// pagePolicy lets the page load and call its own origin only, and forbids framing it.
-const pagePolicy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors " +
-	"'none'; object-src 'none'"
+// pagePolicy lets the page load and call its own origin only, and forbids framing it. If files is
+// not empty, the page also sends files to that origin, and shows pictures from there.
+func pagePolicy(files string) string {
+	files = strings.TrimSpace("'self' " + files)
+	return "default-src 'none'; script-src 'self'; style-src 'self'; manifest-src 'self'; " +
+		"worker-src 'self'; connect-src " + files + "; img-src " + files +
+		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
 
 // mountPage mounts every file of the page. A folder's index.html is served at the folder's name,
 // with and without a slash at the end. There is no catch-all route, because it would change the
 // router's answers for all other paths.
-func mountPage(e *echo.Echo, page fs.FS) error {
+func mountPage(e *echo.Echo, page fs.FS, policy string) error {
 	if page == nil {
 		return nil
 	}
@@ -40,7 +45,7 @@ func mountPage(e *echo.Echo, page fs.FS) error {
 		if dir, file := path.Split(at[0]); file == "index.html" {
 			at = slices.Compact([]string{path.Clean(dir), dir})
 		}
-		serve := pageFile(name, content)
+		serve := pageFile(name, content, policy)
 		for _, address := range at {
 			e.Match([]string{http.MethodGet, http.MethodHead}, address, serve)
 		}
@@ -54,7 +59,7 @@ func mountPage(e *echo.Echo, page fs.FS) error {
 
 // pageFile serves one file. A file below assets has a hash of its content in its name, so a browser
 // keeps it for ever. It asks again for each other one.
-func pageFile(name string, content []byte) echo.HandlerFunc {
+func pageFile(name string, content []byte, policy string) echo.HandlerFunc {
 	plain, packed := newBody(content), newBody(zip(content))
 	caching := "no-cache"
 	if strings.HasPrefix(name, "assets/") {
@@ -62,7 +67,7 @@ func pageFile(name string, content []byte) echo.HandlerFunc {
 	}
 	return func(c echo.Context) error {
 		h := c.Response().Header()
-		h.Set("Content-Security-Policy", pagePolicy)
+		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")

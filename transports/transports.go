@@ -56,6 +56,9 @@ type Config struct {
 	// Page is served at /: index.html at the root, every other file at its own path. The names
 	// below assets contain a hash of the content. nil: no page.
 	Page fs.FS
+	// Files is the origin at which clients send and get files, or "" for the server's own. The page
+	// may call it.
+	Files string
 	// Version is the version in build_info. Counters holds those of the stream adapters. Collectors
 	// holds further metrics, such as those of the store.
 	Version    string
@@ -138,7 +141,7 @@ func New(cfg Config) (*Handler, error) {
 	h.stats = newStats(cfg)
 	h.mountStats()
 	h.mountOperation(cfg)
-	return h, mountPage(e, cfg.Page)
+	return h, mountPage(e, cfg.Page, pagePolicy(cfg.Files))
 }
 
 // ServeHTTP implements http.Handler.

@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -36,6 +37,7 @@ type S3 struct {
 	at     Location
 	client *s3.Client
 	sign   *s3.PresignClient
+	origin string
 	now    func() time.Time
 }
 
@@ -70,8 +72,21 @@ func New(ctx context.Context, at Location) (*S3, error) {
 		o.DisableHeaderHoisting = true
 	})
 	sign := s3.NewPresignClient(client, func(o *s3.PresignOptions) { o.Presigner = signer })
-	return &S3{at: at, client: client, sign: sign, now: time.Now}, nil
+	example, err := sign.PresignHeadBucket(ctx, &s3.HeadBucketInput{Bucket: &at.Bucket})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	address, err := url.Parse(example.URL)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	origin := address.Scheme + "://" + address.Host
+	return &S3{at: at, client: client, sign: sign, origin: origin, now: time.Now}, nil
 }
+
+// Origin returns the origin of all URLs of the bucket, such as
+// https://files.s3.eu-central-1.amazonaws.com.
+func (b *S3) Origin() string { return b.origin }
 
 func (b *S3) key(id string) *string { return aws.String(b.at.Prefix + id) }
 

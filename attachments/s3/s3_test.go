@@ -27,6 +27,29 @@ func TestS3(t *testing.T) {
 	})
 }
 
+// TestOrigin: pages name it in their policy.
+func TestOrigin(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	for raw, want := range map[string]string{
+		"s3://eu-central-1/files/a":                           "https://files.s3.eu-central-1.amazonaws.com",
+		"s3://eu-central-1/my.files":                          "https://s3.eu-central-1.amazonaws.com",
+		"s3://eu-central-1/files?endpoint=http://127.0.0.1:7": "http://127.0.0.1:7",
+	} {
+		at, err := s3.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bucket, err := s3.New(t.Context(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bucket.Origin(); got != want {
+			t.Errorf("%s: got %s, want %s", raw, got, want)
+		}
+	}
+}
+
 func TestParse(t *testing.T) {
 	for raw, want := range map[string]s3.Location{
 		"s3://eu-central-1/files":   {Region: "eu-central-1", Bucket: "files"},

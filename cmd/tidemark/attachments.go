@@ -52,6 +52,8 @@ func (f *attachmentFlags) parse() (filesAt, error) {
 type files struct {
 	kept *attachments.Attachments
 	dir  *dir.Dir
+	// origin is that of the URLs of files in a bucket, or "".
+	origin string
 }
 
 // open opens the place where files are kept. What is known of them is in the store.
@@ -63,7 +65,10 @@ func (f filesAt) open(
 	var err error
 	switch {
 	case f.bucket != nil:
-		bytes, err = s3.New(ctx, *f.bucket)
+		var bucket *s3.S3
+		if bucket, err = s3.New(ctx, *f.bucket); err == nil {
+			bytes, opened.origin = bucket, bucket.Origin()
+		}
 	case f.dir != "":
 		opened.dir, err = dir.New(f.dir, transports.BasePath+adapter.Files)
 		bytes = opened.dir

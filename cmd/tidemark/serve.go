@@ -273,6 +273,7 @@ func (o *options) layer(
 		Origins:        o.origins,
 		Logger:         log,
 		Page:           web.App(),
+		Files:          kept.origin,
 		Alive:          progress(store.committing),
 		Degraded:       others.degraded(core.Degraded),
 		Events:         events.Handle,

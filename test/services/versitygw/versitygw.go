@@ -15,6 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
 	"github.com/tidemark-im/tidemark/test/services/process"
 )
 
@@ -46,8 +51,8 @@ func Shared(t testing.TB) *Server {
 	return s
 }
 
-// Bucket makes an empty bucket, and returns its URL for `serve --attachments`. It sets the
-// credentials in the environment of the test.
+// Bucket makes an empty bucket that pages may call, and returns its URL for `serve --attachments`.
+// It sets the credentials in the environment of the test.
 func (s *Server) Bucket(t *testing.T) string {
 	t.Helper()
 	for name, value := range Environment() {
@@ -57,7 +62,27 @@ func (s *Server) Bucket(t *testing.T) string {
 	if err := os.Mkdir(filepath.Join(s.data(), bucket), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	if err := s.allowPages(t.Context(), bucket); err != nil {
+		t.Fatal(err)
+	}
 	return fmt.Sprintf("s3://%s/%s/files?endpoint=%s", Region, bucket, s.URL())
+}
+
+// allowPages sets the CORS rule of docs/attachments.md, for all origins.
+func (s *Server) allowPages(ctx context.Context, bucket string) error {
+	client := s3.New(s3.Options{
+		Region: Region, BaseEndpoint: aws.String(s.URL()), UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""),
+	})
+	_, err := client.PutBucketCors(ctx, &s3.PutBucketCorsInput{
+		Bucket: &bucket,
+		CORSConfiguration: &types.CORSConfiguration{CORSRules: []types.CORSRule{{
+			AllowedOrigins: []string{"*"},
+			AllowedMethods: []string{http.MethodGet, http.MethodPut},
+			AllowedHeaders: []string{"content-type", "if-none-match", "x-amz-checksum-sha256"},
+		}}},
+	})
+	return err
 }
 
 // Environment returns the variables with the credentials.
