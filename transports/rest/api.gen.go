@@ -171,8 +171,8 @@ type Attachment struct {
 	Name *string `json:"name,omitempty"`
 
 	// S3Ref A file that the server keeps: the `attachment_id` of `POST /attachments`. Its bytes
-	// must be there. It is yours, or in a message of `attachment_sources`. On a server that
-	// keeps no files, the key is refused.
+	// must be uploaded already. The file must be yours, or in a message of
+	// `attachment_sources`. A server that keeps no files refuses this key.
 	S3Ref                *Id                    `json:"s3_ref,omitempty"`
 	Size                 *int64                 `json:"size,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
@@ -384,7 +384,7 @@ type Incarnation = Id
 
 // Look Example: {"chat_ids":["team","direct-1"]}
 type Look struct {
-	// ChatIds All chats that the client shows now, in place of those that it named before.
+	// ChatIds All chats that the client shows now. They replace those of the look before.
 	ChatIds []Id `json:"chat_ids"`
 }
 
@@ -456,7 +456,7 @@ type MemberMetadata map[string]interface{}
 
 // MemberPresence defines model for MemberPresence.
 type MemberPresence struct {
-	// LastSeenAt Null if the member is online, hides, or if the server does not keep it.
+	// LastSeenAt Null if the member is online or hidden, or if the server does not store it.
 	LastSeenAt *time.Time `json:"last_seen_at"`
 	Online     bool       `json:"online"`
 
@@ -700,8 +700,8 @@ type Role = string
 //
 // Example: {"client_message_id":"b2f1","content":"hello"}
 type SendMessage struct {
-	// AttachmentSources To forward files of others: messages that you may see, and that have these
-	// files. It is not stored, and recipients do not see it.
+	// AttachmentSources To forward files of other users: messages that have these files, and that you may see.
+	// The server does not store this field, and recipients do not see it.
 	AttachmentSources *[]MessageRef `json:"attachment_sources,omitempty"`
 
 	// Attachments At most 8,192 bytes of JSON together, returned byte for byte, except for line breaks

@@ -266,8 +266,8 @@ export interface paths {
         readonly put?: never;
         /**
          * Tell the others that I am typing
-         * @description The other members who are online get a `typing` event. Of those whose client says which
-         *     chats it shows, only those who look at this chat get it. It is not stored. Within 3 s of
+         * @description The other members who are online get a `typing` event. A client that sends looks gets it
+         *     only while it looks at this chat. The event is not stored. Within 3 s of
          *     the one before, and in chats above the number of members that the operator sets (50 by
          *     default), nothing is sent.
          */
@@ -404,12 +404,12 @@ export interface paths {
         readonly get?: never;
         /**
          * Say which chats my client shows
-         * @description For a client that receives by Server-Sent Events or long-poll; over a WebSocket, send the
-         *     frame `look`. The session gets `typing` and `presence` of these chats only, for a minute.
-         *     Repeat the call every 30 s, and when the user opens another chat, and on each `session`
-         *     event. For chats that the session did not show before, one `presence` event has all
-         *     members ([presence](docs/presence.md)). A session that has ended, or is not mine, gives 204
-         *     as well: its stream says so.
+         * @description For a client that receives by Server-Sent Events or long-poll. Over a WebSocket, send the
+         *     frame `look` instead. For a minute, the session gets `typing` and `presence` of these chats
+         *     only. Repeat the call every 30 s, when the user opens another chat, and on each `session`
+         *     event. For each chat that is new in the look, the session gets one `presence` event with all
+         *     members ([presence](docs/presence.md)). If the session has ended, or is not mine, the answer
+         *     is 204, too. The stream of the session tells its client.
          */
         readonly put: operations["putLook"];
         readonly post?: never;
@@ -428,9 +428,9 @@ export interface paths {
         };
         /**
          * Who of some chats is online
-         * @description For clients without a session, and for one that lost an answer. A call reads the members
-         *     of its chats up to 1,000 in total. Chats beyond that have null for `online_count` and
-         *     `members`: look at them over a stream.
+         * @description For clients without a session, and after a lost answer of a poll. A call reads at most 1,000
+         *     members in total. For chats beyond that, `online_count` and `members` are null: look at
+         *     these chats over a stream.
          */
         readonly get: operations["getPresence"];
         readonly put?: never;
@@ -451,8 +451,9 @@ export interface paths {
         readonly get?: never;
         /**
          * Hide that I am online, or show it again
-         * @description Who hides looks offline to everybody, and everybody looks offline to them. When they were
-         *     last seen is forgotten. Numbers of chats above 50 members still count them.
+         * @description A user who hides appears offline to everybody, and everybody appears offline to them. The
+         *     server forgets when they were last seen. The `online_count` of chats above 50 members still
+         *     counts them.
          */
         readonly put: operations["putPresenceSettings"];
         readonly post?: never;
@@ -471,8 +472,8 @@ export interface paths {
         };
         /**
          * Where I am notified, and of what
-         * @description Also what a browser needs in order to subscribe. `platforms` is empty if this server
-         *     notifies nobody ([push notifications](docs/push.md)).
+         * @description The answer also has the key with which a browser subscribes. `platforms` is empty if this
+         *     server notifies nobody ([push notifications](docs/push.md)).
          */
         readonly get: operations["getPush"];
         readonly put?: never;
@@ -493,7 +494,7 @@ export interface paths {
         readonly get?: never;
         /**
          * Choose what I am told
-         * @description Replaces all settings, which count for all my devices. What is absent has its default.
+         * @description Replaces all settings. They apply to all my devices. An absent field gets its default.
          */
         readonly put: operations["putPushSettings"];
         readonly post?: never;
@@ -515,9 +516,9 @@ export interface paths {
         readonly get?: never;
         /**
          * Register one of my devices
-         * @description Register at each start of the app, and whenever the provider gives another address: an equal
+         * @description Register at each start of the app, and whenever the provider changes the address. An equal
          *     registration changes nothing. The address then belongs to this device alone. If another
-         *     user registered it before, their messages are not shown there any more. There may be 32
+         *     user registered it before, their notifications no longer go there. A user may have 32
          *     devices.
          */
         readonly put: operations["registerDevice"];
@@ -543,9 +544,9 @@ export interface paths {
         readonly put?: never;
         /**
          * Acknowledge the message of a notification
-         * @description For the handler that shows a notification. The token is its only credential. It comes with a
-         *     notification that holds everything the user has not received of the chat, and counts for a
-         *     day at most. Without a token, log in and sync.
+         * @description For the handler that shows a notification. The token is its only credential. A notification
+         *     has a token if it contains everything that the user has not received of the chat. A token is
+         *     valid for a day at most. Without a token, log in and sync.
          */
         readonly post: operations["acknowledgePush"];
         readonly delete?: never;
@@ -613,14 +614,14 @@ export interface paths {
         readonly put?: never;
         /**
          * Prepare the upload of a file
-         * @description Send the bytes to `url` as they are, by `method` and with exactly these `headers`, before
-         *     `expires_at`. The URL may lead to another server; if it begins with a slash, it is on this
-         *     one. It takes the announced bytes only, and only once: 409 and 412 say that they are there
-         *     already. Then name the file in a message, by `s3_ref`. A file that no message names within
-         *     24 hours is removed.
+         * @description Send the unchanged bytes to `url` by `method`, with exactly these `headers`, before
+         *     `expires_at`. A URL that begins with a slash is on this server; others lead to another one.
+         *     The URL accepts the announced bytes only, and only once: 409 and 412 mean that the bytes are
+         *     stored already. Then name the file in a message, by `s3_ref`. If no message names it within
+         *     24 hours, the server removes it.
          *
-         *     If the server keeps no files, the answer is 404. If the files of today are too large
-         *     together, the answer is 429, until midnight UTC. A repetition announces another file.
+         *     If the server keeps no files, the answer is 404. If the user announces more than 1 GiB in a
+         *     day, the answer is 429 until midnight UTC. A repeated call announces another file.
          */
         readonly post: operations["createAttachment"];
         readonly delete?: never;
@@ -640,9 +641,9 @@ export interface paths {
         };
         /**
          * A file of a message
-         * @description For those who may see the message, which must name the file. A GET of `url` gets the bytes,
-         *     for 5 minutes, without credentials. The URL may lead to another server. Browsers show only
-         *     pictures in place (AVIF, GIF, JPEG, PNG, WebP), and save all else.
+         * @description For users who may see the message. The message must name the file. For 5 minutes, a GET of
+         *     `url` returns the bytes, without credentials. The URL may lead to another server. Browsers
+         *     show only pictures in place (AVIF, GIF, JPEG, PNG, WebP), and save all other files.
          */
         readonly get: operations["getAttachment"];
         readonly put?: never;
@@ -747,7 +748,8 @@ export interface paths {
          *     ([webhooks](docs/webhooks.md)). It gets news when its `state` is `active`, after 15 s or
          *     more. News while it is `starting` or `joining` may be missed, unless `begin` is `start`.
          *
-         *     The answer has the `secret` that verifies what a webhook gets. It is never shown again.
+         *     The answer has the `secret` that verifies the deliveries of a webhook. It is never shown
+         *     again.
          *     Repeat the request after a lost answer: the answer is then 200, without a secret, and
          *     `POST /admin/outlets/{outlet_id}/secret` makes another. If an outlet of this id differs, the
          *     answer is 409. So it is while another outlet is being created.
@@ -1552,8 +1554,8 @@ export interface components {
              */
             readonly attachments?: readonly components["schemas"]["Attachment"][] | null;
             /**
-             * @description To forward files of others: messages that you may see, and that have these
-             *     files. It is not stored, and recipients do not see it.
+             * @description To forward files of other users: messages that have these files, and that you may see.
+             *     The server does not store this field, and recipients do not see it.
              */
             readonly attachment_sources?: readonly components["schemas"]["MessageRef"][] | null;
             /**
@@ -1603,8 +1605,8 @@ export interface components {
          */
         readonly NewFile: {
             /**
-             * @description The last part of its path: at most 255 bytes of UTF-8, without slashes, backslashes and
-             *     characters that are not shown.
+             * @description The file name without its folders: at most 255 bytes of UTF-8, without slashes,
+             *     backslashes and invisible characters.
              */
             readonly name: string;
             /** @description A media type. */
@@ -1634,7 +1636,7 @@ export interface components {
             /** @description Absolute, or a path of this server. */
             readonly url: string;
             readonly method: string;
-            /** @description Those that the request must have, besides `Content-Length`, which your HTTP client sets. */
+            /** @description The headers that the request must have. Your HTTP client adds `Content-Length`. */
             readonly headers: {
                 readonly [key: string]: string;
             };
@@ -1698,8 +1700,8 @@ export interface components {
         readonly Attachment: {
             /**
              * @description A file that the server keeps: the `attachment_id` of `POST /attachments`. Its bytes
-             *     must be there. It is yours, or in a message of `attachment_sources`. On a server that
-             *     keeps no files, the key is refused.
+             *     must be uploaded already. The file must be yours, or in a message of
+             *     `attachment_sources`. A server that keeps no files refuses this key.
              */
             readonly s3_ref?: components["schemas"]["Id"] | null;
             /** @description A file name to show. */
@@ -1982,7 +1984,7 @@ export interface components {
          *     }
          */
         readonly Look: {
-            /** @description All chats that the client shows now, in place of those that it named before. */
+            /** @description All chats that the client shows now. They replace those of the look before. */
             readonly chat_ids: readonly components["schemas"]["Id"][];
         };
         /**
@@ -2118,7 +2120,7 @@ export interface components {
          *     }
          */
         readonly Push: {
-            /** @description By which providers this server notifies devices. */
+            /** @description The providers by which this server notifies devices. */
             readonly platforms: readonly string[];
             /** @description The `applicationServerKey` of browsers, in base64url. */
             readonly vapid_public_key: string | null;
@@ -2145,7 +2147,7 @@ export interface components {
         };
         /**
          * @description The address of a device at a provider. `webpush` and `unifiedpush` need `keys`, `apns` needs
-         *     `app`. With keys, `apns` and `fcm` see no text either.
+         *     `app`. With `keys`, Apple and Google see no text either.
          * @example {
          *       "platform": "webpush",
          *       "address": "https://push.example.com/send/x",
@@ -2174,7 +2176,7 @@ export interface components {
             } | null;
         };
         /**
-         * @description What a user is told, on all devices.
+         * @description How a user is notified, on all devices.
          * @example {
          *       "display_name": "Bob",
          *       "preview": "sender",
@@ -2202,7 +2204,7 @@ export interface components {
             }[];
         };
         /**
-         * @description What a user wants to be told, on all devices.
+         * @description How a user wants to be notified, on all devices.
          * @example {
          *       "preview": "sender",
          *       "quiet_hours": {
@@ -2232,7 +2234,7 @@ export interface components {
                 readonly chat_id: components["schemas"]["Id"];
                 /**
                  * Format: date-time
-                 * @description When the mute ends. Without it, it never does.
+                 * @description When the mute ends. Without it, the mute never ends.
                  */
                 readonly ends_at?: string | null;
             }[] | null;
@@ -2350,17 +2352,17 @@ export interface components {
              */
             readonly type: "webhook" | "kafka";
             /**
-             * @description That of a `kafka` is `kafka:PREFIX`: the topics are `PREFIX.messages` and
+             * @description For `kafka`, it is `kafka:PREFIX`: the topics are `PREFIX.messages` and
              *     `PREFIX.state`. PREFIX has 1 to 200 of the characters `A-Z a-z 0-9 . _ -`, and does
              *     not begin with a dot.
              *
-             *     That of a webhook begins with `https://` and leads to a public address, on port 443.
+             *     For `webhook`, it begins with `https://` and leads to a public address, on port 443.
              *     Within the networks of `--reach-allow-cidr`, `http://` and other ports are allowed.
              */
             readonly url: string;
             /**
-             * @description The types that it gets. Empty or absent means all but `delivery.updated` and
-             *     `read.updated`: these cost writes, and must be named.
+             * @description The types that the outlet gets. Empty or absent means all except `delivery.updated` and
+             *     `read.updated`. These cost extra writes, so name them to get them.
              */
             readonly events?: readonly components["schemas"]["NewEventType"][] | null;
             /**
@@ -2369,8 +2371,8 @@ export interface components {
              */
             readonly content?: components["schemas"]["NewContent"] | null;
             /**
-             * @description Whether a delivery of a webhook may hold up to 100 events, as an array. A `kafka` has
-             *     no such deliveries, so it must be false.
+             * @description Whether a delivery of a webhook may have up to 100 events, as an array. For `kafka`, it
+             *     must be false.
              * @default false
              */
             readonly batch?: boolean | null;
@@ -2426,8 +2428,8 @@ export interface components {
         readonly OutletAttempt: {
             readonly accepted: boolean;
             /**
-             * @description That of the receiver's answer, or the code of Kafka's error. Null if there was no answer
-             *     or it was accepted.
+             * @description The status of the receiver's answer, or Kafka's error code. Null if there was no answer,
+             *     or if the event was accepted.
              */
             readonly status: number | null;
             /** @description What happened. Empty if it was accepted. */
@@ -3189,7 +3191,7 @@ export interface components {
             readonly payload: components["schemas"]["Typing"];
         };
         /**
-         * @description Only sessions get it that say which chats they show (`look`).
+         * @description Only sessions whose client sends a `look` get it.
          * @example {
          *       "type": "presence",
          *       "payload": {
@@ -3350,12 +3352,12 @@ export interface components {
             readonly expires_in_seconds: number;
         };
         /**
-         * @description Who of a chat is online. The first event of a look has all members, later ones those of
-         *     whom something changed.
+         * @description Who of a chat is online. The first event of a look has all members. Later events have those
+         *     whose presence changed.
          */
         readonly Presence: {
             readonly chat_id: components["schemas"]["Id"];
-            /** @description How many members are online, in a chat of more than 50. Else null. */
+            /** @description How many members are online, in a chat of more than 50 members. Else null. */
             readonly online_count: number | null;
             /** @description Null in a chat of more than 50 members. */
             readonly members: readonly components["schemas"]["MemberPresence"][] | null;
@@ -3365,7 +3367,7 @@ export interface components {
             readonly online: boolean;
             /**
              * Format: date-time
-             * @description Null if the member is online, hides, or if the server does not keep it.
+             * @description Null if the member is online or hidden, or if the server does not store it.
              */
             readonly last_seen_at: string | null;
         };
