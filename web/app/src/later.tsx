@@ -1,4 +1,5 @@
-// Parts of the page that few need at first. Each is a file of its own, loaded when it is shown.
+// Parts of the page that most users do not need at first. Each is a separate file, loaded when the
+// page shows it.
 
 import type { ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
@@ -14,7 +15,8 @@ export function later<P extends object>(load: () => Promise<ComponentType<P>>): 
         Part = part;
         show({});
       }, () => {
-        // Without a network the service worker has it. Where there is none, it is shown next time.
+        // Without a network, the service worker has the file. Without a service worker, the next
+        // attempt loads it.
       });
     }, []);
     return Part ? <Part {...props} /> : null;

@@ -44,7 +44,7 @@ export function announce(session: Session, signal: AbortSignal): void {
   });
   client.on('message', (message) => void notify(client, message), { signal });
   if (!canNotify()) return;
-  // What sw.ts posts: a question about a chat, a chat that was chosen, or a new subscription.
+  // sw.ts posts a question about a chat, a chat that the user chose, or a new subscription.
   navigator.serviceWorker.addEventListener('message', ({ data, ports }: MessageEvent<Told>) => {
     const { chat, user: of } = data;
     if (ports[0]) {

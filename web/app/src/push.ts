@@ -1,12 +1,12 @@
-// Web Push: the service worker is told of messages while no tab is open. docs/push.md has the API.
+// Web Push notifies the service worker of messages while no tab is open. docs/push.md has the API.
 
 import type { Session } from './session';
 
-// The user who is told on this device. All tabs share one subscription of the browser.
+// The user who is notified on this device. All tabs share one subscription of the browser.
 const WHO = 'tidemark.push';
 const CALL_MS = 5_000;
 
-/** Whether this browser shows a user what comes while no tab is open. */
+/** Returns whether this browser notifies a user while no tab is open. */
 export function pushes(user: string): boolean {
   return localStorage.getItem(WHO) === user;
 }
@@ -37,7 +37,7 @@ interface Server {
   readonly vapid_public_key: string;
 }
 
-/** Registers this browser, at each start again. Rejects if the user is not told from now on. */
+/** Registers this browser. Call it at each start. Rejects if the browser is not registered. */
 export async function startPush(session: Session): Promise<void> {
   const applicationServerKey = await pushKey(session);
   if (!applicationServerKey) throw new Error();
@@ -54,8 +54,8 @@ export async function startPush(session: Session): Promise<void> {
 }
 
 /**
- * Ends it, if it is this user who is told, and closes what is shown. Without a network it is the
- * push service that tells the server.
+ * Ends the registration of this user, if there is one, and closes the notifications. Without a
+ * network, the server learns it from the push service, at the next notification.
  */
 export async function stopPush(session: Session): Promise<void> {
   if (!pushes(session.user)) return;
@@ -66,7 +66,7 @@ export async function stopPush(session: Session): Promise<void> {
   await Promise.allSettled([call(session, 'DELETE'), subscription?.unsubscribe()]);
 }
 
-/** Signs the user out. What they get then is not shown here any more. */
+/** Signs the user out. This browser then no longer notifies them. */
 export async function signOut(session: Session, unsent: 'refuse' | 'discard'): Promise<void> {
   const { client, user } = session;
   const told = pushes(user);

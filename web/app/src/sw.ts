@@ -1,6 +1,6 @@
-// The service worker keeps the files of the page, so that it opens without a network. And it shows
-// what is pushed (docs/push.md), and acknowledges it by the token that came with it. All else of
-// the API is the client's matter.
+// The service worker caches the files of the page, so that it opens without a network. It also
+// shows notifications (docs/push.md), and acknowledges them by their tokens. The client makes all
+// other calls of the API.
 
 interface WorkerScope {
   readonly location: Location;
@@ -47,17 +47,17 @@ interface Payload {
   readonly body?: string;
   readonly badge: number;
   readonly ack_token?: string;
-  /** Banners that were read elsewhere. One of a later message stays. */
+  /** Banners that were read elsewhere. A banner of a later message stays. */
   readonly clears?: readonly { readonly tag: string; readonly to_sequence: number }[];
 }
-/** What a notification says of itself. One that a tab shows names its user, too. */
+/** The `data` of a notification. If a tab showed it, this also names the user. */
 interface Shown {
   readonly chat: string;
   readonly to: number;
   readonly user?: string;
 }
 
-// How long a tab may take to answer. One that is frozen does not.
+// How long a tab may take to answer. A frozen tab never answers.
 const ANSWER_MS = 300;
 
 const worker = self as unknown as WorkerScope;
@@ -109,7 +109,8 @@ async function show(payload: Payload): Promise<void> {
   const { registration, navigator } = worker;
   const all = await registration.getNotifications();
   if (!await tabWith({ chat, to }, 2)) {
-    // A later one, which has overtaken this one, is shown again: browsers demand a notification.
+    // If a later banner has overtaken this one, show the later one again: browsers demand a
+    // notification.
     const later = all.find((one) => one.tag === tag && (one.data as Shown).to > to);
     const { title = 'Tidemark', body = 'New message' } = later ?? payload;
     await registration.showNotification(title, {
@@ -133,7 +134,8 @@ async function show(payload: Payload): Promise<void> {
   ]);
 }
 
-// The page registers the new subscription, now or at its next start: that needs the user.
+// The page registers the new subscription, now or at its next start: only the page has the user's
+// token.
 worker.addEventListener('pushsubscriptionchange', (event) => {
   event.waitUntil((async () => {
     await worker.registration.pushManager.subscribe(event.oldSubscription?.options);

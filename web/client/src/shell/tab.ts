@@ -14,7 +14,7 @@ import { dataOf, queue, type Data } from './data.js';
 import { leaderOf, type Leader, type LeaderOwner, type Line } from './leader.js';
 import type { Rest } from './rest.js';
 
-// After how long a store that failed is tried again: each time twice as long.
+// The first wait before the client tries a failed store again. It doubles each time.
 const FIRST_RETRY_MS = 5_000;
 const LAST_RETRY_MS = 300_000;
 const STOP_MS = 5_000;
@@ -79,7 +79,7 @@ export function tabOf(owner: TabOwner): Tab {
   let channel: Channel | undefined;
   let line: Line = { phase: 'connecting' };
   let outdated = false;
-  /** How long the client waits before it tries a store that failed again. */
+  /** How long the client waits before it tries a failed store again. */
   let storeWait = FIRST_RETRY_MS;
   /** The store that was lost, and is being opened again. */
   let lost: Store | undefined;
