@@ -31,8 +31,8 @@ const (
 
 // Bytes keeps the bytes of files, and signs URLs for them. It is safe for concurrent use.
 type Bytes interface {
-	// SignUpload returns the request that uploads a file until a time. What comes by it is stored
-	// only if it has the size and the hash of the file, and only once.
+	// SignUpload returns the request that uploads a file until a time. Its bytes are stored only if
+	// they have the size and the hash of the file, and only once.
 	SignUpload(ctx context.Context, f *File, until time.Time) (Request, error)
 	// SignDownload returns the URL by which the bytes can be got until a time. disposition is the
 	// Content-Disposition of the answer.

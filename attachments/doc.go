@@ -11,8 +11,8 @@
 //	uploaded:DAY             USER    how many bytes of files the user announced on that day
 //	attachments              swept   the hour that the sweep comes to next
 //
-// A file is announced, then uploaded, then pinned by the first send that names it. One that is not
-// pinned after OrphanAfter is removed, and one whose only send has stored no message (sweep.go).
-// All others are kept. Pin and sweep change the same document by its version, so one of them comes
-// first (R_PIN).
+// A file is announced, then uploaded, then pinned by the first send that names it. The sweep
+// (sweep.go) removes a file that is not pinned after OrphanAfter, or whose only send has stored no
+// message. It keeps all others. Pin and sweep change the same document by its version, so one of
+// them comes first (R_PIN).
 package attachments

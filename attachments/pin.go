@@ -47,7 +47,7 @@ func (a *Attachments) records(ctx context.Context, files []string) ([]*record, e
 	for i, id := range files {
 		keys[i] = keyOf(id)
 		if !ValidID(id) {
-			// Such a name might be too long for a kind. This one is of no file.
+			// Such an id might be too long for a key. No file has the id "".
 			keys[i] = keyOf("")
 		}
 	}

@@ -19,8 +19,8 @@ const (
 	sweepPage = 100
 )
 
-// Run removes the orphans until ctx ends. Each node runs it. What two of them do at once is done
-// once, or twice without harm.
+// Run removes the orphans until ctx ends. Each node runs it. Two nodes may remove the same file
+// without harm.
 func (a *Attachments) Run(ctx context.Context) {
 	// The first sweep notes where later ones begin.
 	for again := true; again; again = signal.Pause(ctx, sweepEvery/2+rand.N(sweepEvery)) {
@@ -48,7 +48,7 @@ func (a *Attachments) Sweep(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Nothing was announced before the first sweep, except within these hours.
+		// Before the first sweep, files can only have been announced within these hours.
 		at, d := cursor{Hour: last.Add(-OrphanAfter)}, found[0]
 		if d.Value != nil {
 			if err := json.Unmarshal(d.Value, &at); err != nil {
@@ -119,8 +119,8 @@ func (a *Attachments) drop(ctx context.Context, d storage.Document) error {
 	return err
 }
 
-// removeOrphan removes a file that no message names. First it takes the file from those who would
-// pin it. If the server ends in between, the next sweep continues.
+// removeOrphan removes a file that no message names. First it marks the file, so that no send can
+// pin it. If the server crashes in between, the next sweep continues.
 func (a *Attachments) removeOrphan(ctx context.Context, id string) error {
 	records, err := a.records(ctx, []string{id})
 	if err != nil || records[0] == nil {
@@ -164,7 +164,7 @@ func (a *Attachments) removeOrphan(ctx context.Context, id string) error {
 	return a.drop(ctx, found[0])
 }
 
-// named reports whether a message may name a pinned file. If that is not certain yet, it is asked
+// named reports whether a message may name a pinned file. While that is uncertain, the sweep checks
 // again a day later.
 func (a *Attachments) named(ctx context.Context, r *record) (bool, error) {
 	if r.Send == nil {
@@ -182,7 +182,7 @@ func (a *Attachments) named(ctx context.Context, r *record) (bool, error) {
 	return found, err
 }
 
-// askAgain lets the sweep come to a file again a day later.
+// askAgain makes the sweep check a file again a day later.
 func (a *Attachments) askAgain(ctx context.Context, id string) error {
 	_, err := a.store.PutDocument(ctx, storage.Document{
 		Kind: uploadKind + a.now().UTC().Format(hourFormat), Name: id, Value: []byte(`{}`),

@@ -10,10 +10,10 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// A raise of a watermark writes no backlog: it costs as little as it did. Instead, a process marks
-// the chat before it raises anything there, and may then raise for a while (R_AHEAD). The mark is a
-// backlog of an outlet of its own, at the end of the chat (storage.Outbox.Rewind), whose stamp is
-// new with each mark. While no outlet wants receipts, nothing is written.
+// Raising a watermark writes no backlog. Instead, a process marks the chat before it raises a
+// watermark there, and may then raise watermarks of the chat for a while (R_AHEAD). The mark is a
+// backlog at the end of the chat, under an outlet id of its own (receiptsOf). Each mark gives it a
+// new stamp (storage.Outbox.Rewind). While no outlet wants receipts, nothing is written.
 
 // receiptsOf names the backlogs that mark the chats for an outlet that wants receipts. It is not
 // the id of any outlet.
@@ -21,16 +21,16 @@ func receiptsOf(id storage.OutletID) storage.OutletID { return id + "/receipts" 
 
 // ahead knows which chats this process has marked. It is safe for concurrent use.
 type ahead struct {
-	// markedFor is for how long this process may raise watermarks of a chat after it has begun to
-	// mark it, and listedFor for how long a list of outlets says who wants receipts.
+	// markedFor is how long this process may raise watermarks of a chat, from the start of the call
+	// that marks it. listedFor is how long a list of outlets may be used.
 	markedFor, listedFor time.Duration
 
 	mu sync.Mutex
-	// read is when the list of outlets was read that wants is from, and wants has those that want
-	// receipts.
+	// wants has the outlets that want receipts. The list of outlets that says so was read at read.
 	read  time.Time
 	wants []storage.OutletID
-	// young has when chats were marked since turned, and old those of before.
+	// young has the times of the marks since turned, and old has earlier ones. Entries of old that
+	// are not renewed are dropped at the next turn.
 	turned     time.Time
 	young, old map[tidemark.ChatID]time.Time
 }
@@ -62,8 +62,8 @@ func (a *ahead) wanted() bool {
 	return len(a.wants) > 0
 }
 
-// missing returns those of some chats that must be marked before they are raised, and for which
-// outlets. known is false if the list must be read first.
+// missing returns the chats that must be marked before their watermarks rise, and the outlets to
+// mark them for. known is false if the list must be read first.
 func (a *ahead) missing(
 	chats []tidemark.ChatID, now time.Time,
 ) (left []tidemark.ChatID, wants []storage.OutletID, known bool) {
@@ -94,7 +94,7 @@ func (a *ahead) missing(
 	return left, a.wants, true
 }
 
-// marked notes that chats were marked for the outlets of a list, from a time on.
+// marked records that chats were marked for these outlets at a time.
 func (a *ahead) marked(chats []tidemark.ChatID, wants []storage.OutletID, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,9 +11,9 @@
 //   - Each event is accepted at least once, unless it is parked. A repetition has the same id.
 //   - A message is accepted for the first time after all earlier ones.
 //   - Of the changes of a chat's name and of a member, the last one comes. Others may be left out.
-//   - Of the states of a member's watermarks the last one comes, if the outlet wants receipts
-//     (ahead.go, receipts.go).
-//   - Of what became of other outlets, it gets notice at least once (notices.go).
+//   - The last state of a member's watermarks comes, if the outlet wants receipts (ahead.go,
+//     receipts.go).
+//   - A notice about another outlet comes at least once (notices.go).
 //
 // Nothing is promised about the order between chats.
 //

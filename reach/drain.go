@@ -23,8 +23,8 @@ func (e *Engine) drain(ctx context.Context, r *receiver) {
 		if more && err == nil {
 			continue
 		}
-		// Each delivery and each new backlog wakes this loop. If there are many backlogs, most of
-		// which wait for their time, reading them again and again would load the store.
+		// Each delivery and each new backlog wakes this loop. Without a pause, many backlogs that
+		// wait for a retry would be read again each time, and load the store.
 		if rest := min(restAfter*p.read, e.times.Poll); rest > 0 {
 			signal.Pause(ctx, rest)
 		}
@@ -33,11 +33,12 @@ func (e *Engine) drain(ctx context.Context, r *receiver) {
 	}
 }
 
-// restAfter is how many times as long as a pass has read it rests, but at most Times.Poll.
+// restAfter is the pause after a pass, as a multiple of the time that its queries took. Times.Poll
+// bounds the pause.
 const restAfter = 4
 
-// pass is a pass over the backlogs of an outlet: after which one it goes on, and how long its
-// queries took.
+// pass is the position in the list of an outlet's backlogs: it continues after the backlog after.
+// read is how long its queries took.
 type pass struct {
 	after storage.Backlog
 	read  time.Duration
@@ -52,8 +53,8 @@ func (e *Engine) opening(id storage.OutletID) bool {
 	return s != nil && s.Walk != nil && s.Walk.First && !s.Walk.Opened
 }
 
-// drainPage begins to work on a page of the backlogs where a pass goes on, and moves it. It reports
-// whether more can be done at once.
+// drainPage starts deliveries for the next page of a pass, and advances the pass. It reports
+// whether a further page can follow at once.
 func (e *Engine) drainPage(
 	ctx context.Context, r *receiver, p *pass,
 ) (more bool, err error) {

@@ -38,8 +38,8 @@ type Kind struct {
 	// the events that are named. Operators create none.
 	Own    OutletID
 	Events []outlet.Type
-	// Off says that this process does not serve the kind. Then Own is only reserved: an outlet that
-	// exists waits until operators delete it, or serve the kind again.
+	// Off says that this process does not serve the kind. Own then only reserves the id. An
+	// existing outlet waits until operators delete it, or switch the kind on again.
 	Off bool
 }
 
@@ -55,9 +55,9 @@ type Times struct {
 	// backlog closes, 2 s by default. Save is how often the position of a chat that is never quiet
 	// is saved, 10 s.
 	Linger, Save time.Duration
-	// Quiet is how long a chat stays marked after the last mark, 1 minute by default. A process may
-	// raise watermarks of a chat for a third of it after a mark, and knows for half of it who wants
-	// receipts. A call of the store may take the rest.
+	// Quiet is how long a mark stays after it was last renewed, 1 minute by default. A process may
+	// raise watermarks of a chat for a third of Quiet after a mark. It uses a list of outlets for
+	// half of Quiet. The rest is for calls of the store.
 	Quiet time.Duration
 	// Park is the age from which an event may be parked that is refused again and again, 24 h.
 	Park time.Duration
@@ -202,7 +202,7 @@ func (e *Engine) Run(ctx context.Context) {
 	e.stop(context.WithoutCancel(ctx))
 }
 
-// aside looks whether there are outlets, until ctx ends: only then hints are of use.
+// aside checks whether there are outlets, until ctx ends. Without outlets, hints are not sent.
 func (e *Engine) aside(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := time.Now()

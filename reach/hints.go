@@ -22,7 +22,8 @@ type hints struct {
 	shards  atomic.Uint64
 
 	mu sync.Mutex
-	// chats has the chats. With receiptsHint at its end, it is one in which a watermark rose.
+	// chats has the hinted chats. An id that ends with receiptsHint means that a watermark rose in
+	// the chat.
 	chats map[tidemark.ChatID]struct{}
 }
 

@@ -44,8 +44,8 @@ func (e *Engine) advance(ctx context.Context, l list) error {
 	return nil
 }
 
-// clearAfter returns for how long all must know that an outlet is deleted, before what is stored
-// for it is removed: afterwards nobody marks a chat for it, or opens a backlog.
+// clearAfter returns the wait between the deletion of an outlet and the removal of its data. After
+// this time all processes know of the deletion: none marks a chat or opens a backlog for it.
 func (e *Engine) clearAfter(s *Spec) time.Duration {
 	if s.wantsReceipts() {
 		return max(e.times.Dead, e.times.Quiet)

@@ -20,30 +20,31 @@ const (
 	// pause and largePause are the least times between two reads of the states of a chat, and of
 	// the least boundary of a chat with more members than tidemark.StatusFanoutLimit.
 	pause, largePause = time.Second, 10 * time.Second
-	// maxMarks is how many marked chats are known of an outlet. The others wait in the store.
+	// maxMarks is how many marked chats of an outlet are kept in memory. The others wait in the
+	// store.
 	maxMarks = 100_000
-	// maxTold is how many states are remembered of chats that are not marked any more. Without
-	// them, the states of members that did not change come again with those that did.
+	// maxTold is how many delivered states of chats without a mark are kept in memory. They spare
+	// the outlet repeated states of members who did not change.
 	maxTold = 100_000
 )
 
-// toldKey is a watermark of which an outlet knows. The user "" stands for all members.
+// toldKey names a watermark that an outlet has accepted. The user "" stands for all members.
 type toldKey struct {
 	user tidemark.UserID
 	of   outlet.Type
 }
 
-// told has how far watermarks were told.
+// told has the watermarks that the outlet has accepted.
 type told map[toldKey]tidemark.Watermark
 
 // mark is a chat in which watermarks may have risen.
 type mark struct {
-	// row is the mark as it was read, and seen is since when it has this stamp.
+	// row is the mark as it was read. seen is when this process first saw its stamp.
 	row  storage.Backlog
 	seen time.Time
-	// sweep is the last pass through all marks in which it was there.
+	// sweep is the number of the last pass over all marks that found it.
 	sweep int
-	// busy says that it is worked on. next is when its states may be read again.
+	// busy says that a delivery of its states is under way. next is when they may be read again.
 	busy bool
 	next time.Time
 	told told
@@ -57,14 +58,14 @@ type receipts struct {
 	quiet time.Duration
 
 	mu sync.Mutex
-	// hinted has chats in which a watermark rose, as those say who raised it.
+	// hinted has chats in which a watermark rose, according to hints.
 	hinted map[tidemark.ChatID]struct{}
 	// marks has the chats that are marked, and work those of them whose states are to be read.
 	marks map[tidemark.ChatID]*mark
 	work  map[tidemark.ChatID]struct{}
 	// sweep counts the passes through all marks.
 	sweep int
-	// told is of chats that are not marked any more, with the number of states in all.
+	// told has the accepted watermarks of chats without a mark. states is their number.
 	told   map[tidemark.ChatID]told
 	states int
 }
@@ -87,8 +88,8 @@ func (r *receipts) hint(chat tidemark.ChatID) {
 	r.wake.Set()
 }
 
-// found notes a mark that was just read. Its states are to be read if it is new, and once nobody
-// can raise by it any more.
+// found records a mark that was just read. Its chat becomes work if the mark is new, and once more
+// when nobody can raise by it any more.
 func (r *receipts) found(row *storage.Backlog, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -303,8 +304,9 @@ func (e *Engine) beginReceipts(ctx context.Context, r *receiver) {
 	}
 }
 
-// deliverReceipts reads the states of a chat, and delivers those of which the outlet does not know.
-// whole reports whether it knows all of them. large reports that they are those of a large chat.
+// deliverReceipts reads the states of a chat, and delivers those that the outlet has not accepted
+// yet. whole reports whether it has now accepted all of them. large reports whether the chat is
+// large (boundaries).
 func (e *Engine) deliverReceipts(
 	ctx context.Context, r *receiver, m *mark, id tidemark.ChatID,
 ) (whole, large bool, err error) {

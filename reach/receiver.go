@@ -21,8 +21,8 @@ const (
 	maxQueued = 1_000
 )
 
-// line is what is delivered one after the other: the news of a chat, or its receipts. The line of
-// no chat has the notices.
+// line names a sequence of events that are delivered one after the other: the news of a chat, or
+// its receipts. The line without a chat has the notices.
 type line struct {
 	chat     tidemark.ChatID
 	receipts bool
@@ -61,12 +61,12 @@ type receiver struct {
 type chatsUnder struct {
 	// closed says that no delivery begins any more.
 	closed bool
-	// busy has the lines of which a delivery is under way. So each line has one at a time.
+	// busy has the lines with a delivery under way. Each line has one delivery at a time.
 	busy map[line]struct{}
 	// drained has the chats of which a backlog is worked on, and those whose work ended since the
 	// last page was asked for: that page may show them as they were before.
 	drained map[tidemark.ChatID]bool
-	// again says when to try lines again of which something was refused.
+	// again has the lines with a refused event, and when to try them again.
 	again map[line]retry
 }
 
@@ -341,7 +341,7 @@ func (r *receiver) start(of line, steps []step) <-chan outcome {
 	return done
 }
 
-// retryLater notes that a line was refused, and returns what is known of it.
+// retryLater records a refusal of a line, and returns its retry.
 func (r *receiver) retryLater(of line, why *outlet.Refusal) retry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -357,7 +357,7 @@ func (r *receiver) retryLater(of line, why *outlet.Refusal) retry {
 	return a
 }
 
-// later notes that it is too early for a line.
+// later records that a line must wait, which is no failure (outlet.Later).
 func (r *receiver) later(of line, why *outlet.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

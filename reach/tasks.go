@@ -96,9 +96,9 @@ func (e *Engine) some(ctx context.Context, own []int, until time.Time) error {
 	}
 }
 
-// quiet returns the chats of backlogs that only wait to be settled: this process has delivered
-// their news, and they have no further messages. It looks at all of them in one call, because most
-// backlogs of a list are such ones. Other news without a hint are found when the chat is settled.
+// quiet returns the chats whose backlogs only need to be settled: this process has delivered their
+// news, and they have no further messages. It checks all of them in one call, because most backlogs
+// of a list are like that. Settling finds other news that came without a hint.
 func (e *Engine) quiet(
 	ctx context.Context, found []storage.Backlog,
 ) map[tidemark.ChatID]bool {

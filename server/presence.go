@@ -10,8 +10,8 @@ import (
 // maxLooks is how many chats a client may show at once.
 const maxLooks = 20
 
-// PresenceOf is who of a chat is online, or an error. Known is false if the call named chats with
-// too many members.
+// PresenceOf says who is online in a chat, or has an error. Known is false if the call named chats
+// with too many members in total.
 type PresenceOf struct {
 	tidemark.Presence
 	Known bool

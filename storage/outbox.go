@@ -67,7 +67,7 @@ type Outbox interface {
 		err error)
 }
 
-// OutletID names an outlet. It is an id (tidemark.ValidID), also one with an end that begins with a
+// OutletID names an outlet. It is an id (tidemark.ValidID), an id with a suffix that begins with a
 // slash, or AllOutlets.
 type OutletID string
 

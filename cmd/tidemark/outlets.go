@@ -58,7 +58,8 @@ func (s *outletSettings) has(role string) bool {
 	return len(s.roles) == 0 || slices.Contains(s.roles, role)
 }
 
-// checkStore returns a usageError if other nodes are to have a role, and cannot.
+// checkStore returns a usageError if this node lacks a role, but other nodes cannot share its
+// store.
 func (f *outletFlags) checkStore(store storeURL) error {
 	one := outletSettings{roles: f.Roles}
 	if (!one.has(roleGateway) || !one.has(roleWorker)) &&
@@ -138,8 +139,8 @@ const (
 	mostWorkerTimeout  = time.Minute
 )
 
-// outletTimes returns the periods of the engine for a --worker-timeout. Zero is the default. In
-// that time a node shows several times that it lives, and what it was allowed to settle has ended.
+// outletTimes returns the periods of the engine for a --worker-timeout. Zero is the default. Within
+// the timeout, a node sends several heartbeats, and its permission to settle expires.
 func outletTimes(timeout time.Duration) (reach.Times, error) {
 	if timeout == 0 {
 		return reach.Times{}, nil
@@ -175,8 +176,7 @@ type outletWork struct {
 	run    func(context.Context)
 }
 
-// outlets returns the engine on a store. News of chats on which other nodes work are announced to
-// them.
+// outlets returns the engine on a store. It forwards news of chats to the nodes that deliver them.
 func (o *options) outlets(
 	store openedStore, others *peers, log *slog.Logger,
 ) (outletWork, error) {

@@ -177,8 +177,8 @@ type pushWork struct {
 	run   func(context.Context)
 }
 
-// pusher returns what notifies devices, and adds its kind of outlet. The adapter still lacks the
-// core and the credentials.
+// pusher returns what notifies devices, and adds its kind of outlet. The caller still has to set
+// the core and the credentials of the adapter.
 func (o *options) pusher(
 	store openedStore, others *peers, kinds map[string]reach.Kind, forward func(hint string),
 	log *slog.Logger,
@@ -224,7 +224,8 @@ func (o *options) pusher(
 	return work, nil
 }
 
-// notPushed is the Open of a server without providers, on whose store an earlier one had some.
+// notPushed is the Open of a server without providers. It is called if the store has the outlet of
+// an earlier server with providers.
 func notPushed(*reach.Spec, []string) (outlet.Client, error) {
 	return nil, tidemark.Errorf(tidemark.Invalid, "no push provider is configured; give the "+
 		"--push flags again, or delete the outlet")

@@ -145,11 +145,12 @@ func (c *Cluster) hosts(list string) error {
 const (
 	// batchLimit bounds one record. The topic usually has a lower bound.
 	batchLimit = 16 << 20
-	// tries is how often a batch is sent again that Kafka refuses for a reason that may pass. With
-	// backoff these take 1.5 s, in which other chats wait. Then the engine retries, without them.
+	// tries is how often the client repeats a batch that Kafka refused for a temporary reason. With
+	// backoff, this takes 1.5 s, and other chats wait meanwhile. After that, the engine retries the
+	// chats of the batch, and the others no longer wait.
 	tries = 4
-	// dialTimeout bounds a connect with its handshake, and answerTimeout a request twice: Kafka
-	// stops waiting for replicas after one, and the client waits for another.
+	// dialTimeout bounds a connect with its handshake. answerTimeout bounds how long Kafka waits
+	// for replicas. The client waits for the same time again.
 	dialTimeout   = 3 * time.Second
 	answerTimeout = 5 * time.Second
 )

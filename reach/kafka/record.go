@@ -40,8 +40,8 @@ func ofMember(e *outlet.Event) string { return string(e.Chat) + "|" + string(e.U
 // ofReceipt returns the key of a member's receipts of a type, or of those of all members.
 func ofReceipt(e *outlet.Event) string { return ofMember(e) + "|" + string(e.Type) }
 
-// record returns the record of an event. Its time is that of its storing: Kafka would soon delete a
-// replayed message as old.
+// record returns the record of an event. It has no timestamp, so the client sets the present time.
+// With the event's own time, Kafka would soon delete a replayed message as old.
 func (o *Outlet) record(e *outlet.Event) *kgo.Record {
 	at, known := places[e.Type]
 	if !known {

@@ -38,9 +38,9 @@ func (c *connects) last() error {
 	return c.err
 }
 
-// produce stores records, which together must fit into one batch. It returns for each why it was
-// not stored, or nil. Records of one partition are all stored, or none is. If ctx ends first, the
-// session ends, and what was under way may be stored or not.
+// produce stores records, which together must fit into one batch. It returns an error or nil for
+// each. Of the records of one partition, all or none are stored. If ctx ends first, the session
+// ends, and records under way may be stored or not.
 func (s *session) produce(ctx context.Context, records []*kgo.Record) []error {
 	errs := make([]error, len(records))
 	if len(records) == 0 {

@@ -1,6 +1,6 @@
-// Package redis carries hints between processes that share a Redis: which chats have news for
-// outlets (reach.Engine.Hint), and what was read of which devices were notified (pusher.Config). A
-// hint that is lost costs little, so none is repeated.
+// Package redis carries hints between processes that share a Redis. They say which chats have news
+// for outlets (reach.Engine.Hint), and which banners were sent, read or confirmed
+// (pusher.Config.Forward). A lost hint costs little, so none is repeated.
 package redis
 
 import (
@@ -49,7 +49,7 @@ func New(client *redis.Client) *Hints {
 	}
 }
 
-// Send sends a hint to the other processes, which has no spaces. It never blocks.
+// Send sends a hint to the other processes. A hint must not contain spaces. Send never blocks.
 func (h *Hints) Send(hint string) {
 	h.mu.Lock()
 	full := len(h.waiting) >= maxWaiting

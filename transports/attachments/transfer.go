@@ -24,7 +24,8 @@ const (
 	transferWithin = 30 * time.Minute
 	// piece is how many bytes are read or written in stallAfter.
 	piece = 64 << 10
-	// retryFrom and retryWithin are after what time a client comes back if too many transfer files.
+	// retryFrom and retryWithin set the Retry-After of a refused transfer: retryFrom plus a random
+	// part of retryWithin.
 	retryFrom, retryWithin = 5 * time.Second, 10 * time.Second
 )
 

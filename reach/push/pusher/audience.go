@@ -13,11 +13,11 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// audience are those who may be told of messages of a chat.
+// audience has the members who may be notified of messages of a chat.
 type audience struct {
 	chat   tidemark.Chat
 	people []person
-	// wait is for how long it is too early. Nobody is told of anything before.
+	// wait is how long it is too early to notify anybody.
 	wait time.Duration
 }
 
@@ -25,20 +25,21 @@ type audience struct {
 type person struct {
 	user    tidemark.UserID
 	devices []devices.Device
-	// settings are theirs, and sender is the name of who sent the message.
+	// settings are those of the person. sender is the display name of the message's sender.
 	settings devices.Settings
 	sender   string
-	// message is the last one of which they are to be told, and since is when the first one came.
+	// message is the last message to notify of. since is when the first one was sent.
 	message tidemark.Message
 	since   time.Time
 	state   tidemark.DeliveryState
 	online  []tidemark.DeviceID
-	// badge is what is unread in all chats, nil until it is asked for.
+	// badge is the unread count of all chats, nil until it was read.
 	badge *int
 }
 
-// fewMembers is up to how many members of a chat their devices are looked for at once. If nobody
-// has any, the messages need not wait in the store. Among more members somebody has one.
+// fewMembers is the size of chats whose members' devices are read at once, before the delay. If no
+// member has a device, the messages need not wait in the store. In larger chats, assume that one
+// has.
 const fewMembers = 16
 
 // audience returns who may be told of messages. Members and devices are read each time.
@@ -66,8 +67,8 @@ func (p *Pusher) audience(
 	return a, err
 }
 
-// newest returns the latest messages after a full page, if there are any. Who is to be told of one
-// of these need not be told of the page, whose turn comes first.
+// newest returns the latest messages after a full page, if there are any. A member who is to be
+// notified of one of these needs no notification of the page.
 func (p *Pusher) newest(
 	ctx context.Context, chat *tidemark.Chat, page []tidemark.Message,
 ) ([]tidemark.Message, error) {
@@ -86,8 +87,8 @@ func (p *Pusher) newest(
 	return found[0], nil
 }
 
-// people returns the members of a chat who may be told of messages, without those who are to be
-// told of newer ones.
+// people returns the members of a chat who may be notified of messages. It leaves out those who are
+// to be notified of newer ones.
 func (p *Pusher) people(
 	ctx context.Context, chat *tidemark.Chat, messages, newer []tidemark.Message,
 ) ([]person, error) {
@@ -269,8 +270,8 @@ func (p *Pusher) notification(
 // manyMessages is the text of a summary.
 const manyMessages = "New messages"
 
-// form makes a banner a summary, if the provider keeps so many of the device already that it would
-// drop all of them.
+// form turns a banner into a summary if the provider may keep too many banners for the device, and
+// could drop all of them (Habits.Form).
 func (p *Pusher) form(one *person, d *devices.Device, n *push.Notification) {
 	at, form := receiver{one.user, d.ID}, p.cfg.Habits[d.Platform].Form
 	if form == nil || n.Kind != push.Banner {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// clearDelay is how long reads are collected: who reads several chats gets one badge.
+	// clearDelay is how long reads are collected. So a user who reads several chats gets one badge.
 	clearDelay = time.Second
 	// maxReads is how many reads wait to be looked at. Further ones are lost.
 	maxReads = 10_000
@@ -22,21 +22,21 @@ const (
 	readsAtOnce = 50
 )
 
-// reads are users and chats of which something was read, and when to look at them.
+// reads are the pairs of a user and a chat that the user has read, and when to handle each.
 type reads struct {
 	mu  sync.Mutex
 	due map[pair]look
 }
 
-// look says when to look at what was read. last says that devices with a session are not looked at
-// once more.
+// look says when to handle a pair. last says that it is the second time, so devices with a session
+// are not checked again.
 type look struct {
 	at   time.Time
 	last bool
 }
 
-// later looks after a while at what a user has read of a chat, if a device was told of it by this
-// process.
+// later handles what a user has read of a chat after a time, if this process has notified a device
+// of it.
 func (p *Pusher) later(of pair, after time.Duration, last bool) {
 	if !p.working.Load() || !p.memory.shows(of) {
 		return
@@ -243,8 +243,8 @@ func (p *Pusher) clearDevice(at receiver, d *devices.Device, banners []shown, ba
 	}
 }
 
-// remember notes what a device is told now, so that it can be cleared. It adds what the device is
-// to clear otherwise.
+// remember records a notification, so that its banner can be removed later. It adds to n the
+// banners that the device should remove.
 func (p *Pusher) remember(one *person, d *devices.Device, n *push.Notification) {
 	at, chat := receiver{one.user, d.ID}, one.message.ChatID
 	if n.Kind.Silent() && p.cfg.Habits[d.Platform].Clears == nil {

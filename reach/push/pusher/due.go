@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// delay is after how long somebody is told of a message who has no session, and onlineDelay
-	// after how long somebody who has one: they may read it there.
+	// delay is the wait before a user without a session is notified of a message. onlineDelay is
+	// that of a user with a session, who may read the message there.
 	delay       = 3 * time.Second
 	onlineDelay = 10 * time.Second
 )

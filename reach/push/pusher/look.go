@@ -10,10 +10,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// look returns a notification that has waited as it is now, or whether it is not needed any more
-// (queue.Look). It reads what the first look read: the registration and settings of the user, their
-// state in the chat, the members, and what is unread. Each step ends the look of one that is not
-// needed.
+// look brings a notification that has waited up to date, and reports whether it is still needed
+// (queue.Look). It reads the same as the first time: the user's registration and settings, their
+// state in the chat, the members, and the unread count. It stops at the first reason to drop it.
 func (p *Pusher) look(
 	ctx context.Context, to push.Target, n push.Notification,
 ) (now push.Notification, needed bool, err error) {

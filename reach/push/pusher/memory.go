@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxUsers is of how many users a process remembers what their devices show. Those who were
-	// notified least lately are forgotten: their banners stay until a later one replaces them.
+	// maxUsers is the number of users whose banners a process remembers. It forgets the least
+	// recently notified ones first. Their banners stay until a later one replaces them.
 	maxUsers = 20_000
 	// maxBanners is how many chats are remembered of a device.
 	maxBanners = 16
@@ -150,7 +150,7 @@ func (m *memory) shows(p pair) bool {
 	return m.any(p, func(shown) bool { return true })
 }
 
-// showsAfter reports whether it was told of a message after one.
+// showsAfter reports whether a device was notified of a message after the one that was read.
 func (m *memory) showsAfter(p pair, read tidemark.Sequence) bool {
 	return m.any(p, func(c shown) bool { return c.through > read })
 }
@@ -192,8 +192,8 @@ func (m *memory) take(
 	return gone
 }
 
-// clear decides how a device learns that a banner is gone: by notifications of the kinds that are
-// returned, as the provider's habits say, or else with its next banner.
+// clear decides how a device learns that a banner was read. It returns the kinds of notifications
+// to send, as habit says. Without a push.Clear, the next banner says it.
 func (m *memory) clear(
 	at receiver, c push.Cleared, room bool, habit func([]time.Time, time.Time) []push.Kind,
 ) (kinds []push.Kind) {

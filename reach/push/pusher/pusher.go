@@ -42,8 +42,8 @@ type Config struct {
 	Resume time.Duration
 	// Secret has at least MinSecret random bytes. All nodes have the same one.
 	Secret []byte
-	// Incarnation is that of the data. Tokens of another one do not count: their messages may be
-	// others than those that have their sequences now.
+	// Incarnation is that of the data. Tokens of another incarnation are refused: other messages
+	// may have their sequences now.
 	Incarnation tidemark.Incarnation
 	// Habits are those of providers that have any. They may be missing.
 	Habits map[devices.Platform]Habits
@@ -59,8 +59,8 @@ type Habits struct {
 	// elsewhere. cleared are the times of earlier push.Clear of the device. nil: it learns that
 	// with its next banner.
 	Clears func(cleared []time.Time, now time.Time) []push.Kind
-	// Form returns the kind of the next banner of a device to which so many were sent since it gave
-	// a sign of life. nil: push.Banner.
+	// Form returns the kind of a device's next banner. unconfirmed is how many banners it got since
+	// its last sign of life. nil: push.Banner.
 	Form func(unconfirmed int) push.Kind
 }
 
@@ -82,8 +82,7 @@ type Pusher struct {
 	watched watched
 	// cleared and uncleared count banners that were read elsewhere: by push.Clear, or else.
 	cleared, uncleared atomic.Int64
-	// reads are the users and chats of whose reading this process was told, and when to look. wake
-	// says that there is one more.
+	// reads are the reads that this process must handle. wake says that there is a new one.
 	reads reads
 	wake  signal.Flag
 
@@ -157,8 +156,8 @@ func New(cfg Config) (*Pusher, error) {
 	return p, err
 }
 
-// Ack is what a push handler acknowledges: a user has the messages of a chat up to Through. All
-// later ones than the user's watermark were in the notification.
+// Ack is what a push handler acknowledges: a user has received the messages of a chat up to
+// Through. The notification contained all messages above the user's watermark.
 type Ack struct {
 	User    tidemark.UserID
 	Chat    tidemark.ChatID

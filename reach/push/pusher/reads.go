@@ -12,9 +12,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// A process that sends a banner says so to all: then the process that stores what the user reads
-// knows that somebody wants to know. It says so to all in turn, once, and who sent the banner
-// removes it. These are hints. One that is lost costs a banner that stays too long.
+// A process that sends a banner announces it to all processes. When one of them stores that the
+// user has read the chat, it announces that to all, once. The process that sent the banner then
+// removes it. These are hints: a lost one leaves a banner longer than needed.
 //
 //	shown/PROCESS/USER/DEVICE/CHAT/SEQUENCE   a device is told of a message
 //	read/USER/CHAT                            the user has read it, or has left the chat
@@ -31,13 +31,13 @@ type pair struct {
 	chat tidemark.ChatID
 }
 
-// maxWatched is of how many users and chats a node wants to know what is read. Beyond, it forgets
-// others.
+// maxWatched is how many pairs of a user and a chat a node watches for reads. For a further pair it
+// forgets another one.
 const maxWatched = 50_000
 
-// watched are the users and chats of whom there are banners, with the last message of these. It
-// stands on the path of everything that is read: while there is no banner it costs one look, and
-// else a lock that nothing holds for long (BenchmarkWatched).
+// watched has the pairs of a user and a chat with a banner, and the last message of each banner.
+// Every read passes it. While there is no banner, it costs one atomic load, and otherwise a lock
+// that is held briefly (BenchmarkWatched).
 type watched struct {
 	any atomic.Bool
 
@@ -62,8 +62,7 @@ func (w *watched) add(p pair, through tidemark.Sequence) {
 	w.any.Store(true)
 }
 
-// take reports whether there is a banner of a user and chat, none of whose messages is after one
-// that was read. It forgets the banner.
+// take reports whether a pair has a banner whose messages are all read. It then forgets the banner.
 func (w *watched) take(p pair, read tidemark.Sequence) bool {
 	if !w.any.Load() {
 		return false
@@ -79,14 +78,14 @@ func (w *watched) take(p pair, read tidemark.Sequence) bool {
 	return true
 }
 
-// reading is a store that notes what is read, and who leaves a chat.
+// reading is a store that records reads, and members who leave a chat.
 type reading struct {
 	storage.Store
 	p *Pusher
 }
 
-// Reading returns a store that passes all calls to s, and notes what users read of which they were
-// notified. It changes no arguments and no results.
+// Reading returns a store that passes all calls to s, and records when users read what they were
+// notified of. It changes no arguments and no results.
 func (p *Pusher) Reading(s storage.Store) storage.Store { return &reading{s, p} }
 
 // Advance implements storage.Deliveries.
@@ -140,8 +139,8 @@ func (p *Pusher) say(words ...string) {
 	}
 }
 
-// Heard takes up what a process has forwarded (Config.Forward), which may be this one. It never
-// blocks. It ignores what it does not know.
+// Heard handles a hint that a process has forwarded (Config.Forward), also this one. It never
+// blocks. It ignores unknown hints.
 func (p *Pusher) Heard(hint string) {
 	words := strings.Split(hint, "/")
 	for _, id := range words[1:] {

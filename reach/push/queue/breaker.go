@@ -80,7 +80,7 @@ func (b *breaker) failed(now time.Time, wait time.Duration) {
 	}
 }
 
-// unasked says that a request which began was not made after all. The next one is the probe.
+// unasked says that a request was dropped before it was sent. The next one is the probe.
 func (b *breaker) unasked() {
 	if b.state == breakerProbing {
 		b.state = breakerOpen

@@ -19,15 +19,14 @@ const SendTimeout = 10 * time.Second
 // notification to its target.
 const maxReports = 10_000
 
-// fresh is for how long a notification is sent as it came. Afterwards it is looked at again.
+// fresh is the age up to which a notification is sent unchanged. An older one is checked by Look.
 const fresh = time.Second
 
-// obsolete is the outcome of a notification of which Look says that nobody needs it any more.
+// obsolete is the outcome of a notification that Look no longer needs.
 const obsolete push.Outcome = "obsolete"
 
-// Look returns a notification that has waited as it must be sent now, or whether it is not needed
-// any more. It is called for each attempt, and ends with ctx. After an error the notification is
-// not sent, and waits again.
+// Look brings a notification that has waited up to date, and reports whether it is still needed. It
+// is called before each attempt, and ends with ctx. After an error, the notification waits again.
 type Look func(
 	ctx context.Context, to push.Target, n push.Notification,
 ) (now push.Notification, needed bool, err error)
@@ -58,7 +57,7 @@ type Counts struct {
 	Enqueued uint64
 	// Sent, Dead, Refused and Withheld are those that ended with such an answer.
 	Sent, Dead, Refused, Withheld uint64
-	// Obsolete are those that Look did not need any more when their turn came.
+	// Obsolete are those that Look dropped.
 	Obsolete uint64
 	// Replaced gave way to a newer one of the same name, Dropped to newer ones in a full queue or
 	// with their registration, and Expired were older than MaxAge.
@@ -103,8 +102,7 @@ func New(provider push.Provider) *Queue {
 	}
 }
 
-// LookAgain sets how notifications that have waited are looked at, right before they leave. It is
-// called before Run, if at all.
+// LookAgain sets the check of notifications that have waited. Call it before Run.
 func (q *Queue) LookAgain(look Look) { q.look = look }
 
 // Enqueue takes a notification up. It takes constant time and never waits. The notification
@@ -124,8 +122,8 @@ func (q *Queue) Holds(to push.Target, n push.Notification) bool {
 	return there
 }
 
-// Room returns for how many further notifications there is room, so that none is dropped. Those
-// under way need theirs: they may have to wait again.
+// Room returns how many further notifications the queue takes without dropping one. Those under way
+// keep their place, since they may have to wait again.
 func (q *Queue) Room() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

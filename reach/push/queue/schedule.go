@@ -102,8 +102,8 @@ type schedule struct {
 	counts   Counts
 }
 
-// put takes a job up. A banner takes the place of what it clears, so a Clear of earlier messages is
-// dropped.
+// put adds a job, or replaces an earlier one of its key. It drops a Clear if a banner of later
+// messages is queued: that banner replaces what the Clear would remove.
 func (s *schedule) put(j job) {
 	s.counts.Enqueued++
 	key := keyOf(j)

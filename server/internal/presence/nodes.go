@@ -12,20 +12,20 @@ import (
 const (
 	// announceEvery is how often a node repeats that it looks. Others remember it for lasts.
 	announceEvery = 20 * time.Second
-	// settles is how long it may take until another node records for this one.
+	// settles is how long another node may take to start recording users for this one.
 	settles = 2 * time.Second
 	// batchEntries is how many users one publication has at most.
 	batchEntries = 4_000
 )
 
-// nodes is what a node knows of the looks of others, and others of its own.
+// nodes records which other nodes look at chats, and which of them know that this node does.
 type nodes struct {
 	// looking has the other nodes that look at chats, and until when.
 	looking map[registry.Node]time.Time
 	// told has when each other node was last told that this one looks.
 	told map[registry.Node]time.Time
-	// settled is when the node that was told last has certainly begun to record. Users who came
-	// there before may be missing, so all are looked up once more.
+	// settled is when the last announced node has certainly started recording. Users who came there
+	// earlier may be missing, so all are looked up once more.
 	settled time.Time
 }
 
@@ -115,8 +115,8 @@ func (p *Presence) share(ctx context.Context, now time.Time) {
 	p.publish(ctx, publications)
 }
 
-// publish counts publications and sends them. One that fails is made up for by the next look-up of
-// its users.
+// publish counts publications and sends them. If one fails, the next look-up of its users corrects
+// it.
 func (p *Presence) publish(ctx context.Context, publications []bus.Publication) []error {
 	if len(publications) == 0 {
 		return nil

@@ -39,7 +39,7 @@ const (
 	offline
 )
 
-// profileState says whether a person shows up. Until that is known they do not.
+// profileState says whether others may see a person online. While it is unread, they may not.
 type profileState uint8
 
 const (
@@ -112,7 +112,8 @@ func (q *person) shows(user tidemark.UserID) tidemark.MemberPresence {
 
 func (q *person) isOnline() bool { return q.state == online || q.state == leaving }
 
-// ready reports whether everything is known that a chat shows. named says that it shows names.
+// ready reports whether enough is known of the person to show them in a chat. named says that the
+// chat shows names.
 func (q *person) ready(named bool) bool {
 	return q.state != unknown && (!named || q.profile != unread)
 }

@@ -1,11 +1,11 @@
 // Package presence tells sessions who is online in the chats that they look at (docs/presence.md).
 // A user is online while a session of theirs has a lease, and for lingers longer.
 //
-// A node that looks at chats says so to the other nodes. Once a second each of them sends it one
-// batch: the users whose first session there came, or whose last one left. So n reconnects are n
-// short entries, and no entry if nobody looks. Once a second the node tells its sessions what
-// changed, in one event for each chat. What a batch did not say is found by a look-up of leases,
-// when a chat is first looked at and once in recheck.
+// A node whose sessions look at chats announces that to the other nodes. Once a second, each of
+// them sends it one batch: the users whose first session there began, or whose last one ended. So n
+// reconnects are n short entries, and no entry if nobody looks. Once a second, the node sends its
+// sessions what changed, in one event for each chat. A look-up of leases finds what batches did not
+// say: when a chat is first looked at, and then once in recheck.
 //
 // Files: person.go decides who is online; watch.go has the chats and their members; tell.go tells
 // sessions; nodes.go tells other nodes; profiles.go stores who hides and when they were seen;
@@ -38,10 +38,10 @@ const (
 	period = time.Second
 	// pause is the least time between two passes for new looks.
 	pause = 100 * time.Millisecond
-	// recheck is how long the result of a look-up counts.
+	// recheck is how long the result of a look-up is used.
 	recheck = time.Minute
-	// reread is how long a profile counts. A change of it is announced, so this is for a lost
-	// announcement.
+	// reread is how long a profile is used before it is read again, in case an announcement of a
+	// change was lost.
 	reread = 10 * time.Minute
 	// sweepEvery is how often looks that have ended are removed.
 	sweepEvery = 10 * time.Second

@@ -10,18 +10,17 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// profile is the document of a user. One that was never written is that of a user who shows up, and
-// was not seen yet.
+// profile is the document of a user. Without a document, the user is visible and was not seen yet.
 type profile struct {
 	Hidden   bool            `json:"hidden,omitempty"`
 	LastSeen tidemark.Millis `json:"last_seen,omitempty"`
 }
 
-// profiles reads and writes profiles. Without a store everybody shows up, and nobody was seen.
+// profiles reads and writes profiles. Without a store, everybody is visible, and nobody was seen.
 type profiles struct{ store storage.Documents }
 
-// kinds is over how many kinds of documents users are spread. A kind is a partition of some
-// databases.
+// kinds is the number of kinds of documents over which users are spread. In some databases, a kind
+// is a partition.
 const kinds = 64
 
 func keyOf(user tidemark.UserID) storage.DocumentKey {

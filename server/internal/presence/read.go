@@ -46,9 +46,9 @@ func (p *Presence) SetVisible(ctx context.Context, user tidemark.UserID, visible
 	return nil
 }
 
-// Read returns who of chats is online now, as the user may see it. It is for clients without a
-// session. A chat that does not exist any more, and one whose members would be more than maxRead in
-// total, has neither Members nor Online; that is reported as false. The caller has checked that the
+// Read returns who is online in chats, as the user may see it. It is for clients without a session.
+// known is false for a chat that no longer exists, and for one with which the total of members
+// would exceed maxRead. Such a chat has neither Members nor Online. The caller has checked that the
 // user is a member.
 //
 // Errors: Unavailable.

@@ -27,13 +27,13 @@ const (
 // watched is a chat at which sessions of this node look.
 type watched struct {
 	sessions map[*session.Session]lookState
-	// outdated says that the members are to be read again, and loaded that they were read.
+	// outdated says that the members must be read again. loaded says that they were read once.
 	outdated, loaded bool
 	version          uint64
 	users            []tidemark.UserID
-	// changed has the members of whom something is to be told.
+	// changed has the members whose presence has changed.
 	changed map[tidemark.UserID]struct{}
-	// told is the number that was told last of a chat without names.
+	// told is the last number that sessions got, in a chat without names.
 	told int
 }
 

@@ -13,8 +13,8 @@ type Table struct {
 	mu     sync.RWMutex
 	byID   map[tidemark.SessionID]*Session
 	byUser map[tidemark.UserID][]*Session
-	// moved has the users whose first session came or whose last one left. It is nil if they are
-	// not recorded.
+	// moved has the users whose first session began or whose last one ended. It is nil while Record
+	// is off.
 	moved map[tidemark.UserID]struct{}
 }
 
@@ -78,8 +78,8 @@ func (t *Table) Record(on bool) {
 	}
 }
 
-// Moved returns the users whose first session here came, or whose last one left, since the last
-// call: those who have a session now, and those who have none.
+// Moved returns the users whose first session here began, or whose last one ended, since the last
+// call. came has those with a session now, and left those without one.
 func (t *Table) Moved() (came, left []tidemark.UserID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
