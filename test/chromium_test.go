@@ -29,8 +29,8 @@ func TestChromium_the_page_for_everybody(t *testing.T) {
 	inChromium(t, "page.test.mjs", "TIDEMARK_TEST_URL=http://"+serveDev(t))
 }
 
-// TestChromium_the_page_with_files: the page calls the server, or a bucket with the CORS rule of the
-// guide.
+// TestChromium_the_page_with_files: the page calls the server, or a bucket with the guide's CORS
+// rule.
 func TestChromium_the_page_with_files(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *process) {
 		inChromium(t, "files.test.mjs", "TIDEMARK_TEST_URL=http://"+p.address)

@@ -90,7 +90,9 @@ async function inSimulation(dir: string, seeds: number): Promise<string[]> {
 async function inTests(dir: string): Promise<string[]> {
   const core = readdirSync(join(dir, 'test/core')).filter((file) => file.endsWith('.test.js'));
   const groups = [
-    [...core.map((file) => `core/${file}`), 'client.test.js'], ['trouble.test.js'], ['memory.test.js'],
+    [...core.map((file) => `core/${file}`), 'client.test.js'],
+    ['trouble.test.js'],
+    ['memory.test.js'],
   ];
   for (const files of groups) {
     const found = await inFiles(files.map((file) => join(dir, 'test', file)));
