@@ -395,6 +395,8 @@ func TestAnnounce_bounded_input(t *testing.T) {
 		"long name":        func(f *attachments.File) { f.Name = strings.Repeat("a", 256) },
 		"path":             func(f *attachments.File) { f.Name = "../a" },
 		"path of Windows":  func(f *attachments.File) { f.Name = `..\a` },
+		"directory":        func(f *attachments.File) { f.Name = "." },
+		"directory above":  func(f *attachments.File) { f.Name = ".." },
 		"line":             func(f *attachments.File) { f.Name = "a\r\nb" },
 		"other direction":  func(f *attachments.File) { f.Name = "a\u202egnp.exe" },
 		"not UTF-8":        func(f *attachments.File) { f.Name = "a\xff" },
@@ -417,5 +419,12 @@ func TestAnnounce_bounded_input(t *testing.T) {
 	}
 	if n := w.Counters()["attachments_announced_total"]; n != 0 {
 		t.Errorf("%d files were announced", n)
+	}
+	for _, name := range []string{"می\u200cخواهم.txt", "👩\u200d💻.png", "..a", "a"} {
+		f := good
+		f.Name = name
+		if _, err := w.Announce(t.Context(), "alice", f); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }

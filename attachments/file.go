@@ -84,6 +84,8 @@ func (f *File) check() error {
 		return tidemark.BadParam(tidemark.Invalid, "name",
 			"holds a slash, a backslash, or a character that is not shown; send the last part of "+
 				"the path")
+	case f.Name == "." || f.Name == "..":
+		return tidemark.BadParam(tidemark.Invalid, "name", "is that of a directory; name a file")
 	case f.Size < 1:
 		return tidemark.BadParam(tidemark.Invalid, "size", "must be at least 1")
 	//rule:bounded_input.bound-file-size
@@ -95,9 +97,11 @@ func (f *File) check() error {
 }
 
 // neverInName reports whether a character has no place in a file's name. Some would show another
-// extension than the file has.
+// extension than the file has. Joiners have a place, though they are not printable: Persian and
+// many emoji are written with them.
 func neverInName(r rune) bool {
-	return r == '/' || r == '\\' || !unicode.IsPrint(r) || unicode.Is(unicode.Bidi_Control, r)
+	return r == '/' || r == '\\' || unicode.Is(unicode.Bidi_Control, r) ||
+		!unicode.IsPrint(r) && !unicode.Is(unicode.Join_Control, r)
 }
 
 func checkType(text string) error {
