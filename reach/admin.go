@@ -345,6 +345,9 @@ func (e *Engine) edit(
 // paused yet).
 func (e *Engine) Update(ctx context.Context, id storage.OutletID, c Change) (Info, error) {
 	return e.edit(ctx, id, func(s *Spec) error {
+		if err := e.mayChange(s, &c); err != nil {
+			return err
+		}
 		if c.URL != nil {
 			s.URL = *c.URL
 		}
@@ -380,6 +383,16 @@ func (s *Spec) pause(paused bool) error {
 	return nil
 }
 
+// mayChange returns Invalid if the server chooses what is to change, and not its operators.
+func (e *Engine) mayChange(s *Spec, c *Change) error {
+	own := e.cfg.Kinds[s.Kind].Own != ""
+	if own && (c.URL != nil || c.Events != nil || c.Content != nil || c.Batch != nil) {
+		return tidemark.Errorf(tidemark.Invalid,
+			"the outlet %s is the server's own; only paused can be changed", s.ID)
+	}
+	return nil
+}
+
 // Delete deletes an outlet with its backlogs, log and parked events. NotFound: there is none.
 func (e *Engine) Delete(ctx context.Context, id storage.OutletID) error {
 	_, err := e.edit(ctx, id, func(s *Spec) error {
@@ -395,6 +408,10 @@ func (e *Engine) Delete(ctx context.Context, id storage.OutletID) error {
 func (e *Engine) Rotate(ctx context.Context, id storage.OutletID) (Info, string, error) {
 	secret := ""
 	info, err := e.edit(ctx, id, func(s *Spec) (err error) {
+		if e.cfg.Kinds[s.Kind].NewSecret == nil {
+			return tidemark.Errorf(tidemark.Invalid,
+				"outlets of the type %s have no secret", s.Kind)
+		}
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		s.Secrets = slices.DeleteFunc(slices.Clone(s.Secrets), func(old Secret) bool {
 			return !old.Until.IsZero() && old.Until.Before(now)
@@ -410,9 +427,6 @@ func (e *Engine) Rotate(ctx context.Context, id storage.OutletID) (Info, string,
 				len(s.Secrets)-1)
 		}
 		secret, err = e.newSecret(s)
-		if err == nil && secret == "" {
-			err = tidemark.Errorf(tidemark.Invalid, "outlets of the kind %s have no secret", s.Kind)
-		}
 		return err
 	})
 	return info, secret, err
@@ -459,8 +473,18 @@ func (e *Engine) Replay(
 }
 
 // Test delivers an event that means nothing, and returns what came of it: nil, or why it was
-// refused. NotFound: there is no such outlet.
+// refused.
+//
+// Errors: NotFound, Invalid (the outlet is the server's own).
 func (e *Engine) Test(ctx context.Context, id storage.OutletID) (*outlet.Refusal, error) {
+	info, err := e.Outlet(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.cfg.Kinds[info.Kind].Own != "":
+		return nil, tidemark.Errorf(tidemark.Invalid,
+			"the outlet %s is the server's own, and takes messages only; send one to try it", id)
+	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	return e.once(ctx, id, outlet.Event{
 		ID: outlet.EventID("outlet.test", string(id), now.String()), Type: "outlet.test", Time: now,

@@ -2,6 +2,7 @@ package reach
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,5 +122,35 @@ func TestEngine_creates_its_own_outlets(t *testing.T) {
 				t.Errorf("the own outlet has got a %s", e.Type)
 			}
 		}
+	})
+}
+
+// TestEngine_keeps_its_own_outlets_as_they_are: operators pause and resume them, and no more.
+func TestEngine_keeps_its_own_outlets_as_they_are(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.own = true
+		p, id := w.start(nil), storage.OutletID("push")
+		time.Sleep(time.Minute)
+		url, content, batch, yes, no := "x", "none", true, true, false
+		for name, change := range map[string]Change{
+			"url": {URL: &url}, "content": {Content: &content}, "batch": {Batch: &batch},
+			"events": {Events: &[]outlet.Type{outlet.ReadUpdated}},
+		} {
+			if _, err := p.Update(w.ctx, id, change); tidemark.CodeOf(err) != tidemark.Invalid {
+				t.Errorf("%s was changed: %v", name, err)
+			}
+		}
+		if _, err := p.Test(w.ctx, id); tidemark.CodeOf(err) != tidemark.Invalid {
+			t.Errorf("a test event was delivered: %v", err)
+		}
+		_, _, err := p.Rotate(w.ctx, id)
+		if tidemark.CodeOf(err) != tidemark.Invalid || !strings.Contains(err.Error(), "no secret") {
+			t.Errorf("it has a secret: %v", err)
+		}
+		_, err = p.Update(w.ctx, id, Change{Paused: &yes})
+		w.ok(err)
+		_, err = p.Update(w.ctx, id, Change{Paused: &no})
+		w.ok(err)
 	})
 }
