@@ -45,8 +45,8 @@ func TestSize_what_can_be_read_in_one_go(t *testing.T) {
 	}
 }
 
-// TestSize_of_what_is_kept: the repository contains no build results, and no links, which may lead
-// out of it.
+// TestSize_of_what_is_kept: the repository contains no build results, nothing that a merge left
+// behind, and no links, which may lead out of it.
 func TestSize_of_what_is_kept(t *testing.T) {
 	const most = 256 << 10
 	kept, err := exec.CommandContext(t.Context(), "git", "-C", "..", "ls-files", "-z").Output()
@@ -64,6 +64,9 @@ func TestSize_of_what_is_kept(t *testing.T) {
 		}
 		if info.Mode()&os.ModeSymlink != 0 {
 			t.Errorf("%s is a link", name)
+		}
+		if ext := filepath.Ext(name); ext == ".orig" || ext == ".rej" {
+			t.Errorf("%s was left behind", name)
 		}
 		if info.Size() > most {
 			t.Errorf("%s has %d bytes, at most %d are kept", name, info.Size(), most)
