@@ -365,6 +365,9 @@ func (e *Engine) Update(ctx context.Context, id storage.OutletID, c Change) (Inf
 				return err
 			}
 		}
+		if s.State == Paused && c == (Change{Paused: c.Paused}) {
+			return nil // also if it cannot be opened
+		}
 		return e.check(s)
 	})
 }

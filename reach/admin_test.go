@@ -209,10 +209,20 @@ func TestEngine_new_secret_after_a_lost_key(t *testing.T) {
 		if _, err := p.Test(w.ctx, id); tidemark.CodeOf(err) != tidemark.Denied {
 			t.Errorf("a test event: %v, want Denied", err)
 		}
+		yes, no := true, false
+		if _, err := p.Update(w.ctx, id, Change{Paused: &yes}); err != nil {
+			t.Errorf("it cannot be paused: %v", err)
+		}
+		_, err = p.Update(w.ctx, id, Change{Paused: &no})
+		if tidemark.CodeOf(err) != tidemark.Denied {
+			t.Errorf("it was resumed without a secret: %v, want Denied", err)
+		}
 		_, secret, err := p.Rotate(w.ctx, id)
 		if err != nil || secret == "" {
 			t.Fatalf("a new secret: %q, %v", secret, err)
 		}
+		_, err = p.Update(w.ctx, id, Change{Paused: &no})
+		w.ok(err)
 		w.whole(home, 5*time.Second)
 	})
 }

@@ -62,7 +62,8 @@ func (s *Sealer) Open(sealed string) (string, error) {
 	text, err := s.aead.Open(nil, data[:s.aead.NonceSize()], data[s.aead.NonceSize():], nil)
 	if err != nil {
 		return "", tidemark.Errorf(tidemark.Denied,
-			"the secret of an outlet was sealed with another TIDEMARK_OUTLET_KEY")
+			"the secret of an outlet was sealed with another TIDEMARK_OUTLET_KEY; set that one "+
+				"again, or give the outlet a new secret")
 	}
 	return string(text), nil
 }
