@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"io"
+	"log"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -25,6 +27,22 @@ func newLog(to io.Writer, format, level string) (*slog.Logger, *slog.LevelVar, e
 	default:
 		return nil, nil, usagef("--log-format is %q; it must be text or json", format)
 	}
+}
+
+// adopt lets this log have what libraries write by the package log. net/http writes there, for
+// example, what a receiver of webhooks sends unasked.
+func adopt(to *slog.Logger) {
+	log.SetFlags(0)
+	log.SetOutput(libraries{to})
+}
+
+// libraries is the output of the package log.
+type libraries struct{ *slog.Logger }
+
+// Write implements io.Writer.
+func (l libraries) Write(p []byte) (int, error) {
+	l.Warn("a library reports an error", "error", strings.TrimSpace(string(p)))
+	return len(p), nil
 }
 
 // setLevel sets a level by its name. Error: usageError.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -337,21 +338,26 @@ func TestServe_logs_as_json(t *testing.T) {
 		"--log-format", "json", "--log-level", "debug")
 	must(t, http.StatusOK, "dev:ann", http.MethodGet, url+"/api/v1/chats?limit=7", "",
 		"X-Request-ID", "r-1")
+	stdlog.Print("a line of a library")
 	poll(t, func() error {
+		found := 0
 		for line := range strings.Lines(log.String()) {
 			var l struct {
-				Msg, Method, Route string
-				Status             int
-				RequestID          string `json:"request_id"`
+				Msg, Error, Method, Route string
+				Status                    int
+				RequestID                 string `json:"request_id"`
 			}
 			if err := json.Unmarshal([]byte(line), &l); err != nil {
 				t.Fatalf("%v in %s", err, line)
 			}
 			if l.Msg == "a request" && l.RequestID == "r-1" && l.Method == "GET" &&
-				l.Route == "/api/v1/chats" && l.Status == 200 {
-				return nil
+				l.Route == "/api/v1/chats" && l.Status == 200 || l.Error == "a line of a library" {
+				found++
 			}
 		}
-		return fmt.Errorf("no line of the request in %s", log.String())
+		if found != 2 {
+			return fmt.Errorf("no line of the request, or of the library, in %s", log.String())
+		}
+		return nil
 	})
 }

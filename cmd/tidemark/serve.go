@@ -69,6 +69,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 		return err
 	}
 	log := set.log
+	adopt(log)
 	file, err := newReload(args, c.Config, set.level, log)
 	if err != nil {
 		return err
