@@ -54,8 +54,7 @@ func (p Preview) Show(m tidemark.Message, sender, group string) (Shown, error) {
 			"is %q: use full, sender, none or sealed", p)
 	}
 	text := strings.TrimSpace(m.Content)
-	mediaType, _, _ := strings.Cut(m.ContentType, ";")
-	if !strings.EqualFold(strings.TrimSpace(mediaType), "text/plain") || text == "" {
+	if !Readable(&m) {
 		text = Hidden
 	}
 	shown.Body = text
@@ -63,4 +62,11 @@ func (p Preview) Show(m tidemark.Message, sender, group string) (Shown, error) {
 		shown.Body = fmt.Sprintf("%s: %s", sender, text)
 	}
 	return shown, nil
+}
+
+// Readable reports whether a message has a text that a banner can show.
+func Readable(m *tidemark.Message) bool {
+	mediaType, _, _ := strings.Cut(m.ContentType, ";")
+	return strings.EqualFold(strings.TrimSpace(mediaType), "text/plain") &&
+		strings.TrimSpace(m.Content) != ""
 }

@@ -3,7 +3,6 @@ package pusher
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -304,7 +303,6 @@ func (p *Pusher) badge(ctx context.Context, one *person) (int, error) {
 
 // whole reports whether a banner holds all of a message (rule R_WHOLE).
 func whole(m *tidemark.Message, preview push.Preview) bool {
-	return (preview == push.PreviewFull || preview == push.PreviewSealed) &&
-		strings.HasPrefix(m.ContentType, tidemark.DefaultContentType) && m.Attachments == nil &&
-		strings.TrimSpace(m.Content) != ""
+	return (preview == push.PreviewFull || preview == push.PreviewSealed) && push.Readable(m) &&
+		m.Attachments == nil && m.Metadata == nil
 }

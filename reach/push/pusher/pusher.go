@@ -434,6 +434,7 @@ func parse(events []outlet.Event) ([]tidemark.Message, error) {
 				Users []tidemark.UserID `json:"user_ids"`
 			} `json:"mentions"`
 			Attachments json.RawMessage `json:"attachments"`
+			Metadata    json.RawMessage `json:"metadata"`
 		}
 		if err := json.Unmarshal(events[i].Data, &m); err != nil {
 			return nil, err
@@ -444,6 +445,9 @@ func parse(events []outlet.Event) ([]tidemark.Message, error) {
 		}
 		if string(m.Attachments) != "[]" {
 			messages[i].Attachments = m.Attachments
+		}
+		if string(m.Metadata) != "null" {
+			messages[i].Metadata = m.Metadata
 		}
 		if m.Mentions != nil {
 			messages[i].Mentions = tidemark.NewMentions(m.Mentions.All, m.Mentions.Users)

@@ -242,6 +242,12 @@ func TestPusher_ack_token_honest(t *testing.T) {
 			"no text": {"AAAA", true, func(d *tidemark.Draft) {
 				d.ContentType = "x/sealed"
 			}, false},
+			"nearly text": {"AAAA", true, func(d *tidemark.Draft) {
+				d.ContentType = "text/plain-sealed"
+			}, false},
+			"metadata": {"text", true, func(d *tidemark.Draft) {
+				d.Metadata = json.RawMessage(`{"place":"here"}`)
+			}, false},
 			"spaces": {"  ", true, nil, false},
 		} {
 			var changes []func(*tidemark.Draft)
