@@ -50,7 +50,8 @@ type receiver struct {
 	// worked on.
 	wake  signal.Flag
 	slots chan struct{}
-	ended chan struct{}
+	// end ends the work on the outlet's backlogs. It is set by until.
+	end   context.CancelFunc
 	calls sync.WaitGroup
 
 	mu sync.Mutex
@@ -106,8 +107,7 @@ func newReceiver(
 			busy: map[line]struct{}{}, drained: map[tidemark.ChatID]bool{},
 			again: map[line]retry{},
 		},
-		receipts: newReceipts(quiet), wake: signal.New(), ended: make(chan struct{}),
-		slots: make(chan struct{}, deliveries/2),
+		receipts: newReceipts(quiet), wake: signal.New(), slots: make(chan struct{}, deliveries/2),
 	}
 	r.lane = batch.New(batch.Config{
 		Name: "the outlet " + string(spec.ID), Workers: deliveries,
@@ -123,19 +123,9 @@ func (r *receiver) count(f figure, n int) {
 	r.total[f].Add(uint64(n))
 }
 
-// end ends the work on the outlet's backlogs. It is called once.
-func (r *receiver) end() { close(r.ended) }
-
-// until returns a context that ends with ctx or with end.
+// until returns the context of the work on the outlet's backlogs, which ends with ctx or by end.
 func (r *receiver) until(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer cancel()
-		select {
-		case <-r.ended:
-		case <-ctx.Done():
-		}
-	}()
+	ctx, r.end = context.WithCancel(ctx)
 	return ctx
 }
 

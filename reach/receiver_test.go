@@ -20,7 +20,6 @@ func TestReceiver_begins_nothing_after_its_end(t *testing.T) {
 	if out := <-r.start(line{chat: "c"}, steps); out.accepted != 1 {
 		t.Errorf("before its end: %+v", out)
 	}
-	r.end()
 	r.mu.Lock()
 	r.closed = true // as close does first; its lane still works
 	r.mu.Unlock()
@@ -77,6 +76,5 @@ func TestReceiver_chats_of_a_delivery_are_answered_each(t *testing.T) {
 		t.Errorf("%d calls, %d accepted, %d refused, log %v", client.calls, accepted, refused,
 			logged)
 	}
-	r.end()
 	r.close()
 }
