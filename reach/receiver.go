@@ -164,6 +164,10 @@ func (r *receiver) deliver(
 		r.some(ctx, events[first:end], refused, refusals[first:end])
 		first = end
 	}
+	//rule:told_or_owed.nothing-aborted-is-accepted
+	if err := ctx.Err(); err != nil {
+		return nil, err // What was not tried has no refusal, and must not count as accepted.
+	}
 	return refusals, nil
 }
 
@@ -174,7 +178,7 @@ func (r *receiver) some(
 	refusals []*outlet.Refusal,
 ) {
 	if len(events) == 0 || ctx.Err() != nil {
-		return // If ctx has ended, nobody gets the answers.
+		return // If ctx has ended, deliver answers for none of them.
 	}
 	if client, is := r.client.(outlet.Each); is {
 		r.each(ctx, client, events, refused, refusals)

@@ -58,9 +58,8 @@ func (*eachOutlet) Close() error { return nil }
 func TestReceiver_chats_of_a_delivery_are_answered_each(t *testing.T) {
 	client := &eachOutlet{}
 	var logged []tidemark.ChatID
-	r := newReceiver(Spec{ID: "a"}, client, func(_ *receiver, e outlet.Event, _ *outlet.Refusal) {
-		logged = append(logged, e.Chat)
-	}, new(counts), time.Minute)
+	log := func(_ *receiver, e outlet.Event, _ *outlet.Refusal) { logged = append(logged, e.Chat) }
+	r := newReceiver(Spec{ID: "a"}, client, log, new(counts), time.Minute)
 	events := []outlet.Event{{Chat: "b"}, {Chat: "c"}, {Chat: "b"}, {Chat: "d"}, {Chat: "c"}}
 	refusals, err := r.deliver(t.Context(), func() []outlet.Event { return events })
 	if err != nil {
@@ -75,6 +74,37 @@ func TestReceiver_chats_of_a_delivery_are_answered_each(t *testing.T) {
 	if client.calls != 1 || accepted != 3 || refused != 1 || len(logged) != 1 {
 		t.Errorf("%d calls, %d accepted, %d refused, log %v", client.calls, accepted, refused,
 			logged)
+	}
+	r.close()
+}
+
+// cutOutlet is aborted during its first delivery.
+type cutOutlet struct {
+	outlet.Client
+	abort func()
+}
+
+func (o *cutOutlet) Deliver(context.Context, []outlet.Event) (int, *outlet.Refusal) {
+	o.abort()
+	return 0, &outlet.Refusal{Detail: "the connection was closed"}
+}
+
+func (*cutOutlet) Limits() outlet.Limits { return outlet.Limits{Events: 1, Bytes: 1_000} }
+
+func (*cutOutlet) Close() error { return nil }
+
+// TestReceiver_told_or_owed_when_aborted: an outlet that is changed or stopped ends a batch. What
+// was not tried any more does not count as accepted.
+func TestReceiver_told_or_owed_when_aborted(t *testing.T) {
+	ctx, abort := context.WithCancel(t.Context())
+	r := newReceiver(Spec{ID: "a"}, &cutOutlet{abort: abort},
+		func(*receiver, outlet.Event, *outlet.Refusal) {}, new(counts), time.Minute)
+	events := []outlet.Event{{Chat: "b"}, {Chat: "c"}, {Chat: "b"}}
+	refusals, err := r.deliver(ctx, func() []outlet.Event { return events })
+	for i, why := range refusals {
+		if why == nil && err == nil {
+			t.Errorf("event %d counts as accepted, and was never delivered", i)
+		}
 	}
 	r.close()
 }

@@ -47,7 +47,7 @@ type Batcher[Q, A any] struct {
 	workers sync.WaitGroup
 	// stopping is closed by Stop.
 	stopping chan struct{}
-	// ctx is the context of run. When it has ended, no call is answered.
+	// ctx is the context of run. When it has ended, a call is answered only if its answer is there.
 	ctx    context.Context
 	cancel context.CancelFunc
 	// failed is the error of the latest batch, or nil if that succeeded. It is set only if there is
@@ -75,7 +75,8 @@ type call[Q, A any] struct {
 // run does the items of a batch in order, and returns an answer for each, or an error for all. It
 // calls collect when it is ready: calls that were queued until then are part of the batch. A second
 // collect returns the same items. run must not change them, and must end in bounded time. Only
-// Abort ends its ctx.
+// Abort ends its ctx. After that run returns an error, unless it has done all: callers may still
+// get what it returns.
 func New[Q, A any](
 	cfg Config, run func(ctx context.Context, collect func() []Q) ([]A, error),
 ) *Batcher[Q, A] {
