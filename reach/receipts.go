@@ -146,9 +146,9 @@ func (r *receipts) forget(chat tidemark.ChatID, m *mark) {
 	r.told[chat] = m.told
 }
 
-// take returns the chats that were hinted and are not known to be marked. Those that are known are
-// noted as work.
-func (r *receipts) take() (unknown []tidemark.ChatID) {
+// take returns the chats that were hinted and are not known to be marked, and how many are known.
+// Of those that were hinted, the known ones are noted as work.
+func (r *receipts) take() (unknown []tidemark.ChatID, known int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for chat := range r.hinted {
@@ -159,7 +159,7 @@ func (r *receipts) take() (unknown []tidemark.ChatID) {
 		}
 	}
 	clear(r.hinted)
-	return unknown
+	return unknown, len(r.marks)
 }
 
 // begin takes a chat whose states may be read now. quiet reports whether the mark may be settled
@@ -248,16 +248,37 @@ func (e *Engine) findMarks(ctx context.Context, r *receiver, after *storage.Back
 	return nil
 }
 
-// findHinted reads the marks of chats that hints announced.
+// findHinted reads the marks of chats that hints announced. Several of them are read as a list of
+// the marks of their shards, if that takes fewer calls than one for each chat.
 func (e *Engine) findHinted(ctx context.Context, r *receiver) error {
-	for _, chat := range r.receipts.take() {
-		found, _, err := e.cfg.Store.Backlogs(ctx, storage.BacklogQuery{
-			Outlet: receiptsOf(r.spec.ID), Chat: chat, Limit: 1,
-		})
-		if err != nil {
+	chats, marks := r.receipts.take()
+	q := storage.BacklogQuery{Outlet: receiptsOf(r.spec.ID), Limit: listed}
+	if pages := 1 + (marks+len(chats))/listed; len(chats) > pages {
+		for _, chat := range chats {
+			q.Shards = append(q.Shards, storage.ShardOf(chat))
+		}
+		slices.Sort(q.Shards)
+		q.Shards = slices.Compact(q.Shards)
+		return e.findMarked(ctx, r, q)
+	}
+	for _, q.Chat = range chats {
+		if err := e.findMarked(ctx, r, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findMarked reads all marks of a query.
+func (e *Engine) findMarked(ctx context.Context, r *receiver, q storage.BacklogQuery) error {
+	for more := true; more; {
+		var found []storage.Backlog
+		var err error
+		if found, more, err = e.cfg.Store.Backlogs(ctx, q); err != nil {
 			return err
 		}
 		for i := range found {
+			q.After = found[i]
 			r.receipts.found(&found[i], time.Now())
 		}
 	}

@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -298,4 +299,59 @@ func TestEngine_receipts_of_a_second_outlet(t *testing.T) {
 			t.Errorf("the outlet knows of %d, want 4", got)
 		}
 	})
+}
+
+// counted counts the calls that read backlogs.
+type counted struct {
+	Store
+	calls int
+}
+
+func (c *counted) Backlogs(
+	ctx context.Context, q storage.BacklogQuery,
+) ([]storage.Backlog, bool, error) {
+	c.calls++
+	return c.Store.Backlogs(ctx, q)
+}
+
+// TestReceipts_hints_are_read_together: the marks of hinted chats take as few calls as there are
+// pages of them, and one for each chat if these are fewer.
+func TestReceipts_hints_are_read_together(t *testing.T) {
+	w := newWorld(t)
+	id := storage.OutletID("a")
+	var chats []tidemark.ChatID
+	var marks []storage.Backlog
+	for range 2*listed + 1 {
+		c := w.group()
+		chats = append(chats, c)
+		marks = append(marks, storage.Backlog{Outlet: receiptsOf(id), Chat: c, From: beyond})
+	}
+	for part := range slices.Chunk(marks, storage.MaxBatch) {
+		w.ok(w.store.Rewind(w.ctx, part))
+	}
+	for _, tc := range []struct{ known, hinted, want int }{
+		{0, 1, 1}, {0, 2, 1}, {0, len(chats), 3},
+		{2 * listed, 1, 1}, {len(chats) - 5, 5, 3}, {len(chats) - 2, 2, 2},
+	} {
+		store := &counted{Store: w.store}
+		e := New(Config{Store: store})
+		r := &receiver{spec: Spec{ID: id}, receipts: newReceipts(time.Minute)}
+		for i := range tc.known {
+			r.receipts.found(&marks[i], time.Now())
+		}
+		hinted := chats[tc.known : tc.known+tc.hinted]
+		for _, c := range hinted {
+			r.receipts.hint(c)
+		}
+		w.ok(e.findHinted(w.ctx, r))
+		if store.calls > tc.want {
+			t.Errorf("%d hints beside %d marks took %d calls, want at most %d", tc.hinted,
+				tc.known, store.calls, tc.want)
+		}
+		for _, c := range hinted {
+			if r.receipts.marks[c] == nil {
+				t.Errorf("the mark of %s was not found", c)
+			}
+		}
+	}
 }
