@@ -1,52 +1,21 @@
 package webhook
 
 import (
-	"bufio"
-	"crypto/x509"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/tidemark-im/tidemark/reach/webhook/webhooktest"
 )
 
-// receiverVariable makes the test's binary a receiver, so that its CPU time is not the sender's.
-const receiverVariable = "TIDEMARK_WEBHOOK_RECEIVER"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(receiverVariable) != "" {
-		serveReceiver()
-		return
+	if !webhooktest.Serve() {
+		goleak.VerifyTestMain(m)
 	}
-	goleak.VerifyTestMain(m)
-}
-
-// place says where a receiver is, and by which certificate it is known.
-type place struct {
-	URL         string
-	Certificate []byte
-}
-
-// serveReceiver accepts what comes until stdin ends. It writes its place to stdout.
-func serveReceiver() {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(
-		func(w http.ResponseWriter, r *http.Request) {
-			io.Copy(io.Discard, r.Body)
-			w.WriteHeader(http.StatusNoContent)
-		}))
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	defer s.Close()
-	json.NewEncoder(os.Stdout).Encode(place{s.URL, s.Certificate().Raw})
-	io.Copy(io.Discard, os.Stdin)
 }
 
 // BenchmarkDeliver measures the CPU time of the sender for each event, to a receiver over TLS and
@@ -89,45 +58,14 @@ func benchmark(b *testing.B, size int) {
 // elsewhere returns an outlet for a receiver in another process.
 func elsewhere(b *testing.B) *Outlet {
 	b.Helper()
-	child := exec.CommandContext(b.Context(), os.Args[0])
-	child.Env = append(os.Environ(), receiverVariable+"=1")
-	child.Stderr = os.Stderr
-	stdin, err := child.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	stdout, err := child.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		b.Fatal(err)
-	}
-	var at place
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &at)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(at.Certificate)
-	if err != nil {
-		b.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(certificate)
+	r := webhooktest.Start(b)
 	o, err := New(Config{
-		URL: at.URL, Secrets: []string{NewSecret()}, Batch: true, Allow: loopback, Roots: roots,
+		URL: r.URL, Secrets: []string{NewSecret()}, Batch: true, Allow: loopback, Roots: r.Roots,
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() {
-		o.Close()
-		stdin.Close()
-		child.Wait()
-	})
+	b.Cleanup(func() { o.Close() })
 	return o
 }
 

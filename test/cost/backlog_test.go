@@ -7,6 +7,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach"
 	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/reach/webhook/webhooktest"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/test/wait"
 )
@@ -17,7 +18,7 @@ import (
 func TestBacklog_is_drained(t *testing.T) {
 	const ofChat = 1_000
 	events := number(t, "TIDEMARK_BACKLOG_EVENTS", 2_000)
-	r := startReceiver(t)
+	r := webhooktest.Start(t)
 	for _, name := range []string{"Postgres", "SQLite"} {
 		t.Run(name, func(t *testing.T) {
 			w := openTold(t, name, r, hasty)
@@ -38,7 +39,7 @@ func TestBacklog_is_drained(t *testing.T) {
 			e, stop := w.run(t, hasty)
 			defer stop()
 			made, err := e.Create(t.Context(), reach.NewOutlet{
-				Kind: "webhook", URL: r.url, Batch: true, FromStart: true,
+				Kind: "webhook", URL: r.URL, Batch: true, FromStart: true,
 				Events: []outlet.Type{outlet.MessagePersisted},
 			})
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach"
 	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/reach/webhook/webhooktest"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/sqlite"
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
@@ -22,7 +23,7 @@ import (
 // told is a store whose messages are told to outlets.
 type told struct {
 	store    storage.Store
-	receiver *receiver
+	receiver *webhooktest.Receiver
 	// postmaster is the process of Postgres, or 0.
 	postmaster int
 	times      reach.Times
@@ -37,7 +38,7 @@ var hasty = reach.Times{
 }
 
 // openTold opens an empty database.
-func openTold(t *testing.T, name string, r *receiver, times reach.Times) *told {
+func openTold(t *testing.T, name string, r *webhooktest.Receiver, times reach.Times) *told {
 	t.Helper()
 	w := &told{receiver: r, times: times}
 	if name == "Postgres" {
@@ -62,7 +63,7 @@ func openTold(t *testing.T, name string, r *receiver, times reach.Times) *told {
 // run runs an engine until the returned function is called.
 func (w *told) run(t *testing.T, times reach.Times) (e *reach.Engine, stop func()) {
 	t.Helper()
-	e = w.receiver.engine(t, w.store, times)
+	e = engine(t, w.receiver, w.store, times)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { e.Run(ctx) })
@@ -84,7 +85,7 @@ func (w *told) create(t *testing.T, kind string, n int) {
 	defer stop()
 	for i := range n {
 		made, err := e.Create(t.Context(), reach.NewOutlet{
-			Kind: kind, URL: fmt.Sprint(w.receiver.url, "/", i), Batch: true,
+			Kind: kind, URL: fmt.Sprint(w.receiver.URL, "/", i), Batch: true,
 			Events: []outlet.Type{outlet.MessagePersisted},
 		})
 		if err != nil {
@@ -192,7 +193,7 @@ func TestOutlets_cost_of_a_message(t *testing.T) {
 	if chats >= 1000 {
 		times = reach.Times{Linger: 2 * time.Second} // those of the program
 	}
-	r := startReceiver(t)
+	r := webhooktest.Start(t)
 	for _, name := range []string{"Postgres", "SQLite"} {
 		t.Run(name, func(t *testing.T) {
 			if chats < 1000 {
@@ -203,7 +204,9 @@ func TestOutlets_cost_of_a_message(t *testing.T) {
 	}
 }
 
-func outletCosts(t *testing.T, name string, r *receiver, times reach.Times, chats, rounds int) {
+func outletCosts(
+	t *testing.T, name string, r *webhooktest.Receiver, times reach.Times, chats, rounds int,
+) {
 	variants := []struct {
 		name, kind string
 		outlets    int
