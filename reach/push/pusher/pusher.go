@@ -1,6 +1,7 @@
 package pusher
 
 import (
+	"container/list"
 	"context"
 	"crypto/hkdf"
 	"crypto/rand"
@@ -86,32 +87,13 @@ type Pusher struct {
 	reads reads
 	wake  signal.Flag
 
-	mu sync.Mutex
-	// rounds are the chats with notifications that are owed.
-	rounds map[tidemark.ChatID]*round
-}
-
-// round is what was sent of a chat since its messages are owed.
-type round struct {
-	began time.Time
-
-	mu   sync.Mutex // held by the call that works on the chat
-	sent map[receiver]sent
+	rounds rounds
 }
 
 // receiver is a device of a user.
 type receiver struct {
 	user   tidemark.UserID
 	device tidemark.DeviceID
-}
-
-// sent is the latest notification that a device got.
-type sent struct {
-	through      tidemark.Sequence
-	at           time.Time
-	queue        *queue.Queue
-	target       push.Target
-	notification push.Notification
 }
 
 const (
@@ -123,8 +105,6 @@ const (
 	// the age of the round, up to slowRecheck.
 	recheck     = time.Second
 	slowRecheck = 30 * time.Second
-	// maxRounds bounds what is remembered. Older rounds are of chats that other processes work on.
-	maxRounds = 20_000
 )
 
 // New returns a Pusher. Run must run for notifications to leave. Invalid: the secret is too short.
@@ -136,7 +116,7 @@ func New(cfg Config) (*Pusher, error) {
 	}
 	p := &Pusher{
 		cfg: cfg, process: rand.Text()[:8], wake: signal.New(),
-		rounds: map[tidemark.ChatID]*round{},
+		rounds: rounds{chats: map[tidemark.ChatID]*list.Element{}},
 	}
 	var err error
 	p.names, err = hkdf.Key(sha256.New, cfg.Secret, nil, "tidemark collapse names", sha256.Size)
@@ -300,7 +280,7 @@ func later(after time.Duration) *outlet.Refusal {
 func (p *Pusher) notify(
 	ctx context.Context, a audience, now time.Time,
 ) (wait time.Duration, refused *outlet.Refusal) {
-	r := p.round(a.chat.ID, now)
+	r := p.rounds.of(a.chat.ID, now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range a.people {
@@ -322,9 +302,7 @@ func (p *Pusher) notify(
 		}
 	}
 	if wait == 0 {
-		p.mu.Lock()
-		delete(p.rounds, a.chat.ID)
-		p.mu.Unlock()
+		p.rounds.end(r)
 	}
 	return wait, nil
 }
@@ -366,25 +344,6 @@ func sooner(a, b time.Duration) time.Duration {
 		return b
 	}
 	return min(a, b)
-}
-
-// round returns what was sent of a chat.
-func (p *Pusher) round(chat tidemark.ChatID, now time.Time) *round {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r := p.rounds[chat]
-	if r == nil {
-		if len(p.rounds) >= maxRounds {
-			for chat, r := range p.rounds {
-				if now.Sub(r.began) > queue.MaxAge {
-					delete(p.rounds, chat)
-				}
-			}
-		}
-		r = &round{sent: map[receiver]sent{}, began: now}
-		p.rounds[chat] = r
-	}
-	return r
 }
 
 // Counters returns the figures by the names of their metrics. Those of a nil Pusher are 0.
