@@ -135,37 +135,57 @@ func (p *Pusher) gone(
 	if err != nil {
 		return nil, err
 	}
-	all := map[tidemark.UserID]gone{}
+	read := map[pair]tidemark.Sequence{}
+	var showing []pair
 	for i, key := range keys {
-		of, read := pair{key.User, key.Chat}, states[i].Read
-		if p.memory.showsAfter(of, read) {
-			left, err := p.left(ctx, of)
-			if err != nil {
-				return nil, err
-			}
-			if left {
-				read = tidemark.MaxSequence
-			}
+		of := pair{key.User, key.Chat}
+		if read[of] = states[i].Read; p.memory.showsAfter(of, read[of]) {
+			showing = append(showing, of)
 		}
+	}
+	left, err := p.left(ctx, showing)
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range left {
+		read[of] = tidemark.MaxSequence
+	}
+	all := map[tidemark.UserID]gone{}
+	for of, through := range read {
 		g, there := all[of.user]
 		if !there {
 			g = gone{map[tidemark.ChatID]tidemark.Sequence{}, true}
 		}
-		g.read[of.chat] = read
+		g.read[of.chat] = through
 		all[of.user] = gone{g.read, g.last && due[of].last}
 	}
 	return all, nil
 }
 
-// left reports whether a user is no member of a chat.
-func (p *Pusher) left(ctx context.Context, of pair) (bool, error) {
-	rosters, err := p.cfg.Store.Rosters(ctx, []tidemark.ChatID{of.chat})
-	if err != nil || rosters[0] == nil {
-		return err == nil, err
+// left returns those pairs whose user is no member of the chat. A chat that does not exist has
+// none of them.
+func (p *Pusher) left(ctx context.Context, all []pair) (left []pair, err error) {
+	if len(all) == 0 {
+		return nil, nil
 	}
-	return !slices.ContainsFunc(rosters[0].Members, func(m tidemark.Member) bool {
-		return m.UserID == of.user
-	}), nil
+	chats := make([]tidemark.ChatID, len(all))
+	for i, of := range all {
+		chats[i] = of.chat
+	}
+	slices.Sort(chats)
+	chats = slices.Compact(chats)
+	rosters, err := p.cfg.Store.Rosters(ctx, chats)
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range all {
+		at, _ := slices.BinarySearch(chats, of.chat)
+		if rosters[at] == nil || !slices.ContainsFunc(rosters[at].Members,
+			func(m tidemark.Member) bool { return m.UserID == of.user }) {
+			left = append(left, of)
+		}
+	}
+	return left, nil
 }
 
 // clearUser clears what a user has read from their devices. A device with a session knows what was

@@ -180,6 +180,32 @@ func TestPusher_clears_a_chat_that_was_left(t *testing.T) {
 	})
 }
 
+// TestPusher_looks_at_several_chats_at_once: who leaves many chats costs one read of their members.
+func TestPusher_looks_at_several_chats_at_once(t *testing.T) {
+	in(t, func(w *world) {
+		w.browser("bob", "browser")
+		var chats []tidemark.ChatID
+		for n := range 10 {
+			c := w.chat(tidemark.Group, strconv.Itoa(n), "alice", "bob", "carol")
+			w.send(c, "alice", "text")
+			chats = append(chats, c)
+		}
+		w.pass(time.Minute)
+		before := w.rosters.Load()
+		for _, c := range chats {
+			_, err := w.pusher.Reading(w.store).RemoveMember(t.Context(), c, "bob", time.Now())
+			w.ok(err)
+		}
+		w.pass(time.Minute)
+		if n := w.rosters.Load() - before; n != 1 {
+			t.Errorf("the members of chats were read in %d calls, want 1", n)
+		}
+		if n := w.pusher.Counters()["push_clears_total{next_banner}"]; n != 10 {
+			t.Errorf("%d chats are left for the next banner, want 10", n)
+		}
+	})
+}
+
 // TestPusher_clears_what_is_read_on_another_node: the node that stores what is read tells the one
 // that sent the banner, and says nothing of what nobody was notified of.
 func TestPusher_clears_what_is_read_on_another_node(t *testing.T) {

@@ -34,8 +34,9 @@ const resume = time.Minute
 // world is a store with a process that notifies. It lives in the time of a synctest bubble.
 type world struct {
 	*testing.T
-	// unread counts the calls of UnreadOf.
-	unread  atomic.Int64
+	// unread counts the calls of UnreadOf, and rosters those of Rosters.
+	unread, rosters atomic.Int64
+
 	store   *memory.Store
 	devices *devices.Registry
 	engine  *reach.Engine
@@ -67,6 +68,14 @@ func (c counting) UnreadOf(
 ) (storage.UnreadTotal, error) {
 	c.w.unread.Add(1)
 	return c.Store.UnreadOf(ctx, user)
+}
+
+// Rosters implements pusher.Store.
+func (c counting) Rosters(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]*tidemark.Roster, error) {
+	c.w.rosters.Add(1)
+	return c.Store.Rosters(ctx, chats)
 }
 
 // got is what the provider accepted.
