@@ -91,8 +91,9 @@ type Config struct {
 	Kinds map[string]Kind
 	// Sealer seals the secrets of outlets. Without it, no outlet with a secret can be created.
 	Sealer *Sealer
-	// Forward, if not nil, passes a hint on to the other processes. It must not block.
-	Forward func(chat tidemark.ChatID)
+	// Forward, if not nil, passes a hint on to the other processes, whose HintOfAnother takes it.
+	// It must not block. A hint is the id of a chat, and ends in a slash if a watermark rose there.
+	Forward func(hint string)
 	// Aside says that other processes deliver. This one manages outlets, and forwards hints.
 	Aside bool
 	Times Times
@@ -161,7 +162,7 @@ func New(cfg Config) *Engine {
 	return &Engine{
 		cfg: cfg, times: times, wake: signal.New(), slots: make(chan struct{}, maxTasks),
 		processes: processes{store: cfg.Store, own: rand.Text(), dead: times.Dead},
-		hints:     hints{chats: map[tidemark.ChatID]struct{}{}},
+		hints:     hints{lines: map[line]struct{}{}},
 		ahead:     ahead{markedFor: times.Quiet / 3, listedFor: times.Quiet / 2},
 		total:     new(counts),
 		guarded: guarded{

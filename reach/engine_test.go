@@ -342,9 +342,9 @@ func TestEngine_news_of_another_process(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var all []*process
-		w.forward = func(chat tidemark.ChatID) {
+		w.forward = func(hint string) {
 			for _, p := range all {
-				p.HintOfAnother(chat)
+				p.HintOfAnother(hint)
 			}
 		}
 		all = append(all, w.start(nil), w.start(nil))

@@ -14,7 +14,7 @@ import (
 // maxHinted is how many hints wait for Run at most.
 const maxHinted = 10_000
 
-// hints are chats that have news, as those say who made them. They stand on the path of every send:
+// hints are lines that have news, as those say who made them. They stand on the path of every send:
 // while there is no outlet a hint costs one look, and else a lock that nothing holds for long.
 type hints struct {
 	// serving says that there are outlets. shards has a bit for each shard of this process.
@@ -22,9 +22,8 @@ type hints struct {
 	shards  atomic.Uint64
 
 	mu sync.Mutex
-	// chats has the hinted chats. An id that ends with receiptsHint means that a watermark rose in
-	// the chat.
-	chats map[tidemark.ChatID]struct{}
+	// lines has the chats with news, and those in which a watermark rose.
+	lines map[line]struct{}
 }
 
 // work sets the shards of this process.
@@ -41,57 +40,73 @@ func (h *hints) own(chat tidemark.ChatID) bool {
 	return h.shards.Load()&(1<<storage.ShardOf(chat)) != 0
 }
 
-// add adds a chat, if there is room.
-func (h *hints) add(chat tidemark.ChatID) bool {
+// add adds a line, if there is room.
+func (h *hints) add(of line) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.chats) >= maxHinted {
+	if len(h.lines) >= maxHinted {
 		return false
 	}
-	h.chats[chat] = struct{}{}
+	h.lines[of] = struct{}{}
 	return true
 }
 
 // take returns and removes all.
-func (h *hints) take() map[tidemark.ChatID]struct{} {
+func (h *hints) take() map[line]struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	chats := h.chats
-	h.chats = map[tidemark.ChatID]struct{}{}
-	return chats
+	lines := h.lines
+	h.lines = map[line]struct{}{}
+	return lines
 }
 
 // receiptsHint ends a hint that says that a watermark rose. It is in no id.
 const receiptsHint = "/"
 
+// hint returns the line as another process gets it (Config.Forward).
+func (l line) hint() string {
+	if l.receipts {
+		return string(l.chat) + receiptsHint
+	}
+	return string(l.chat)
+}
+
+// lineOfHint returns what hint was called for.
+func lineOfHint(hint string) line {
+	chat, receipts := strings.CutSuffix(hint, receiptsHint)
+	return line{tidemark.ChatID(chat), receipts}
+}
+
 // Hint says that a chat has news. It never blocks. It may be called for any chat, and before Run. A
 // hint that is lost costs at most Times.Poll.
-func (e *Engine) Hint(chat tidemark.ChatID) {
+func (e *Engine) Hint(chat tidemark.ChatID) { e.hint(line{chat: chat}) }
+
+// hint notes a line here, or tells another process of it.
+func (e *Engine) hint(of line) {
 	switch {
-	case !e.hints.serving.Load():
-	case e.hints.own(chat):
-		e.note(chat)
+	case !e.wanted(of):
+	case e.hints.own(of.chat):
+		e.note(of)
 	case e.cfg.Forward != nil:
-		e.cfg.Forward(chat)
+		e.cfg.Forward(of.hint())
 	}
 }
 
-// HintOfAnother is Hint for what another process has forwarded. It forwards nothing.
-func (e *Engine) HintOfAnother(chat tidemark.ChatID) {
-	if id, of := strings.CutSuffix(string(chat), receiptsHint); of {
-		if e.hints.own(tidemark.ChatID(id)) {
-			e.hintReceipts(tidemark.ChatID(id))
-		}
-		return
-	}
-	if e.hints.serving.Load() && e.hints.own(chat) {
-		e.note(chat)
+// HintOfAnother takes what another process has forwarded (Config.Forward). It forwards nothing.
+func (e *Engine) HintOfAnother(hint string) {
+	if of := lineOfHint(hint); e.wanted(of) && e.hints.own(of.chat) {
+		e.note(of)
 	}
 }
 
-// note wakes Run for a chat.
-func (e *Engine) note(chat tidemark.ChatID) {
-	if !e.hints.add(chat) {
+// wanted reports whether an outlet gets what is on a line.
+func (e *Engine) wanted(of line) bool {
+	return e.hints.serving.Load() && (!of.receipts || e.ahead.wanted())
+}
+
+// note wakes Run for a line.
+func (e *Engine) note(of line) {
+	if !e.hints.add(of) {
 		e.total[countHintsDropped].Add(1)
 		return
 	}

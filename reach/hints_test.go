@@ -2,11 +2,13 @@ package reach
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/test/wait"
@@ -39,9 +41,9 @@ func TestHint_waits_for_nothing(t *testing.T) {
 
 // TestHint_goes_to_the_process_of_the_chat, once, and nowhere without outlets.
 func TestHint_goes_to_the_process_of_the_chat(t *testing.T) {
-	var forwarded []tidemark.ChatID
-	e := New(Config{Store: memory.New(), Forward: func(chat tidemark.ChatID) {
-		forwarded = append(forwarded, chat)
+	var forwarded []string
+	e := New(Config{Store: memory.New(), Forward: func(hint string) {
+		forwarded = append(forwarded, hint)
 	}})
 	own, other := tidemark.ChatID("own"), tidemark.ChatID("other")
 	if storage.ShardOf(own) == storage.ShardOf(other) {
@@ -56,9 +58,10 @@ func TestHint_goes_to_the_process_of_the_chat(t *testing.T) {
 	e.hints.serving.Store(true)
 	e.Hint(own)
 	e.Hint(other)
-	e.HintOfAnother(other)
+	e.HintOfAnother(string(other))
 	got := e.hints.take()
-	if _, kept := got[own]; len(got) != 1 || !kept || len(forwarded) != 1 || forwarded[0] != other {
+	if _, kept := got[line{chat: own}]; len(got) != 1 || !kept || len(forwarded) != 1 ||
+		forwarded[0] != string(other) {
 		t.Errorf("kept %v, forwarded %v", got, forwarded)
 	}
 }
@@ -77,6 +80,42 @@ func TestHint_has_a_bound(t *testing.T) {
 	}
 }
 
+// slowStore takes a second for the backlog of a chat.
+type slowStore struct{ Store }
+
+func (slowStore) Backlogs(
+	ctx context.Context, _ storage.BacklogQuery,
+) ([]storage.Backlog, bool, error) {
+	signal.Pause(ctx, time.Second)
+	return nil, false, nil
+}
+
+// TestHint_of_receipts_waits_for_no_news: when there is no time for all chats with news, the list
+// has the rest of them. It does not have the receipts, so all hints of these are passed on.
+func TestHint_of_receipts_waits_for_no_news(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := New(Config{Store: slowStore{memory.New()}})
+		e.hints.serving.Store(true)
+		e.hints.work(allShards())
+		e.own = allShards()
+		s := Spec{ID: "o", State: Active, Events: receiptsOnly}
+		e.list.Outlets, e.ahead.wants = []Spec{s}, []storage.OutletID{receiptsOf("o")}
+		r := &receiver{spec: s, receipts: newReceipts(time.Minute)}
+		e.receivers["o"] = r
+		for n := range 100 {
+			chat := tidemark.ChatID(strconv.Itoa(n))
+			e.Hint(chat)
+			e.hintReceipts(chat)
+		}
+		if err := e.turn(t.Context(), false, time.Now().Add(10*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(r.receipts.hinted); n != 100 {
+			t.Errorf("the outlet is told of receipts in %d chats, want 100", n)
+		}
+	})
+}
+
 // BenchmarkHint_without_outlets is what each send pays while there is no outlet.
 func BenchmarkHint_without_outlets(b *testing.B) {
 	s := New(Config{Store: memory.New()}).Hinting(memory.New())
@@ -90,8 +129,8 @@ func BenchmarkHint_without_outlets(b *testing.B) {
 func TestEngine_aside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		var forwarded []tidemark.ChatID
-		w.forward = func(chat tidemark.ChatID) { forwarded = append(forwarded, chat) }
+		var forwarded []string
+		w.forward = func(hint string) { forwarded = append(forwarded, hint) }
 		w.aside = true
 		gateway := w.start(nil)
 		w.aside, w.forward = false, nil
@@ -107,7 +146,7 @@ func TestEngine_aside(t *testing.T) {
 		worker.kill()
 		w.send(c, gateway)
 		time.Sleep(time.Minute)
-		if len(forwarded) != 1 || forwarded[0] != c {
+		if len(forwarded) != 1 || forwarded[0] != string(c) {
 			t.Errorf("forwarded %v, want %s once", forwarded, c)
 		}
 		if n := w.inbox(home).upTo(c); n != 0 {

@@ -418,23 +418,21 @@ func receipt(
 }
 
 // hintReceipts says that a watermark rose in a chat. It never blocks: Run passes the hint on.
-func (e *Engine) hintReceipts(chat tidemark.ChatID) {
-	switch {
-	case !e.hints.serving.Load() || !e.ahead.wanted():
-	case e.hints.own(chat):
-		e.note(chat + receiptsHint)
-	case e.cfg.Forward != nil:
-		e.cfg.Forward(chat + receiptsHint)
-	}
-}
+func (e *Engine) hintReceipts(chat tidemark.ChatID) { e.hint(line{chat, true}) }
 
-// passReceipts tells those who want receipts that a watermark rose in a chat.
-func (e *Engine) passReceipts(chat tidemark.ChatID) {
+// passReceipts tells those who want receipts in which of some lines a watermark rose. It tells them
+// of all: their list does not show a raise by a mark that they know.
+func (e *Engine) passReceipts(lines map[line]struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, r := range e.receivers {
-		if r.spec.wantsReceipts() {
-			r.receipts.hint(chat)
+		if !r.spec.wantsReceipts() {
+			continue
+		}
+		for of := range lines {
+			if of.receipts {
+				r.receipts.hint(of.chat)
+			}
 		}
 	}
 }

@@ -256,7 +256,7 @@ func TestEngine_receipts_of_a_gateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		worker := w.start(nil)
-		w.aside, w.forward = true, func(hint tidemark.ChatID) { worker.HintOfAnother(hint) }
+		w.aside, w.forward = true, func(hint string) { worker.HintOfAnother(hint) }
 		gateway := w.start(nil)
 		c := w.team(2, 9)
 		id := w.outlet(worker, NewOutlet{Events: receiptsOnly})

@@ -3,7 +3,6 @@ package reach
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -33,17 +32,14 @@ func (e *Engine) turn(ctx context.Context, all bool, until time.Time) error {
 	if !kept || len(own) == 0 {
 		return nil
 	}
+	e.passReceipts(hinted)
 	halfway := time.Now().Add(time.Until(until) / 2)
-	for chat := range hinted {
-		if id, of := strings.CutSuffix(string(chat), receiptsHint); of {
-			e.passReceipts(tidemark.ChatID(id))
-			continue
-		}
+	for of := range hinted {
 		if !time.Now().Before(halfway) {
 			break // The list has them, too.
 		}
-		if e.hints.own(chat) {
-			if err := e.one(ctx, chat, until); err != nil {
+		if !of.receipts && e.hints.own(of.chat) {
+			if err := e.one(ctx, of.chat, until); err != nil {
 				return err
 			}
 		}
@@ -198,7 +194,7 @@ func (e *Engine) put(chat tidemark.ChatID, p *progress, to storage.Position, spl
 	p.busy = false
 	if p.again {
 		p.again = false
-		e.note(chat)
+		e.note(line{chat: chat})
 	}
 	if e.chats[chat] != p {
 		return

@@ -29,7 +29,7 @@ type world struct {
 	// times and sealer are those of the processes that are started.
 	times   Times
 	sealer  *Sealer
-	forward func(tidemark.ChatID)
+	forward func(hint string)
 	// aside says that other processes deliver.
 	aside bool
 	// own says that the processes have a kind with an outlet of its own.

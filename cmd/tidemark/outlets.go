@@ -189,7 +189,7 @@ func (o *options) outlets(
 		hints = redis.New(others.client)
 		others.counters = append(others.counters, hints.Counters)
 		forward = hints.Send
-		cfg.Forward = func(chat tidemark.ChatID) { forward(string(chat)) }
+		cfg.Forward = forward
 	}
 	push, err := o.pusher(store, others, cfg.Kinds, forward, log)
 	if err != nil {
@@ -208,7 +208,7 @@ func (o *options) outlets(
 				case !tidemark.ValidID(strings.TrimSuffix(hint, "/")): // of the pusher
 					push.heard(hint)
 				case !cfg.Aside: // else it delivers nothing
-					engine.HintOfAnother(tidemark.ChatID(hint))
+					engine.HintOfAnother(hint)
 				}
 			})
 		})
