@@ -12,15 +12,14 @@ import (
 
 // The kinds and names of the documents (doc.go).
 const (
-	recordName  = "file"
-	cursorKind  = "attachments"
-	cursorName  = "swept"
-	hourFormat  = "2006-01-02T15"
-	dayFormat   = "2006-01-02"
-	uploadKind  = "uploads:"
-	usedKind    = "uploaded:"
-	recordKind  = "attachment:"
-	mostRetries = 20
+	recordName = "file"
+	cursorKind = "attachments"
+	cursorName = "swept"
+	hourFormat = "2006-01-02T15"
+	dayFormat  = "2006-01-02"
+	uploadKind = "uploads:"
+	usedKind   = "uploaded:"
+	recordKind = "attachment:"
 )
 
 func keyOf(id string) storage.DocumentKey {
@@ -93,7 +92,7 @@ func (a *Attachments) charge(
 	ctx context.Context, user tidemark.UserID, bytes int64, now time.Time,
 ) error {
 	key := storage.DocumentKey{Kind: usedKind + now.Format(dayFormat), Name: string(user)}
-	return a.change(ctx, key, func(value []byte) ([]byte, error) {
+	_, _, err := storage.EditDocument(ctx, a.store, key, func(value []byte) ([]byte, error) {
 		var u used
 		if value != nil {
 			if err := json.Unmarshal(value, &u); err != nil {
@@ -108,31 +107,5 @@ func (a *Attachments) charge(
 		}
 		return []byte(`{"bytes":` + strconv.FormatInt(u.Bytes, 10) + `}`), nil
 	})
-}
-
-// change changes a document in one step. change gets nil if there is none, and returns nil to leave
-// the document as it is.
-func (a *Attachments) change(
-	ctx context.Context, key storage.DocumentKey, change func(value []byte) ([]byte, error),
-) error {
-	for try := 0; ; try++ {
-		found, err := a.store.DocumentsOf(ctx, []storage.DocumentKey{key})
-		if err != nil {
-			return err
-		}
-		d := found[0]
-		next, err := change(d.Value)
-		if err != nil || next == nil {
-			return err
-		}
-		d.Value = next
-		_, err = a.store.PutDocument(ctx, d)
-		if tidemark.CodeOf(err) != tidemark.Conflict {
-			return err
-		}
-		if try == mostRetries {
-			return tidemark.Wrap(tidemark.Unavailable, err,
-				"others change the same all the time; try again")
-		}
-	}
+	return err
 }

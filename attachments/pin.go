@@ -102,7 +102,7 @@ func (a *Attachments) pin(ctx context.Context, r *record, send *storage.SendKey)
 			"names the file %s, whose bytes are not there; upload them before you send", r.ID)
 	}
 	did := false
-	err := a.change(ctx, keyOf(r.ID), func(value []byte) ([]byte, error) {
+	edit := func(value []byte) ([]byte, error) {
 		did = false
 		if value == nil {
 			return nil, gone(r.ID)
@@ -117,11 +117,12 @@ func (a *Attachments) pin(ctx context.Context, r *record, send *storage.SendKey)
 		}
 		next, changed := now.pinnedBy(send, a.now())
 		if !changed {
-			return nil, nil
+			return value, nil
 		}
 		did = now.State != pinned
 		return next.encode()
-	})
+	}
+	_, _, err := storage.EditDocument(ctx, a.store, keyOf(r.ID), edit)
 	if err == nil && did {
 		a.pinned.Add(1)
 	}

@@ -133,7 +133,7 @@ func (a *Attachments) removeOrphan(ctx context.Context, id string) error {
 		}
 	}
 	orphan, again := false, false
-	err = a.change(ctx, keyOf(id), func(value []byte) ([]byte, error) {
+	edit := func(value []byte) ([]byte, error) {
 		orphan, again = false, false
 		if value == nil {
 			return nil, nil
@@ -142,11 +142,12 @@ func (a *Attachments) removeOrphan(ctx context.Context, id string) error {
 		//rule:R_PIN.keep-pinned-files
 		if err != nil || r.State == pinned && !r.pinnedAs(seen) {
 			again = true
-			return nil, err
+			return value, err
 		}
 		orphan, r.State = true, removing
 		return r.encode()
-	})
+	}
+	_, _, err = storage.EditDocument(ctx, a.store, keyOf(id), edit)
 	if err == nil && again {
 		return a.askAgain(ctx, id)
 	}

@@ -150,44 +150,46 @@ func readList(ctx context.Context, store storage.Documents) (list, error) {
 	if err != nil || len(found) == 0 {
 		return list{}, err
 	}
-	l := list{version: found[0].Version}
-	if err := json.Unmarshal(found[0].Value, &l); err != nil {
+	return parseList(found[0].Value, found[0].Version)
+}
+
+// parseList returns a list from its document, which may not exist.
+func parseList(value []byte, version uint64) (list, error) {
+	l := list{version: version}
+	if value == nil {
+		return l, nil
+	}
+	if err := json.Unmarshal(value, &l); err != nil {
 		return list{}, tidemark.Wrap(tidemark.Internal, err, "the list of outlets is damaged")
 	}
 	return l, nil
 }
-
-// maxEdits is how often a change of the list is tried, when others change it at the same time.
-const maxEdits = 20
 
 // editList changes the stored list in one step. change may run several times. If it returns an
 // error, nothing changes.
 func editList(
 	ctx context.Context, store storage.Documents, change func(*list) error,
 ) (l list, err error) {
-	for range maxEdits {
-		if l, err = readList(ctx, store); err != nil {
-			return list{}, err
+	key := storage.DocumentKey{Kind: listKind, Name: listName}
+	edit := func(value []byte) ([]byte, error) {
+		if l, err = parseList(value, 0); err != nil {
+			return nil, err
 		}
-		if err = change(&l); err != nil {
-			return list{}, err
+		if err := change(&l); err != nil {
+			return nil, err
 		}
-		value, err := json.Marshal(l)
-		if err != nil {
-			return list{}, err
-		}
-		if len(value) > storage.MaxDocument {
-			return list{}, tidemark.Errorf(tidemark.TooLarge,
-				"the outlets together have %d bytes, at most %d are allowed", len(value),
+		next, err := json.Marshal(l)
+		if len(next) > storage.MaxDocument {
+			return nil, tidemark.Errorf(tidemark.TooLarge,
+				"the outlets together have %d bytes, at most %d are allowed", len(next),
 				storage.MaxDocument)
 		}
-		l.version, err = store.PutDocument(ctx, storage.Document{
-			Kind: listKind, Name: listName, Version: l.version, Value: value,
-		})
-		if tidemark.CodeOf(err) != tidemark.Conflict {
-			return l, err
-		}
+		return next, err
 	}
-	return list{}, tidemark.Errorf(tidemark.Unavailable,
-		"the list of outlets changes too quickly; try again")
+	d, _, err := storage.EditDocument(ctx, store, key, edit)
+	if err != nil {
+		return list{}, err
+	}
+	l.version = d.Version
+	return l, nil
 }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/tidemark-im/tidemark"
@@ -51,4 +52,40 @@ type Document struct {
 func Outdated(kind, name string) error {
 	return tidemark.Errorf(tidemark.Conflict,
 		"the document %s of the kind %s was changed meanwhile; read it again", name, kind)
+}
+
+// maxEdits is how often EditDocument tries a change, when others change the same document.
+const maxEdits = 20
+
+// EditDocument changes a document in one step, and returns it as it is stored then. change gets the
+// stored value, nil if there is none, and returns the next one, or nil to remove the document. It
+// may run several times. A value that is stored already is not written.
+//
+// Errors: that of change, after which nothing has changed; those of PutDocument, but Unavailable in
+// place of Conflict.
+func EditDocument(
+	ctx context.Context, docs Documents, key DocumentKey,
+	change func(value []byte) (next []byte, err error),
+) (d Document, wrote bool, err error) {
+	for range maxEdits {
+		found, err := docs.DocumentsOf(ctx, []DocumentKey{key})
+		if err != nil {
+			return Document{}, false, err
+		}
+		d := found[0]
+		next, err := change(d.Value)
+		if err != nil {
+			return Document{}, false, err
+		}
+		if bytes.Equal(next, d.Value) {
+			return d, false, nil
+		}
+		d.Value = next
+		d.Version, err = docs.PutDocument(ctx, d)
+		if tidemark.CodeOf(err) != tidemark.Conflict {
+			return d, err == nil, err
+		}
+	}
+	return Document{}, false, tidemark.Errorf(tidemark.Unavailable,
+		"the document %s of the kind %s changes too quickly; try again", key.Name, key.Kind)
 }

@@ -102,7 +102,9 @@ func (r *Registry) own(ctx context.Context, d *Device, whose owner) error {
 		return err
 	}
 	key := keyOfPlace(d.place())
-	return r.change(ctx, key, func(before []byte) ([]byte, error) { return value, nil })
+	_, _, err = storage.EditDocument(ctx, r.store, key,
+		func([]byte) ([]byte, error) { return value, nil })
+	return err
 }
 
 // Drop ends the registration of a device, if there is one.
@@ -206,41 +208,16 @@ func parse(value []byte) (p profile, err error) {
 func (r *Registry) edit(
 	ctx context.Context, user tidemark.UserID, change func(*profile) error,
 ) error {
-	return r.change(ctx, keyOfUser(user), func(before []byte) ([]byte, error) {
-		p, err := parse(before)
-		if err != nil {
-			return nil, err
-		}
-		if err := change(&p); err != nil {
-			return nil, err
-		}
-		return json.Marshal(p)
-	})
-}
-
-// maxEdits is how often a change is tried, when others change the same document.
-const maxEdits = 20
-
-// change replaces the value of a document in one step. It writes nothing that is there already.
-func (r *Registry) change(
-	ctx context.Context, key storage.DocumentKey, to func([]byte) ([]byte, error),
-) error {
-	for range maxEdits {
-		found, err := r.store.DocumentsOf(ctx, []storage.DocumentKey{key})
-		if err != nil {
-			return err
-		}
-		d := found[0]
-		value, err := to(d.Value)
-		if err != nil || string(value) == string(d.Value) {
-			return err
-		}
-		d.Value = value
-		_, err = r.store.PutDocument(ctx, d)
-		if tidemark.CodeOf(err) != tidemark.Conflict {
-			return err
-		}
-	}
-	return tidemark.Errorf(tidemark.Unavailable,
-		"the registrations change too quickly; try again")
+	_, _, err := storage.EditDocument(ctx, r.store, keyOfUser(user),
+		func(before []byte) ([]byte, error) {
+			p, err := parse(before)
+			if err != nil {
+				return nil, err
+			}
+			if err := change(&p); err != nil {
+				return nil, err
+			}
+			return json.Marshal(p)
+		})
+	return err
 }

@@ -31,13 +31,11 @@ func keyOf(user tidemark.UserID) storage.DocumentKey {
 	}
 }
 
-// of returns the profiles of users, in their order, and the documents that they are from.
-func (p profiles) of(
-	ctx context.Context, users []tidemark.UserID,
-) ([]profile, []storage.Document, error) {
+// of returns the profiles of users, in their order.
+func (p profiles) of(ctx context.Context, users []tidemark.UserID) ([]profile, error) {
 	all := make([]profile, len(users))
 	if p.store == nil || len(users) == 0 {
-		return all, nil, nil
+		return all, nil
 	}
 	keys := make([]storage.DocumentKey, len(users))
 	for i, user := range users {
@@ -45,53 +43,47 @@ func (p profiles) of(
 	}
 	found, err := p.store.DocumentsOf(ctx, keys)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for i, d := range found {
-		if d.Value == nil {
-			continue
-		}
-		if err := json.Unmarshal(d.Value, &all[i]); err != nil {
-			return nil, nil, tidemark.Wrap(tidemark.Internal, err, "a profile cannot be read")
+		if all[i], err = parse(d.Value); err != nil {
+			return nil, err
 		}
 	}
-	return all, found, nil
+	return all, nil
 }
 
-// maxEdits is how often a change is tried, when others change the same profile.
-const maxEdits = 5
+// parse returns the profile of a document, which may not exist.
+func parse(value []byte) (read profile, err error) {
+	if value == nil {
+		return profile{}, nil
+	}
+	if err := json.Unmarshal(value, &read); err != nil {
+		return profile{}, tidemark.Wrap(tidemark.Internal, err, "a profile cannot be read")
+	}
+	return read, nil
+}
 
-// edit changes the profile of a user in one step. It writes nothing that is there already, and
-// reports whether it wrote.
-//
-// Errors: Unavailable.
+// edit changes the profile of a user in one step, and reports whether it wrote.
 func (p profiles) edit(
 	ctx context.Context, user tidemark.UserID, change func(profile) profile,
 ) (wrote bool, err error) {
-	for range maxEdits {
-		before, found, err := p.of(ctx, []tidemark.UserID{user})
-		if err != nil {
-			return false, err
-		}
-		after := change(before[0])
-		if after == before[0] {
-			return false, nil
-		}
-		d := storage.Document{
-			Kind: keyOf(user).Kind, Name: string(user), Version: found[0].Version,
-		}
-		if after != (profile{}) {
-			if d.Value, err = json.Marshal(after); err != nil {
-				return false, err
+	_, wrote, err = storage.EditDocument(ctx, p.store, keyOf(user),
+		func(value []byte) ([]byte, error) {
+			before, err := parse(value)
+			if err != nil {
+				return nil, err
 			}
-		}
-		_, err = p.store.PutDocument(ctx, d)
-		if tidemark.CodeOf(err) != tidemark.Conflict {
-			return err == nil, err
-		}
-	}
-	return false, tidemark.Errorf(tidemark.Unavailable,
-		"the profile of %s changes too quickly; try again", user)
+			after := change(before)
+			switch after {
+			case before:
+				return value, nil
+			case profile{}:
+				return nil, nil
+			}
+			return json.Marshal(after)
+		})
+	return wrote, err
 }
 
 // hide hides a user, or shows them again. What was known of them is forgotten.

@@ -22,7 +22,7 @@ func contains(users []tidemark.UserID, user tidemark.UserID) bool {
 
 // Visible reports whether others see when the user is online.
 func (p *Presence) Visible(ctx context.Context, user tidemark.UserID) (bool, error) {
-	read, _, err := p.profiles.of(ctx, []tidemark.UserID{user})
+	read, err := p.profiles.of(ctx, []tidemark.UserID{user})
 	if err != nil {
 		return false, err
 	}
@@ -121,7 +121,7 @@ func (p *Presence) readPeople(
 	}
 	slices.Sort(named)
 	named = slices.Compact(named)
-	profiles, _, err := p.profiles.of(ctx, named)
+	profiles, err := p.profiles.of(ctx, named)
 	if err != nil {
 		return nil, err
 	}

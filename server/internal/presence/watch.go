@@ -218,7 +218,7 @@ func (p *Presence) check(ctx context.Context, began time.Time) {
 	if len(profiles) == 0 {
 		return
 	}
-	read, _, err := p.profiles.of(ctx, profiles)
+	read, err := p.profiles.of(ctx, profiles)
 	if err != nil {
 		p.cfg.Log.Warn("presence is late, because profiles cannot be read; the node tries again "+
 			"in a second", "error", err)
