@@ -115,10 +115,11 @@ type Engine struct {
 
 	// changed says that the list was changed here, so that Run looks at it at once.
 	changed atomic.Bool
-	// processes and after are used by the goroutine of Run only. after is the last backlog of the
-	// list that is being worked on.
+	// processes, after and logged are used by the goroutine of Run only. after is the last backlog
+	// of the list that is being worked on, and logged is when refusals were stored.
 	processes processes
 	after     storage.Backlog
+	logged    time.Time
 	hints     hints
 	ahead     ahead
 	// total has the figures of all receivers, also of those that were closed.
@@ -238,6 +239,9 @@ func (e *Engine) stop(ctx context.Context) {
 	if err := e.settle(ctx, true); err != nil {
 		e.cfg.Log.Warn("what was delivered to outlets may be delivered again", "error", err)
 	}
+	if err := e.saveFailures(ctx, true); err != nil {
+		e.cfg.Log.Warn("refusals of the last seconds are not listed", "error", err)
+	}
 	for _, r := range receivers {
 		r.end()
 		r.close()
@@ -274,7 +278,8 @@ func (e *Engine) beat(ctx context.Context) {
 	e.trusted, e.own, e.ownOutlets = began, own, ownOutlets
 	e.mu.Unlock()
 	e.hints.work(own)
-	if err := errors.Join(e.advance(ctx, l), e.saveFailures(ctx)); err != nil && ctx.Err() == nil {
+	err = errors.Join(e.advance(ctx, l), e.saveFailures(ctx, false), e.giveUp(ctx))
+	if err != nil && ctx.Err() == nil {
 		e.cfg.Log.Warn("the outlets cannot be looked after; trying again", "error", err)
 	}
 }

@@ -3,6 +3,7 @@ package reach
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -166,22 +167,30 @@ func short(detail string) string {
 	return detail
 }
 
-// saveFailures adds what was refused lately to the stored logs, and disables outlets that have
-// refused everything for too long.
-func (e *Engine) saveFailures(ctx context.Context) error {
+// saveFailures adds what was refused lately to the stored logs. A log is one document, which is
+// written as a whole, so that is done once in Times.Save, and at the end.
+func (e *Engine) saveFailures(ctx context.Context, end bool) error {
+	if !end && time.Since(e.logged) < e.times.Save {
+		return nil
+	}
 	e.mu.Lock()
 	failures := e.failures
 	e.failures = map[storage.OutletID][]Failure{}
-	receivers := make([]*receiver, 0, len(e.receivers))
-	for _, r := range e.receivers {
-		receivers = append(receivers, r)
-	}
 	e.mu.Unlock()
 	for id, of := range failures {
+		e.logged = time.Now()
 		if err := e.saveLog(ctx, id, of); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// giveUp disables outlets that have refused everything for too long.
+func (e *Engine) giveUp(ctx context.Context) error {
+	e.mu.Lock()
+	receivers := slices.Collect(maps.Values(e.receivers))
+	e.mu.Unlock()
 	for _, r := range receivers {
 		if down, since := r.health.waiting(); down && time.Since(since) >= e.times.GiveUp {
 			err := e.disable(ctx, r.spec.ID, "everything was refused since "+
