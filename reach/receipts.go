@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"container/heap"
 	"context"
 	"encoding/json"
 	"maps"
@@ -44,10 +45,38 @@ type mark struct {
 	seen time.Time
 	// sweep is the number of the last pass over all marks that found it.
 	sweep int
-	// busy says that a delivery of its states is under way. next is when they may be read again.
-	busy bool
-	next time.Time
-	told told
+	// busy says that a delivery of its states is under way, and again that a watermark may have
+	// risen meanwhile. next is when the states may be read again.
+	busy, again bool
+	next        time.Time
+	told        told
+	// place is its index in receipts.work, or -1.
+	place int
+}
+
+// agenda is a heap (container/heap) of the marks whose states are to be read, by when they may be.
+type agenda []*mark
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].next.Before(a[j].next) }
+
+func (a agenda) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].place, a[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (a *agenda) Push(m any) {
+	m.(*mark).place = len(*a)
+	*a = append(*a, m.(*mark))
+}
+
+// Pop implements heap.Interface.
+func (a *agenda) Pop() any {
+	last := len(*a) - 1
+	m := (*a)[last]
+	m.place, (*a)[last], *a = -1, nil, (*a)[:last]
+	return m
 }
 
 // receipts is what is known of the receipts for one outlet. It is safe for concurrent use.
@@ -62,7 +91,7 @@ type receipts struct {
 	hinted map[tidemark.ChatID]struct{}
 	// marks has the chats that are marked, and work those of them whose states are to be read.
 	marks map[tidemark.ChatID]*mark
-	work  map[tidemark.ChatID]struct{}
+	work  agenda
 	// sweep counts the passes through all marks.
 	sweep int
 	// told has the accepted watermarks of chats without a mark. states is their number.
@@ -74,7 +103,7 @@ func newReceipts(quiet time.Duration) receipts {
 	return receipts{
 		quiet: quiet, wake: signal.New(), slots: make(chan struct{}, receiptsAtOnce),
 		hinted: map[tidemark.ChatID]struct{}{}, marks: map[tidemark.ChatID]*mark{},
-		work: map[tidemark.ChatID]struct{}{}, told: map[tidemark.ChatID]told{},
+		told: map[tidemark.ChatID]told{},
 	}
 }
 
@@ -98,7 +127,7 @@ func (r *receipts) found(row *storage.Backlog, now time.Time) {
 		if len(r.marks) >= maxMarks {
 			return
 		}
-		m = &mark{told: r.told[row.Chat]}
+		m = &mark{told: r.told[row.Chat], place: -1}
 		if r.states -= len(m.told); m.told == nil {
 			m.told = told{}
 		}
@@ -106,13 +135,22 @@ func (r *receipts) found(row *storage.Backlog, now time.Time) {
 		r.marks[row.Chat] = m
 	}
 	m.sweep = r.sweep
-	if m.row.Stamp != row.Stamp {
+	renewed := m.row.Stamp != row.Stamp
+	if renewed {
 		m.seen = now
-		r.work[row.Chat] = struct{}{}
 	}
 	m.row = *row
-	if m.quiet(now, r.quiet) {
-		r.work[row.Chat] = struct{}{}
+	if renewed || m.quiet(now, r.quiet) {
+		r.read(m)
+	}
+}
+
+// read notes that the states of a mark are to be read. The mutex is held.
+func (r *receipts) read(m *mark) {
+	if m.busy {
+		m.again = true
+	} else if m.place < 0 {
+		heap.Push(&r.work, m)
 	}
 }
 
@@ -138,7 +176,9 @@ func (r *receipts) swept() {
 // forget removes a mark, and remembers what was told of the chat. The mutex is held.
 func (r *receipts) forget(chat tidemark.ChatID, m *mark) {
 	delete(r.marks, chat)
-	delete(r.work, chat)
+	if m.place >= 0 {
+		heap.Remove(&r.work, m.place)
+	}
 	if r.states += len(m.told); r.states > maxTold {
 		clear(r.told)
 		r.states = len(m.told)
@@ -152,8 +192,8 @@ func (r *receipts) take() (unknown []tidemark.ChatID, known int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for chat := range r.hinted {
-		if r.marks[chat] != nil {
-			r.work[chat] = struct{}{}
+		if m := r.marks[chat]; m != nil {
+			r.read(m)
 		} else {
 			unknown = append(unknown, chat)
 		}
@@ -163,19 +203,22 @@ func (r *receipts) take() (unknown []tidemark.ChatID, known int) {
 }
 
 // begin takes a chat whose states may be read now. quiet reports whether the mark may be settled
-// after that.
+// after that. It takes no longer if many other chats wait for their time. One that is not ready is
+// asked for again after a pause.
 func (r *receipts) begin(
 	now time.Time, ready func(line) bool,
 ) (m *mark, row storage.Backlog, quiet bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for chat := range r.work {
-		m := r.marks[chat]
-		if m.busy || now.Before(m.next) || !ready(line{chat, true}) {
+	for len(r.work) > 0 && !now.Before(r.work[0].next) {
+		m := r.work[0]
+		if !ready(line{m.row.Chat, true}) {
+			m.next = now.Add(pause)
+			heap.Fix(&r.work, 0)
 			continue
 		}
-		delete(r.work, chat)
-		m.busy = true
+		heap.Pop(&r.work)
+		m.busy, m.again = true, false
 		return m, m.row, m.quiet(now, r.quiet)
 	}
 	return nil, storage.Backlog{}, false
@@ -185,8 +228,8 @@ func (r *receipts) begin(
 func (r *receipts) end(chat tidemark.ChatID, m *mark, again, settled bool, next time.Time) {
 	r.mu.Lock()
 	m.busy, m.next = false, next
-	if again {
-		r.work[chat] = struct{}{}
+	if again || m.again {
+		r.read(m)
 	}
 	if settled {
 		r.forget(chat, m)

@@ -355,3 +355,72 @@ func TestReceipts_hints_are_read_together(t *testing.T) {
 		}
 	}
 }
+
+// TestReceipts_begin_in_turn: the states of a chat are read when its time has come, once more if
+// there was news meanwhile, and never of a chat that is not marked any more.
+func TestReceipts_begin_in_turn(t *testing.T) {
+	r := newReceipts(time.Minute)
+	now := time.Now()
+	found := func(chats ...tidemark.ChatID) {
+		for _, c := range chats {
+			r.found(&storage.Backlog{Chat: c, Stamp: now.String()}, now)
+		}
+	}
+	refused := tidemark.ChatID("")
+	begun := func(want ...tidemark.ChatID) {
+		t.Helper()
+		var got []tidemark.ChatID
+		for {
+			m, row, _ := r.begin(now, func(of line) bool { return of.chat != refused })
+			if m == nil {
+				break
+			}
+			got = append(got, row.Chat)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("begun %v, want %v", got, want)
+		}
+	}
+	end := func(c tidemark.ChatID, settled bool) {
+		r.end(c, r.marks[c], false, settled, now.Add(pause))
+	}
+	refused = "b"
+	found("a", "b", "c")
+	begun("a", "c")
+	refused = ""
+	begun() // b is asked for again after a pause.
+	r.hint("a")
+	r.take()
+	begun() // a is worked on.
+	end("a", false)
+	end("c", true)
+	begun()
+	now = now.Add(pause)
+	begun("a", "b")
+	end("a", false)
+	end("b", false)
+	now = now.Add(pause)
+	found("a", "b", "c")
+	r.swept()
+	found("a", "c")
+	r.swept() // b is gone.
+	begun("a", "c")
+}
+
+// BenchmarkReceipts_begin is what it costs to look for work while many chats wait for their time.
+func BenchmarkReceipts_begin(b *testing.B) {
+	r := newReceipts(time.Minute)
+	now := time.Now()
+	for n := range 10_000 {
+		c := tidemark.ChatID(strconv.Itoa(n))
+		r.found(&storage.Backlog{Chat: c, Stamp: "s"}, now)
+	}
+	for m, row, _ := r.begin(now, anyLine); m != nil; m, row, _ = r.begin(now, anyLine) {
+		r.end(row.Chat, m, true, false, now.Add(time.Hour))
+	}
+	for b.Loop() {
+		r.begin(now, anyLine)
+	}
+}
+
+func anyLine(line) bool { return true }
