@@ -122,8 +122,10 @@ type Engine struct {
 	logged    time.Time
 	hints     hints
 	ahead     ahead
-	// total has the figures of all receivers, also of those that were closed.
-	total *counts
+	// total has the figures of all receivers, and failures what they refused, also of those that
+	// were closed.
+	total    *counts
+	failures *failures
 
 	mu sync.Mutex
 	guarded
@@ -137,9 +139,8 @@ type guarded struct {
 	trusted    time.Time
 	own        []int
 	ownOutlets map[storage.OutletID]bool
-	// jobs are the outlets on which a job is under way, and failures what was refused lately.
-	jobs     map[storage.OutletID]bool
-	failures map[storage.OutletID][]Failure
+	// jobs are the outlets on which a job is under way.
+	jobs map[storage.OutletID]bool
 	// receivers are the outlets that get news, by id.
 	receivers map[storage.OutletID]*receiver
 	// chats holds what was delivered of chats whose backlog for all outlets is open.
@@ -166,9 +167,9 @@ func New(cfg Config) *Engine {
 		hints:     hints{lines: map[line]struct{}{}},
 		ahead:     ahead{markedFor: times.Quiet / 3, listedFor: times.Quiet / 2},
 		total:     new(counts),
+		failures:  new(failures),
 		guarded: guarded{
 			jobs:      map[storage.OutletID]bool{},
-			failures:  map[storage.OutletID][]Failure{},
 			receivers: map[storage.OutletID]*receiver{},
 			chats:     map[tidemark.ChatID]*progress{},
 		},
@@ -318,7 +319,7 @@ func (e *Engine) apply(ctx context.Context, l list) {
 				"error", err)
 			continue
 		}
-		r := newReceiver(*s, client, e.refused, e.total, e.times.Quiet)
+		r := newReceiver(*s, client, e.failures, e.total, e.times.Quiet)
 		e.receivers[s.ID] = r
 		until := r.until(ctx)
 		e.running.Go(func() { e.drain(until, r) })

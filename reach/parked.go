@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -143,20 +144,37 @@ const (
 
 func logKind(id storage.OutletID) string { return "log:" + string(id) }
 
-// refused notes a refusal for the log. If the receiver refuses everything for too long, it disables
-// the outlet.
-func (e *Engine) refused(r *receiver, event outlet.Event, why *outlet.Refusal) {
-	f := Failure{
+// failures are what outlets have refused and no log has yet. It is safe for concurrent use.
+type failures struct {
+	mu sync.Mutex
+	of map[storage.OutletID][]Failure
+}
+
+// add adds a refusal of an outlet. Of many, the last ones are kept.
+func (f *failures) add(id storage.OutletID, event *outlet.Event, why *outlet.Refusal) {
+	one := Failure{
 		At: time.Now().UTC(), Event: event.ID, Type: event.Type, Chat: event.Chat,
 		Status: why.Status, Detail: short(why.Detail),
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	kept := e.failures[r.spec.ID]
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.of == nil {
+		f.of = map[storage.OutletID][]Failure{}
+	}
+	kept := f.of[id]
 	if len(kept) == maxFailures {
 		kept = kept[1:]
 	}
-	e.failures[r.spec.ID] = append(kept, f)
+	f.of[id] = append(kept, one)
+}
+
+// take removes and returns all.
+func (f *failures) take() map[storage.OutletID][]Failure {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of := f.of
+	f.of = nil
+	return of
 }
 
 // short cuts a detail between two characters.
@@ -173,11 +191,7 @@ func (e *Engine) saveFailures(ctx context.Context, end bool) error {
 	if !end && time.Since(e.logged) < e.times.Save {
 		return nil
 	}
-	e.mu.Lock()
-	failures := e.failures
-	e.failures = map[storage.OutletID][]Failure{}
-	e.mu.Unlock()
-	for id, of := range failures {
+	for id, of := range e.failures.take() {
 		e.logged = time.Now()
 		if err := e.saveLog(ctx, id, of); err != nil {
 			return err

@@ -43,8 +43,8 @@ type receiver struct {
 	// counts are its own figures, and total those of all receivers.
 	counts counts
 	total  *counts
-	// failed gets what the receiver refused.
-	failed   func(*receiver, outlet.Event, *outlet.Refusal)
+	// failures gets what the receiver refused.
+	failures *failures
 	receipts receipts
 	// wake says that there may be backlogs to deliver. slots holds a value for each of them that is
 	// worked on.
@@ -96,13 +96,13 @@ const (
 // counts are the figures of a receiver, or of all.
 type counts [figures]atomic.Uint64
 
-// newReceiver starts the lane of an outlet. total gets what is counted, too.
+// newReceiver starts the lane of an outlet. failures gets what it refuses, and total gets what is
+// counted, too.
 func newReceiver(
-	spec Spec, client outlet.Client, failed func(*receiver, outlet.Event, *outlet.Refusal),
-	total *counts, quiet time.Duration,
+	spec Spec, client outlet.Client, failures *failures, total *counts, quiet time.Duration,
 ) *receiver {
 	r := &receiver{
-		spec: spec, client: client, failed: failed, total: total,
+		spec: spec, client: client, failures: failures, total: total,
 		chatsUnder: chatsUnder{
 			busy: map[line]struct{}{}, drained: map[tidemark.ChatID]bool{},
 			again: map[line]retry{},
@@ -206,7 +206,7 @@ func (r *receiver) some(
 	}
 	if failure && ctx.Err() == nil {
 		r.health.failed(why.After)
-		r.failed(r, left[0], why)
+		r.failures.add(r.spec.ID, &left[0], why)
 	}
 	//rule:told_in_order.refuse-the-rest-of-the-chat
 	refused[lineOf(&left[0])], refusals[0] = why, why
@@ -245,7 +245,7 @@ func (r *receiver) each(
 				r.count(countRefused, 1)
 			}
 			if failure && ctx.Err() == nil {
-				r.failed(r, events[i], why)
+				r.failures.add(r.spec.ID, &events[i], why)
 			}
 		}
 	}

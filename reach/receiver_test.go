@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 )
 
@@ -14,8 +13,8 @@ import (
 func TestReceiver_begins_nothing_after_its_end(t *testing.T) {
 	w := newWorld(t)
 	p := &process{}
-	r := newReceiver(Spec{ID: "a"}, &fakeOutlet{w.inbox(home), false, &p.dead},
-		func(*receiver, outlet.Event, *outlet.Refusal) {}, new(counts), time.Minute)
+	r := newReceiver(Spec{ID: "a"}, &fakeOutlet{w.inbox(home), false, &p.dead}, new(failures),
+		new(counts), time.Minute)
 	steps := []step{{Event: outlet.Event{ID: "e", Type: outlet.ChatUpdated, Chat: "c"}}}
 	if out := <-r.start(line{chat: "c"}, steps); out.accepted != 1 {
 		t.Errorf("before its end: %+v", out)
@@ -57,9 +56,7 @@ func (*eachOutlet) Close() error { return nil }
 // not matter to a chat, and nothing is delivered twice.
 func TestReceiver_chats_of_a_delivery_are_answered_each(t *testing.T) {
 	client := &eachOutlet{}
-	var logged []tidemark.ChatID
-	log := func(_ *receiver, e outlet.Event, _ *outlet.Refusal) { logged = append(logged, e.Chat) }
-	r := newReceiver(Spec{ID: "a"}, client, log, new(counts), time.Minute)
+	r := newReceiver(Spec{ID: "a"}, client, new(failures), new(counts), time.Minute)
 	events := []outlet.Event{{Chat: "b"}, {Chat: "c"}, {Chat: "b"}, {Chat: "d"}, {Chat: "c"}}
 	refusals, err := r.deliver(t.Context(), func() []outlet.Event { return events })
 	if err != nil {
@@ -71,6 +68,7 @@ func TestReceiver_chats_of_a_delivery_are_answered_each(t *testing.T) {
 		}
 	}
 	accepted, refused := r.counts[countAccepted].Load(), r.counts[countRefused].Load()
+	logged := r.failures.take()["a"]
 	if client.calls != 1 || accepted != 3 || refused != 1 || len(logged) != 1 {
 		t.Errorf("%d calls, %d accepted, %d refused, log %v", client.calls, accepted, refused,
 			logged)
@@ -97,8 +95,8 @@ func (*cutOutlet) Close() error { return nil }
 // was not tried any more does not count as accepted.
 func TestReceiver_told_or_owed_when_aborted(t *testing.T) {
 	ctx, abort := context.WithCancel(t.Context())
-	r := newReceiver(Spec{ID: "a"}, &cutOutlet{abort: abort},
-		func(*receiver, outlet.Event, *outlet.Refusal) {}, new(counts), time.Minute)
+	r := newReceiver(Spec{ID: "a"}, &cutOutlet{abort: abort}, new(failures), new(counts),
+		time.Minute)
 	events := []outlet.Event{{Chat: "b"}, {Chat: "c"}, {Chat: "b"}}
 	refusals, err := r.deliver(ctx, func() []outlet.Event { return events })
 	for i, why := range refusals {
