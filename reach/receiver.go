@@ -19,6 +19,9 @@ const (
 	deliveries = 16
 	// maxQueued is how many events wait for a delivery. Further ones wait in the store.
 	maxQueued = 1_000
+	// maxAgain is of how many lines a receiver knows that they were refused. Others are tried
+	// earlier, and parked later.
+	maxAgain = 10_000
 )
 
 // line names a sequence of events that are delivered one after the other: the news of a chat, or
@@ -339,15 +342,12 @@ func (r *receiver) start(of line, steps []step) <-chan outcome {
 func (r *receiver) retryLater(of line, why *outlet.Refusal) retry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.again) > maxQueued*10 {
-		clear(r.again) // They are tried earlier then.
-	}
 	a := r.again[of]
 	if a.refusals++; a.refusals == 1 {
 		a.since = time.Now()
 	}
 	a.at = time.Now().Add(retryWait(a.refusals, why.After))
-	r.again[of] = a
+	r.setAgain(of, a)
 	return a
 }
 
@@ -355,11 +355,20 @@ func (r *receiver) retryLater(of line, why *outlet.Refusal) retry {
 func (r *receiver) later(of line, why *outlet.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.again) > maxQueued*10 {
-		clear(r.again)
-	}
 	a := r.again[of]
 	a.at = time.Now().Add(why.After)
+	r.setAgain(of, a)
+}
+
+// setAgain sets when a line is tried again. If there are too many, another one is forgotten. The
+// mutex is held.
+func (r *receiver) setAgain(of line, a retry) {
+	if _, there := r.again[of]; !there && len(r.again) >= maxAgain {
+		for other := range r.again {
+			delete(r.again, other)
+			break
+		}
+	}
 	r.again[of] = a
 }
 

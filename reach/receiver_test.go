@@ -2,9 +2,11 @@ package reach
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 )
 
@@ -72,6 +74,29 @@ func TestReceiver_chats_of_a_delivery_are_answered_each(t *testing.T) {
 	if client.calls != 1 || accepted != 3 || refused != 1 || len(logged) != 1 {
 		t.Errorf("%d calls, %d accepted, %d refused, log %v", client.calls, accepted, refused,
 			logged)
+	}
+	r.close()
+}
+
+// TestReceiver_remembers_refusals: of many chats that are refused, few are forgotten for others.
+func TestReceiver_remembers_refusals(t *testing.T) {
+	w := newWorld(t)
+	r := newReceiver(Spec{ID: "a"}, &fakeOutlet{w.inbox(home), false, &(&process{}).dead},
+		new(failures), new(counts), time.Minute)
+	for range refusalsUntilParked {
+		for n := range maxAgain + 10 {
+			r.retryLater(line{chat: tidemark.ChatID(strconv.Itoa(n))}, &outlet.Refusal{})
+		}
+	}
+	poison := 0
+	for _, a := range r.again {
+		if a.refusals == refusalsUntilParked {
+			poison++
+		}
+	}
+	if len(r.again) != maxAgain || poison < maxAgain*9/10 {
+		t.Errorf("of %d chats that were refused %d times, %d are known, want most of %d",
+			len(r.again), refusalsUntilParked, poison, maxAgain)
 	}
 	r.close()
 }
