@@ -47,7 +47,7 @@ func (a *Attachments) Announce(
 	f.ID = newID()
 	now := a.now().UTC()
 	until := now.Add(UploadWithin).Truncate(time.Second)
-	request, err := a.bytes.SignUpload(ctx, &f, until)
+	request, err := a.bytes.SignUpload(ctx, user, &f, until)
 	if err != nil {
 		return Signed{}, err
 	}

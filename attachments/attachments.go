@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -31,12 +32,16 @@ const (
 
 // Bytes keeps the bytes of files, and signs URLs for them. It is safe for concurrent use.
 type Bytes interface {
-	// SignUpload returns the request that uploads a file until a time. Its bytes are stored only if
-	// they have the size and the hash of the file, and only once.
-	SignUpload(ctx context.Context, f *File, until time.Time) (Request, error)
-	// SignDownload returns the URL by which the bytes can be got until a time. disposition is the
+	// SignUpload returns the request by which a user uploads a file until a time. Its bytes are
+	// stored only if they have the size and the hash of the file, and only once.
+	SignUpload(
+		ctx context.Context, user tidemark.UserID, f *File, until time.Time,
+	) (Request, error)
+	// SignDownload returns the URL by which a user gets the bytes until a time. disposition is the
 	// Content-Disposition of the answer.
-	SignDownload(ctx context.Context, f *File, disposition string, until time.Time) (string, error)
+	SignDownload(
+		ctx context.Context, user tidemark.UserID, f *File, disposition string, until time.Time,
+	) (string, error)
 	// Stored reports whether the bytes of a file are there, all of them.
 	Stored(ctx context.Context, f *File) (bool, error)
 	// Remove removes the bytes of a file. There may be none.

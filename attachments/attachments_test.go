@@ -162,12 +162,12 @@ func TestPin_no_file_outside_membership(t *testing.T) {
 	} {
 		w.code(w.pin("alice", []string{unknown}, []string{unknown}), tidemark.Denied)
 	}
-	if _, err := w.Open(t.Context(), mine); tidemark.CodeOf(err) != tidemark.NotFound {
+	if _, err := w.Open(t.Context(), "alice", mine); tidemark.CodeOf(err) != tidemark.NotFound {
 		t.Errorf("a file that no message names is opened: %v", err)
 	}
 	w.ok(w.pin("alice", []string{mine, other}, []string{"x", other}))
 	w.ok(w.pin("bob", []string{other}, nil))
-	got, err := w.Open(t.Context(), other)
+	got, err := w.Open(t.Context(), "alice", other)
 	w.ok(err)
 	if got.Name != "a.txt" || got.Expires.Sub(w.now) > attachments.DownloadWithin {
 		t.Errorf("got %+v", got)
@@ -184,7 +184,7 @@ func TestPin_R_PIN_needs_the_bytes(t *testing.T) {
 	})
 	w.ok(err)
 	w.code(w.pin("alice", []string{announced.ID}, nil), tidemark.Invalid)
-	_, err = w.Open(t.Context(), announced.ID)
+	_, err = w.Open(t.Context(), "alice", announced.ID)
 	w.code(err, tidemark.NotFound)
 	w.bytes.before = func(string) error {
 		return tidemark.Errorf(tidemark.Unavailable, "the disk is away")
@@ -209,7 +209,7 @@ func TestSweep_R_PIN_removes_orphans_only(t *testing.T) {
 		t.Errorf("the orphan is there: %t, the named file: %t", w.kept(orphan), w.kept(named))
 	}
 	w.code(w.pin("alice", []string{orphan}, nil), tidemark.Denied)
-	_, err := w.Open(t.Context(), named)
+	_, err := w.Open(t.Context(), "alice", named)
 	w.ok(err)
 	if n := w.documents("attachment:" + orphan); n != 0 {
 		t.Errorf("%d documents of the orphan are left", n)

@@ -134,11 +134,13 @@ func gone(id string) error {
 		"removed because no message named it within %v; upload it again", id, OrphanAfter)
 }
 
-// Open returns a file with a URL that gets its bytes. The caller has checked that a message which
-// the reader may see names it.
+// Open returns a file with a URL by which a user gets its bytes. The caller has checked that a
+// message which the user may see names it.
 //
 // Errors: NotFound, Unavailable.
-func (a *Attachments) Open(ctx context.Context, id string) (Signed, error) {
+func (a *Attachments) Open(
+	ctx context.Context, user tidemark.UserID, id string,
+) (Signed, error) {
 	records, err := a.records(ctx, []string{id})
 	if err != nil {
 		return Signed{}, err
@@ -148,7 +150,7 @@ func (a *Attachments) Open(ctx context.Context, id string) (Signed, error) {
 		return Signed{}, tidemark.Errorf(tidemark.NotFound, "there is no file %.40q", id)
 	}
 	until := a.now().UTC().Add(DownloadWithin)
-	url, err := a.bytes.SignDownload(ctx, &r.File, r.disposition(), until)
+	url, err := a.bytes.SignDownload(ctx, user, &r.File, r.disposition(), until)
 	if err != nil {
 		return Signed{}, err
 	}

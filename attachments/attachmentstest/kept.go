@@ -34,7 +34,7 @@ func Kept(t testing.TB, store attachments.Store) (*attachments.Attachments, *dir
 		ID: Picture, Name: "ann.png", Type: "image/png", Size: int64(len(content)),
 		Sum: sha256.Sum256(content),
 	}
-	signed, err := files.SignUpload(t.Context(), &file, time.Now().Add(time.Minute))
+	signed, err := files.SignUpload(t.Context(), "alice", &file, time.Now().Add(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func notAnnounced(f *fixture) {
 	f.put(file, content, func(r *http.Request) {
 		r.Header.Set("Content-Type", "text/html")
 	}, false)
-	signed, err := f.SignUpload(f.Context(), file, time.Now().Add(time.Minute))
+	signed, err := f.SignUpload(f.Context(), "alice", file, time.Now().Add(time.Minute))
 	f.ok(err)
 	for name := range signed.Header {
 		f.Log("without", name)
@@ -124,7 +124,7 @@ func changedURLs(f *fixture) {
 	// The URL of a download uploads nothing, and that of an upload downloads nothing.
 	link := f.link(other, time.Minute)
 	f.put(other, content, func(r *http.Request) { r.URL = f.parse(link) }, false)
-	signed, err := f.SignUpload(f.Context(), file, time.Now().Add(time.Minute))
+	signed, err := f.SignUpload(f.Context(), "alice", file, time.Now().Add(time.Minute))
 	f.ok(err)
 	if status := f.status(f.resolve(signed.URL)); status == http.StatusOK {
 		f.Error("the URL of an upload downloads")
@@ -134,7 +134,7 @@ func changedURLs(f *fixture) {
 // expiry waits until URLs end.
 func expiry(f *fixture) {
 	file, content := f.file(1000)
-	upload, err := f.SignUpload(f.Context(), file, time.Now().Add(time.Second))
+	upload, err := f.SignUpload(f.Context(), "alice", file, time.Now().Add(time.Second))
 	f.ok(err)
 	f.put(file, content, nil, true)
 	link := f.link(file, time.Second)
@@ -221,7 +221,7 @@ func (f *fixture) put(
 	file *attachments.File, content []byte, change func(*http.Request), want bool,
 ) {
 	f.Helper()
-	signed, err := f.SignUpload(f.Context(), file, time.Now().Add(time.Minute))
+	signed, err := f.SignUpload(f.Context(), "alice", file, time.Now().Add(time.Minute))
 	f.ok(err)
 	if status := f.send(signed, content, change); (status < 300) != want || status >= 500 {
 		f.Errorf("the upload got the status %d", status)
@@ -276,7 +276,7 @@ func (f *fixture) resolve(address string) string {
 
 func (f *fixture) link(file *attachments.File, within time.Duration) string {
 	f.Helper()
-	link, err := f.SignDownload(f.Context(), file, "attachment", time.Now().Add(within))
+	link, err := f.SignDownload(f.Context(), "alice", file, "attachment", time.Now().Add(within))
 	f.ok(err)
 	return f.resolve(link)
 }
@@ -291,7 +291,7 @@ func (f *fixture) status(address string) int {
 
 func (f *fixture) get(file *attachments.File, disposition string) ([]byte, http.Header) {
 	f.Helper()
-	link, err := f.SignDownload(f.Context(), file, disposition, time.Now().Add(time.Minute))
+	link, err := f.SignDownload(f.Context(), "alice", file, disposition, time.Now().Add(time.Minute))
 	f.ok(err)
 	answer, err := http.Get(f.resolve(link))
 	f.ok(err)

@@ -121,20 +121,24 @@ func (d *Dir) path(id string) (string, error) {
 
 // SignUpload implements attachments.Bytes.
 func (d *Dir) SignUpload(
-	_ context.Context, f *attachments.File, until time.Time,
+	_ context.Context, user tidemark.UserID, f *attachments.File, until time.Time,
 ) (attachments.Request, error) {
 	return attachments.Request{
 		Method: "PUT",
-		URL:    d.url(f.ID, grant{Use: upload, File: *f, Until: until.Unix()}),
+		URL:    d.url(f.ID, grant{Use: upload, File: *f, For: d.grantee(user), Until: until.Unix()}),
 		Header: map[string]string{"Content-Type": f.Type},
 	}, nil
 }
 
 // SignDownload implements attachments.Bytes.
 func (d *Dir) SignDownload(
-	_ context.Context, f *attachments.File, disposition string, until time.Time,
+	_ context.Context, user tidemark.UserID, f *attachments.File, disposition string,
+	until time.Time,
 ) (string, error) {
-	g := grant{Use: download, File: *f, Disposition: disposition, Until: until.Unix()}
+	g := grant{
+		Use: download, File: *f, Disposition: disposition, For: d.grantee(user),
+		Until: until.Unix(),
+	}
 	return d.url(f.ID, g), nil
 }
 

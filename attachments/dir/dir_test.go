@@ -40,7 +40,7 @@ func start(t *testing.T) *fixture {
 // put uploads a body without a length.
 func (f *fixture) put(body io.Reader) error {
 	f.Helper()
-	signed, err := f.SignUpload(f.Context(), &f.file, time.Now().Add(time.Minute))
+	signed, err := f.SignUpload(f.Context(), "alice", &f.file, time.Now().Add(time.Minute))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestDir_first_upload_stays(t *testing.T) {
 func TestNew_keeps_its_key(t *testing.T) {
 	f := start(t)
 	f.code("the file", f.put(strings.NewReader("12345")), "")
-	link, err := f.SignDownload(t.Context(), &f.file, "attachment", time.Now().Add(time.Minute))
+	link, err := f.SignDownload(t.Context(), "alice", &f.file, "attachment", time.Now().Add(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

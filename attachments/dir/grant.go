@@ -24,8 +24,30 @@ type grant struct {
 	attachments.File
 	Use         use    `json:"use"`
 	Disposition string `json:"disposition,omitempty"`
+	// For stands for the user to whom the URL was given.
+	For string `json:"for"`
 	// Until is in seconds of Unix time.
 	Until int64 `json:"until"`
+}
+
+// Uploader returns a text that stands for the user to whom the URL of an upload was given. Errors:
+// Denied, as Receive.
+func (d *Dir) Uploader(id, signed string) (string, error) { return d.holder(id, upload, signed) }
+
+// Downloader does the same for a download.
+func (d *Dir) Downloader(id, signed string) (string, error) { return d.holder(id, download, signed) }
+
+func (d *Dir) holder(id string, of use, signed string) (string, error) {
+	g, err := d.open(id, of, signed)
+	if err != nil {
+		return "", err
+	}
+	return g.For, nil
+}
+
+// grantee returns what stands for a user in grants. It is no name, because URLs are passed on.
+func (d *Dir) grantee(user tidemark.UserID) string {
+	return encoded(d.mac([]byte("user " + user))[:12])
 }
 
 // sign returns a grant with its HMAC-SHA256.

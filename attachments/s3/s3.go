@@ -94,7 +94,7 @@ func checksum(f *attachments.File) string { return base64.StdEncoding.EncodeToSt
 
 // SignUpload implements attachments.Bytes.
 func (b *S3) SignUpload(
-	ctx context.Context, f *attachments.File, until time.Time,
+	ctx context.Context, _ tidemark.UserID, f *attachments.File, until time.Time,
 ) (attachments.Request, error) {
 	signed, err := b.sign.PresignPutObject(ctx, &s3.PutObjectInput{
 		Bucket: &b.at.Bucket, Key: b.key(f.ID),
@@ -119,7 +119,8 @@ func (b *S3) SignUpload(
 
 // SignDownload implements attachments.Bytes.
 func (b *S3) SignDownload(
-	ctx context.Context, f *attachments.File, disposition string, until time.Time,
+	ctx context.Context, _ tidemark.UserID, f *attachments.File, disposition string,
+	until time.Time,
 ) (string, error) {
 	signed, err := b.sign.PresignGetObject(ctx, &s3.GetObjectInput{
 		Bucket: &b.at.Bucket, Key: b.key(f.ID),

@@ -48,13 +48,12 @@ type Config struct {
 // Adapter serves files. It is safe for concurrent use.
 type Adapter struct {
 	Config
-	// transfers has a token for each upload and download under way.
-	transfers chan struct{}
+	transfers transfers
 }
 
 // New returns an adapter. It starts no goroutine.
 func New(cfg Config) *Adapter {
-	return &Adapter{Config: cfg, transfers: make(chan struct{}, maxTransfers)}
+	return &Adapter{Config: cfg, transfers: transfers{of: make(map[string]int)}}
 }
 
 // Mount adds the routes below a base path.
@@ -155,7 +154,7 @@ func (a *Adapter) open(c call) error {
 		return tidemark.Errorf(tidemark.NotFound, "the message %d of the chat %s does not have "+
 			"the file %.40q", ref.Sequence, ref.ChatID, file)
 	}
-	found, err := a.Attachments.Open(c.ctx, file)
+	found, err := a.Attachments.Open(c.ctx, c.caller.User, file)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -16,8 +17,9 @@ import (
 )
 
 const (
-	// maxTransfers is how many uploads and downloads a node serves at a time.
-	maxTransfers = 256
+	// maxTransfers is how many uploads and downloads a node serves at a time, and maxTransfersOfUser
+	// how many of one user. A page that gets pictures by HTTP/2 asks for all of them at once.
+	maxTransfers, maxTransfersOfUser = 512, 32
 	// stallAfter is how long a client may take for the next 64 KiB of a file.
 	stallAfter = 30 * time.Second
 	// transferWithin is how long a client may take for a whole file.
@@ -29,22 +31,53 @@ const (
 	retryFrom, retryWithin = 5 * time.Second, 10 * time.Second
 )
 
-// begin counts a transfer. The caller calls end when it has ended.
-func (a *Adapter) begin() (end func(), err error) {
-	select {
-	case a.transfers <- struct{}{}:
-		return func() { <-a.transfers }, nil
+// transfers counts the uploads and downloads under way. It is safe for concurrent use.
+type transfers struct {
+	mu  sync.Mutex
+	all int
+	// of has those of each user, by what grants call them. Users without any are not in it.
+	of map[string]int
+}
+
+// begin counts a transfer of a user. The caller calls end when it has ended. Errors: Exhausted
+// (those of the user are too many), Unavailable (all are).
+func (t *transfers) begin(user string) (end func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	//rule:bounded_use.transfers-of-a-user
+	case t.of[user] >= maxTransfersOfUser:
+		err = tidemark.Errorf(tidemark.Exhausted,
+			"you upload and download %d files now, as many as you may at a time; let one end first",
+			maxTransfersOfUser)
+	case t.all >= maxTransfers:
+		err = tidemark.Errorf(tidemark.Unavailable,
+			"too many files are uploaded and downloaded now; try again")
 	default:
-		return nil, problem.RetryAfter(tidemark.Errorf(tidemark.Unavailable,
-			"too many files are uploaded and downloaded now; try again"),
-			retryFrom+rand.N(retryWithin))
+		t.all++
+		t.of[user]++
+		return func() { t.end(user) }, nil
+	}
+	return nil, problem.RetryAfter(err, retryFrom+rand.N(retryWithin))
+}
+
+func (t *transfers) end(user string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all--
+	if t.of[user]--; t.of[user] == 0 {
+		delete(t.of, user)
 	}
 }
 
 // receive stores the bytes of an upload.
 func (a *Adapter) receive(c echo.Context) error {
 	w, r := c.Response(), c.Request()
-	end, err := a.begin()
+	user, err := a.Dir.Uploader(c.Param("id"), c.QueryParam("grant"))
+	var end func()
+	if err == nil {
+		end, err = a.transfers.begin(user)
+	}
 	if err != nil {
 		w.Header().Set("Connection", "close")
 		return err
@@ -108,7 +141,11 @@ func earlier(a, b time.Time) time.Time {
 
 // serve writes the bytes of a file, or a range of them.
 func (a *Adapter) serve(c echo.Context) error {
-	end, err := a.begin()
+	user, err := a.Dir.Downloader(c.Param("id"), c.QueryParam("grant"))
+	if err != nil {
+		return err
+	}
+	end, err := a.transfers.begin(user)
 	if err != nil {
 		return err
 	}
