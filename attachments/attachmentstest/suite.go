@@ -291,7 +291,8 @@ func (f *fixture) status(address string) int {
 
 func (f *fixture) get(file *attachments.File, disposition string) ([]byte, http.Header) {
 	f.Helper()
-	link, err := f.SignDownload(f.Context(), "alice", file, disposition, time.Now().Add(time.Minute))
+	link, err := f.SignDownload(
+		f.Context(), "alice", file, disposition, time.Now().Add(time.Minute))
 	f.ok(err)
 	answer, err := http.Get(f.resolve(link))
 	f.ok(err)

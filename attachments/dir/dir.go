@@ -125,7 +125,9 @@ func (d *Dir) SignUpload(
 ) (attachments.Request, error) {
 	return attachments.Request{
 		Method: "PUT",
-		URL:    d.url(f.ID, grant{Use: upload, File: *f, For: d.grantee(user), Until: until.Unix()}),
+		URL: d.url(f.ID, grant{
+			Use: upload, File: *f, For: d.grantee(user), Until: until.Unix(),
+		}),
 		Header: map[string]string{"Content-Type": f.Type},
 	}, nil
 }

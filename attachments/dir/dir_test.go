@@ -147,7 +147,8 @@ func TestDir_first_upload_stays(t *testing.T) {
 func TestNew_keeps_its_key(t *testing.T) {
 	f := start(t)
 	f.code("the file", f.put(strings.NewReader("12345")), "")
-	link, err := f.SignDownload(t.Context(), "alice", &f.file, "attachment", time.Now().Add(time.Minute))
+	link, err := f.SignDownload(
+		t.Context(), "alice", &f.file, "attachment", time.Now().Add(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,9 @@ type grant struct {
 func (d *Dir) Uploader(id, signed string) (string, error) { return d.holder(id, upload, signed) }
 
 // Downloader does the same for a download.
-func (d *Dir) Downloader(id, signed string) (string, error) { return d.holder(id, download, signed) }
+func (d *Dir) Downloader(id, signed string) (string, error) {
+	return d.holder(id, download, signed)
+}
 
 func (d *Dir) holder(id string, of use, signed string) (string, error) {
 	g, err := d.open(id, of, signed)

@@ -17,9 +17,11 @@ import (
 )
 
 const (
-	// maxTransfers is how many uploads and downloads a node serves at a time, and maxTransfersOfUser
-	// how many of one user. A page that gets pictures by HTTP/2 asks for all of them at once.
-	maxTransfers, maxTransfersOfUser = 512, 32
+	// maxTransfers is how many uploads and downloads a node serves at a time.
+	maxTransfers = 512
+	// maxTransfersOfUser is how many of them are of one user. By HTTP/2 a page asks for all its
+	// pictures at once.
+	maxTransfersOfUser = 32
 	// stallAfter is how long a client may take for the next 64 KiB of a file.
 	stallAfter = 30 * time.Second
 	// transferWithin is how long a client may take for a whole file.
@@ -48,7 +50,7 @@ func (t *transfers) begin(user string) (end func(), err error) {
 	//rule:bounded_use.transfers-of-a-user
 	case t.of[user] >= maxTransfersOfUser:
 		err = tidemark.Errorf(tidemark.Exhausted,
-			"you upload and download %d files now, as many as you may at a time; let one end first",
+			"you upload and download %d files now, and more at a time are refused; let one end",
 			maxTransfersOfUser)
 	case t.all >= maxTransfers:
 		err = tidemark.Errorf(tidemark.Unavailable,

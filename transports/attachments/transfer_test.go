@@ -26,12 +26,15 @@ import (
 func TestTransfers_of_a_user(t *testing.T) {
 	server, files := serve(t)
 	put := func(user tidemark.UserID, body io.Reader) (*http.Response, error) {
-		file := &attachments.File{ID: rand.Text(), Name: "a", Type: "text/plain", Size: 1}
+		file := &attachments.File{
+			ID: rand.Text(), Name: "a", Type: "text/plain", Size: 1,
+		}
 		signed, err := files.SignUpload(t.Context(), user, file, time.Now().Add(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := http.NewRequestWithContext(t.Context(), signed.Method, server.URL+signed.URL, body)
+		url := server.URL + signed.URL
+		r, err := http.NewRequestWithContext(t.Context(), signed.Method, url, body)
 		if err != nil {
 			t.Fatal(err)
 		}
