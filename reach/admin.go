@@ -309,6 +309,11 @@ func (e *Engine) info(s Spec) Info {
 	info := Info{Spec: s}
 	r := e.receiver(s.ID)
 	if r == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if why := e.unopened[s.ID]; s.State.gets() {
+			info.Reason = why
+		}
 		return info
 	}
 	info.Accepted = r.counts[countAccepted].Load()

@@ -2,6 +2,7 @@ package reach
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,6 +207,11 @@ func TestEngine_new_secret_after_a_lost_key(t *testing.T) {
 		if n := len(w.inbox(home).events()); n != 0 {
 			t.Errorf("%d events came, and no secret could be opened", n)
 		}
+		info, err := p.Outlet(w.ctx, id)
+		w.ok(err)
+		if !strings.Contains(info.Reason, "it cannot be opened") {
+			t.Errorf("the reason is %q", info.Reason)
+		}
 		if _, err := p.Test(w.ctx, id); tidemark.CodeOf(err) != tidemark.Denied {
 			t.Errorf("a test event: %v, want Denied", err)
 		}
@@ -224,6 +230,9 @@ func TestEngine_new_secret_after_a_lost_key(t *testing.T) {
 		_, err = p.Update(w.ctx, id, Change{Paused: &no})
 		w.ok(err)
 		w.whole(home, 5*time.Second)
+		if info, err = p.Outlet(w.ctx, id); err != nil || info.Reason != "" {
+			t.Errorf("the reason is %q, %v", info.Reason, err)
+		}
 	})
 }
 

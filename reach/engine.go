@@ -143,6 +143,8 @@ type guarded struct {
 	jobs map[storage.OutletID]bool
 	// receivers are the outlets that get news, by id.
 	receivers map[storage.OutletID]*receiver
+	// unopened says why outlets that should get news cannot be opened here.
+	unopened map[storage.OutletID]string
 	// chats holds what was delivered of chats whose backlog for all outlets is open.
 	chats map[tidemark.ChatID]*progress
 }
@@ -304,6 +306,7 @@ func (e *Engine) apply(ctx context.Context, l list) {
 			e.running.Go(r.close)
 		}
 	}
+	e.unopened = map[storage.OutletID]string{}
 	for i := range l.Outlets {
 		s := &l.Outlets[i]
 		if !s.State.gets() {
@@ -317,6 +320,7 @@ func (e *Engine) apply(ctx context.Context, l list) {
 			// Its news wait in its own backlogs.
 			e.cfg.Log.Error("an outlet cannot be opened; its news wait", "outlet", s.ID,
 				"error", err)
+			e.unopened[s.ID] = "it cannot be opened: " + tidemark.DetailOf(err)
 			continue
 		}
 		r := newReceiver(*s, client, e.failures, e.total, e.times.Quiet)

@@ -2297,7 +2297,7 @@ export interface components {
              *     or disabled outlet.
              */
             readonly state: string;
-            /** @description Why it is disabled. */
+            /** @description Why it is disabled, or why this node cannot deliver to it. */
             readonly reason: string | null;
             /** @description A replay of all chats is under way. */
             readonly replaying: boolean;
