@@ -122,7 +122,7 @@ func (e *Engine) drainOne(ctx context.Context, r *receiver, b storage.Backlog) e
 		return err
 	}
 	read := reader{store: e.cfg.Store, chat: chat, at: b.From}
-	saved, whole := time.Now(), true
+	save, whole := e.firstSave(time.Now()), true
 	to := b.From
 	for whole && !read.done() {
 		var steps []step
@@ -139,11 +139,11 @@ func (e *Engine) drainOne(ctx context.Context, r *receiver, b storage.Backlog) e
 		if whole {
 			to = read.at
 		}
-		if whole && time.Since(saved) >= e.times.Save {
+		if whole && !time.Now().Before(save) {
 			if settled, err := e.settleOwn(ctx, b, to); err != nil || !settled {
 				return err
 			}
-			b.From, saved = to, time.Now()
+			b.From, save = to, time.Now().Add(e.times.Save)
 		}
 	}
 	if to == b.From && !read.done() {

@@ -53,7 +53,7 @@ type Times struct {
 	Trust, Dead time.Duration
 	// Linger is how long the others wait for a receiver, and how long a chat is quiet before its
 	// backlog closes, 2 s by default. Save is how often the position of a chat that is never quiet
-	// is saved, 10 s.
+	// is saved, 10 s. The first time comes soon after Linger.
 	Linger, Save time.Duration
 	// Quiet is how long a mark stays after it was last renewed, 1 minute by default. A process may
 	// raise watermarks of a chat for a third of Quiet after a mark. It uses a list of outlets for
@@ -156,8 +156,8 @@ type progress struct {
 	split    bool
 	// busy says that it is worked on, and again that it had news meanwhile.
 	busy, again bool
-	// moved is when to last rose, and saved when the backlog was last settled.
-	moved, saved time.Time
+	// moved is when to last rose, and save when it is saved even if the chat is not quiet.
+	moved, save time.Time
 }
 
 // New returns an engine. It does nothing until Run.

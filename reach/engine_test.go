@@ -493,6 +493,32 @@ func TestEngine_order_after_a_refusal(t *testing.T) {
 }
 
 // state waits until an outlet has a state.
+// TestEngine_processes_that_die_soon repeat what came since the last one began, and no more: a chat
+// that is never quiet is saved for the first time soon after a process begins with it.
+func TestEngine_processes_that_die_soon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.times.Dead = 2 * time.Second
+		p := w.start(nil)
+		w.outlet(p, NewOutlet{})
+		c := w.group()
+		sent := 0
+		for range 10 {
+			for range 60 {
+				w.send(c, p)
+				sent++
+				time.Sleep(100 * time.Millisecond)
+			}
+			p.kill()
+			p = w.start(nil)
+		}
+		w.whole(home, time.Minute)
+		if events := len(w.inbox(home).events()); events > 3*sent {
+			t.Errorf("%d messages came %d times", sent, events)
+		}
+	})
+}
+
 func (w *world) state(p *process, id storage.OutletID, want State) {
 	w.Helper()
 	for range 600 {

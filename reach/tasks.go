@@ -130,6 +130,13 @@ func (e *Engine) openChats() int {
 	return len(e.chats)
 }
 
+// firstSave returns when the position of a chat is saved for the first time, if it is never quiet.
+// That is soon, so that processes which never live for Times.Save do not begin again and again where
+// the first of them did.
+func (e *Engine) firstSave(now time.Time) time.Time {
+	return now.Add(min(e.times.Linger*5/4, e.times.Save))
+}
+
 // offer begins to work on a backlog, unless that is under way. begun is false if no slot became
 // free in time.
 func (e *Engine) offer(
@@ -140,7 +147,7 @@ func (e *Engine) offer(
 	now := time.Now()
 	switch {
 	case p == nil:
-		p = &progress{from: b.From, to: b.From, split: b.Split, moved: now, saved: now}
+		p = &progress{from: b.From, to: b.From, split: b.Split, moved: now, save: e.firstSave(now)}
 		e.chats[b.Chat] = p
 	case p.busy:
 		p.again = true
@@ -393,14 +400,14 @@ func (e *Engine) settleable(end bool) []storage.Settlement {
 	var items []storage.Settlement
 	for chat, p := range e.chats {
 		quiet := now.Sub(p.moved) >= e.times.Linger
-		due := p.to != p.from && (end || now.Sub(p.saved) >= e.times.Save)
+		due := p.to != p.from && (end || !now.Before(p.save))
 		if p.busy || !quiet && !due {
 			continue
 		}
 		items = append(items, storage.Settlement{
 			Backlog: storage.Backlog{Chat: chat, From: p.from}, To: p.to, NowSplit: p.split,
 		})
-		if p.from, p.saved = p.to, now; quiet {
+		if p.from, p.save = p.to, now.Add(e.times.Save); quiet {
 			delete(e.chats, chat)
 		}
 		if len(items) == storage.MaxBatch {
