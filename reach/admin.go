@@ -19,7 +19,7 @@ const rotation = 24 * time.Hour
 // types are the types of events that an outlet may ask for.
 var types = []outlet.Type{
 	outlet.MessagePersisted, outlet.MemberChanged, outlet.ChatUpdated, outlet.DeliveryUpdated,
-	outlet.ReadUpdated, outlet.EventParked, outlet.OutletDisabled,
+	outlet.ReadUpdated, outlet.PendingCreated, outlet.EventParked, outlet.OutletDisabled,
 }
 
 // NewOutlet says what outlet to create. Zero values are defaults.
@@ -28,7 +28,8 @@ type NewOutlet struct {
 	ID   storage.OutletID
 	Kind string
 	URL  string
-	// Events are the types that it gets. By default these are all but those of receipts.
+	// Events are the types that it gets. By default these are all but those of receipts and
+	// outlet.PendingCreated.
 	Events []outlet.Type
 	// Content is "full", the default, or "none".
 	Content string
@@ -461,7 +462,7 @@ func (e *Engine) Replay(
 		at.Sequence = max(from, 1) - 1
 		err := e.cfg.Store.Rewind(ctx, []storage.Backlog{{Outlet: id, Chat: chat, From: at}})
 		if r := e.receiver(id); r != nil && err == nil {
-			r.wake.Set()
+			r.news.wake.Set()
 		}
 		return err
 	}

@@ -13,6 +13,8 @@
 //   - Of the changes of a chat's name and of a member, the last one comes. Others may be left out.
 //   - The last state of a member's watermarks comes, if the outlet wants receipts (ahead.go,
 //     receipts.go).
+//   - If a member of a chat that is not Large misses messages, the event of the first one comes, if
+//     the outlet wants it (pending.go).
 //   - A notice about another outlet comes at least once (notices.go).
 //
 // Nothing is promised about the order between chats.

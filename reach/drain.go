@@ -10,12 +10,33 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// drain delivers the backlogs of a single outlet until ctx ends.
-func (e *Engine) drain(ctx context.Context, r *receiver) {
+// drainer is the work on the backlogs of one feed of a single outlet.
+type drainer struct {
+	feed feed
+	// backlogs is the id under which they stand.
+	backlogs storage.OutletID
+	// wake says that there may be backlogs to deliver. slots holds a value for each of them that is
+	// worked on.
+	wake  signal.Flag
+	slots chan struct{}
+	// one delivers a backlog, as far as the outlet accepts it.
+	one func(context.Context, *receiver, storage.Backlog) error
+}
+
+// newDrainer returns the work on the backlogs of a feed.
+func newDrainer(of feed, backlogs storage.OutletID) drainer {
+	return drainer{
+		feed: of, backlogs: backlogs, wake: signal.New(),
+		slots: make(chan struct{}, deliveries/2),
+	}
+}
+
+// drain delivers the backlogs of a feed of a single outlet until ctx ends.
+func (e *Engine) drain(ctx context.Context, r *receiver, d *drainer) {
 	var p pass
 	for ctx.Err() == nil {
 		next := time.Now().Add(e.times.Poll)
-		more, err := e.drainPage(ctx, r, &p)
+		more, err := e.drainPage(ctx, r, d, &p)
 		if err != nil && ctx.Err() == nil {
 			e.cfg.Log.Warn("the backlog of an outlet cannot be read; trying again",
 				"outlet", r.spec.ID, "error", err)
@@ -29,7 +50,7 @@ func (e *Engine) drain(ctx context.Context, r *receiver) {
 			signal.Pause(ctx, rest)
 		}
 		p.read = 0
-		r.wake.WaitUntil(ctx, next)
+		d.wake.WaitUntil(ctx, next)
 	}
 }
 
@@ -56,9 +77,9 @@ func (e *Engine) opening(id storage.OutletID) bool {
 // drainPage starts deliveries for the next page of a pass, and advances the pass. It reports
 // whether a further page can follow at once.
 func (e *Engine) drainPage(
-	ctx context.Context, r *receiver, p *pass,
+	ctx context.Context, r *receiver, d *drainer, p *pass,
 ) (more bool, err error) {
-	if e.opening(r.spec.ID) {
+	if d.feed == feedNews && e.opening(r.spec.ID) {
 		return false, nil // Otherwise the walk would open again what is delivered already.
 	}
 	if ok, _ := r.health.begin(); !ok {
@@ -71,10 +92,10 @@ func (e *Engine) drainPage(
 	if len(own) == 0 {
 		return false, nil
 	}
-	r.newPage()
+	r.newPage(d.feed)
 	began := time.Now()
 	found, more, err := e.cfg.Store.Backlogs(ctx, storage.BacklogQuery{
-		Outlet: r.spec.ID, Shards: own, After: p.after, Limit: listed,
+		Outlet: d.backlogs, Shards: own, After: p.after, Limit: listed,
 	})
 	p.read += time.Since(began)
 	if err != nil {
@@ -82,27 +103,28 @@ func (e *Engine) drainPage(
 	}
 	for i := range found {
 		p.after = found[i]
-		if !r.ready(found[i].Chat) {
+		of := line{found[i].Chat, d.feed}
+		if !r.ready(of) {
 			continue
 		}
 		select {
-		case r.slots <- struct{}{}:
+		case d.slots <- struct{}{}:
 		case <-ctx.Done():
 			return false, nil
 		}
 		if ok, _ := r.health.begin(); !ok {
-			<-r.slots
+			<-d.slots
 			return false, nil
 		}
 		b := found[i]
-		r.drain(b.Chat, true)
+		r.drain(of, true)
 		e.running.Go(func() {
 			defer func() {
-				r.drain(b.Chat, false)
-				<-r.slots
-				r.wake.Set()
+				r.drain(of, false)
+				<-d.slots
+				d.wake.Set()
 			}()
-			if err := e.drainOne(ctx, r, b); err != nil && ctx.Err() == nil {
+			if err := d.one(ctx, r, b); err != nil && ctx.Err() == nil {
 				e.cfg.Log.Warn("the backlog of a chat cannot be delivered now; trying again",
 					"outlet", r.spec.ID, "chat", b.Chat, "error", err)
 			}

@@ -94,6 +94,12 @@ type Config struct {
 	// Forward, if not nil, passes a hint on to the other processes, whose HintOfAnother takes it.
 	// It must not block. A hint is the id of a chat, and ends in a slash if a watermark rose there.
 	Forward func(hint string)
+	// Online returns the devices of each user that have a session, in the order of users. Without
+	// it, each user may have a session.
+	Online func(ctx context.Context, users []tidemark.UserID) ([][]tidemark.DeviceID, error)
+	// Grace is how long a user with a session may take to acknowledge a message, 10 s by default.
+	// After that they have missed it.
+	Grace time.Duration
 	// Aside says that other processes deliver. This one manages outlets, and forwards hints.
 	Aside bool
 	Times Times
@@ -163,6 +169,9 @@ type progress struct {
 // New returns an engine. It does nothing until Run.
 func New(cfg Config) *Engine {
 	times := cfg.Times.withDefaults()
+	if cfg.Grace == 0 {
+		cfg.Grace = defaultGrace
+	}
 	return &Engine{
 		cfg: cfg, times: times, wake: signal.New(), slots: make(chan struct{}, maxTasks),
 		processes: processes{store: cfg.Store, own: rand.Text(), dead: times.Dead},
@@ -326,9 +335,13 @@ func (e *Engine) apply(ctx context.Context, l list) {
 		r := newReceiver(*s, client, e.failures, e.total, e.times.Quiet)
 		e.receivers[s.ID] = r
 		until := r.until(ctx)
-		e.running.Go(func() { e.drain(until, r) })
+		r.news.one, r.pending.one = e.drainOne, e.drainPending
+		e.running.Go(func() { e.drain(until, r, &r.news) })
 		e.running.Go(func() { e.notify(until, r) })
 		e.running.Go(func() { e.receipts(until, r) })
+		if s.wantsPending() {
+			e.running.Go(func() { e.drain(until, r, &r.pending) })
+		}
 	}
 	e.hints.serving.Store(len(e.receivers) > 0)
 }

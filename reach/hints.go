@@ -65,7 +65,7 @@ const receiptsHint = "/"
 
 // hint returns the line as another process gets it (Config.Forward).
 func (l line) hint() string {
-	if l.receipts {
+	if l.feed == feedReceipts {
 		return string(l.chat) + receiptsHint
 	}
 	return string(l.chat)
@@ -74,7 +74,11 @@ func (l line) hint() string {
 // lineOfHint returns what hint was called for.
 func lineOfHint(hint string) line {
 	chat, receipts := strings.CutSuffix(hint, receiptsHint)
-	return line{tidemark.ChatID(chat), receipts}
+	of := line{chat: tidemark.ChatID(chat)}
+	if receipts {
+		of.feed = feedReceipts
+	}
+	return of
 }
 
 // Hint says that a chat has news. It never blocks. It may be called for any chat, and before Run. A
@@ -101,7 +105,7 @@ func (e *Engine) HintOfAnother(hint string) {
 
 // wanted reports whether an outlet gets what is on a line.
 func (e *Engine) wanted(of line) bool {
-	return e.hints.serving.Load() && (!of.receipts || e.ahead.wanted())
+	return e.hints.serving.Load() && (of.feed != feedReceipts || e.ahead.wanted())
 }
 
 // note wakes Run for a line.

@@ -103,7 +103,7 @@ func (e *Engine) sweep(ctx context.Context, id storage.OutletID) error {
 
 // clear removes the backlogs of a deleted outlet, and then the outlet.
 func (e *Engine) clear(ctx context.Context, id storage.OutletID) error {
-	for _, backlogs := range []storage.OutletID{id, receiptsOf(id)} {
+	for _, backlogs := range []storage.OutletID{id, receiptsOf(id), pendingOf(id)} {
 		err := e.settleEverywhere(ctx, backlogs, func() bool { return true })
 		if err != nil {
 			return err

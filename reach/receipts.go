@@ -212,7 +212,7 @@ func (r *receipts) begin(
 	defer r.mu.Unlock()
 	for len(r.work) > 0 && !now.Before(r.work[0].next) {
 		m := r.work[0]
-		if !ready(line{m.row.Chat, true}) {
+		if !ready(line{m.row.Chat, feedReceipts}) {
 			m.next = now.Add(pause)
 			heap.Fix(&r.work, 0)
 			continue
@@ -395,7 +395,7 @@ func (e *Engine) deliverReceipts(
 			}
 		}
 	}
-	done, whole, err := e.drainSteps(ctx, r, line{id, true}, steps)
+	done, whole, err := e.drainSteps(ctx, r, line{id, feedReceipts}, steps)
 	for i, key := range keys[:done] {
 		m.told[key] = tidemark.Watermark(steps[i].Sequence)
 	}
@@ -461,7 +461,7 @@ func receipt(
 }
 
 // hintReceipts says that a watermark rose in a chat. It never blocks: Run passes the hint on.
-func (e *Engine) hintReceipts(chat tidemark.ChatID) { e.hint(line{chat, true}) }
+func (e *Engine) hintReceipts(chat tidemark.ChatID) { e.hint(line{chat, feedReceipts}) }
 
 // passReceipts tells those who want receipts in which of some lines a watermark rose. It tells them
 // of all: their list does not show a raise by a mark that they know.
@@ -473,7 +473,7 @@ func (e *Engine) passReceipts(lines map[line]struct{}) {
 			continue
 		}
 		for of := range lines {
-			if of.receipts {
+			if of.feed == feedReceipts {
 				r.receipts.hint(of.chat)
 			}
 		}

@@ -34,7 +34,7 @@ func (w *world) raise(
 func (i *inbox) receipts(w *world, chat tidemark.ChatID) map[string]tidemark.Boundary {
 	known := map[string]tidemark.Boundary{}
 	for _, e := range i.events() {
-		if e.Chat != chat || !lineOf(&e).receipts {
+		if e.Chat != chat || lineOf(&e).feed != feedReceipts {
 			continue
 		}
 		var d struct {
@@ -126,7 +126,7 @@ func TestEngine_receipts(t *testing.T) {
 			t.Errorf("%d marks are left of a deleted outlet", n)
 		}
 		for _, e := range w.inbox("https://other").events() {
-			if lineOf(&e).receipts {
+			if lineOf(&e).feed == feedReceipts {
 				t.Errorf("an outlet that names no events has got %s", e.Data)
 			}
 		}

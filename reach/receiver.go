@@ -10,7 +10,6 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/batch"
-	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 )
 
@@ -24,16 +23,32 @@ const (
 	maxAgain = 10_000
 )
 
-// line names a sequence of events that are delivered one after the other: the news of a chat, or
-// its receipts. The line without a chat has the notices.
+// line names a sequence of events that are delivered one after the other. Each chat has a line for
+// each feed. The line without a chat has the notices.
 type line struct {
-	chat     tidemark.ChatID
-	receipts bool
+	chat tidemark.ChatID
+	feed feed
 }
+
+// feed is a part of what happens in a chat.
+type feed int
+
+// The feeds: messages and changes of the chat and its members; receipts; what members have missed.
+const (
+	feedNews feed = iota
+	feedReceipts
+	feedPending
+)
 
 // lineOf returns the line of an event.
 func lineOf(e *outlet.Event) line {
-	return line{e.Chat, e.Type == outlet.DeliveryUpdated || e.Type == outlet.ReadUpdated}
+	switch e.Type {
+	case outlet.DeliveryUpdated, outlet.ReadUpdated:
+		return line{e.Chat, feedReceipts}
+	case outlet.PendingCreated:
+		return line{e.Chat, feedPending}
+	}
+	return line{chat: e.Chat}
 }
 
 // receiver is an open outlet with what this process knows of it. It is safe for concurrent use.
@@ -49,10 +64,8 @@ type receiver struct {
 	// failures gets what the receiver refused.
 	failures *failures
 	receipts receipts
-	// wake says that there may be backlogs to deliver. slots holds a value for each of them that is
-	// worked on.
-	wake  signal.Flag
-	slots chan struct{}
+	// news and pending drain the backlogs of these feeds.
+	news, pending drainer
 	// end ends the work on the outlet's backlogs. It is set by until.
 	end   context.CancelFunc
 	calls sync.WaitGroup
@@ -67,9 +80,11 @@ type chatsUnder struct {
 	closed bool
 	// busy has the lines with a delivery under way. Each line has one delivery at a time.
 	busy map[line]struct{}
-	// drained has the chats of which a backlog is worked on, and those whose work ended since the
+	// drained has the lines of which a backlog is worked on, and those whose work ended since the
 	// last page was asked for: that page may show them as they were before.
-	drained map[tidemark.ChatID]bool
+	drained map[line]bool
+	// told has the missed messages that the outlet has accepted, while their backlogs stand.
+	told map[tidemark.ChatID]map[tidemark.UserID]tidemark.Sequence
 	// again has the lines with a refused event, and when to try them again.
 	again map[line]retry
 }
@@ -107,10 +122,12 @@ func newReceiver(
 	r := &receiver{
 		spec: spec, client: client, failures: failures, total: total,
 		chatsUnder: chatsUnder{
-			busy: map[line]struct{}{}, drained: map[tidemark.ChatID]bool{},
-			again: map[line]retry{},
+			busy: map[line]struct{}{}, drained: map[line]bool{}, again: map[line]retry{},
+			told: map[tidemark.ChatID]map[tidemark.UserID]tidemark.Sequence{},
 		},
-		receipts: newReceipts(quiet), wake: signal.New(), slots: make(chan struct{}, deliveries/2),
+		receipts: newReceipts(quiet),
+		news:     newDrainer(feedNews, spec.ID),
+		pending:  newDrainer(feedPending, pendingOf(spec.ID)),
 	}
 	r.lane = batch.New(batch.Config{
 		Name: "the outlet " + string(spec.ID), Workers: deliveries,
@@ -379,19 +396,19 @@ func (r *receiver) accepted(of line) {
 	delete(r.again, of)
 }
 
-// newPage begins a page of backlogs. It is called before the page is read.
-func (r *receiver) newPage() {
+// newPage begins a page of backlogs of a feed. It is called before the page is read.
+func (r *receiver) newPage(of feed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.drained, func(_ tidemark.ChatID, under bool) bool { return !under })
+	maps.DeleteFunc(r.drained, func(l line, under bool) bool { return l.feed == of && !under })
 }
 
-// ready reports whether the work on the backlog of a chat may begin.
-func (r *receiver) ready(chat tidemark.ChatID) bool {
+// ready reports whether the work on the backlog of a line may begin.
+func (r *receiver) ready(of line) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, drained := r.drained[chat]
-	return !drained && r.readyLocked(line{chat: chat})
+	_, drained := r.drained[of]
+	return !drained && r.readyLocked(of)
 }
 
 // readyFor reports whether a delivery of a line may begin.
@@ -407,9 +424,9 @@ func (r *receiver) readyLocked(of line) bool {
 	return !under && !time.Now().Before(r.again[of].at)
 }
 
-// drain notes that the work on the backlog of a chat begins or ends.
-func (r *receiver) drain(chat tidemark.ChatID, under bool) {
+// drain notes that the work on the backlog of a line begins or ends.
+func (r *receiver) drain(of line, under bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.drained[chat] = under
+	r.drained[of] = under
 }

@@ -94,7 +94,8 @@ func (s *Spec) same(other *Spec) bool { return s.CreatedAt.Equal(other.CreatedAt
 // wants reports whether the outlet gets events of a type. Those that cost writes must be named.
 func (s *Spec) wants(t outlet.Type) bool {
 	if len(s.Events) == 0 {
-		return t != outlet.DeliveryUpdated && t != outlet.ReadUpdated
+		return t != outlet.DeliveryUpdated && t != outlet.ReadUpdated &&
+			t != outlet.PendingCreated
 	}
 	return slices.Contains(s.Events, t)
 }
@@ -103,6 +104,9 @@ func (s *Spec) wants(t outlet.Type) bool {
 func (s *Spec) wantsReceipts() bool {
 	return s.wants(outlet.DeliveryUpdated) || s.wants(outlet.ReadUpdated)
 }
+
+// wantsPending reports whether the outlet gets PendingCreated.
+func (s *Spec) wantsPending() bool { return s.wants(outlet.PendingCreated) }
 
 // list is the stored list of outlets.
 type list struct {

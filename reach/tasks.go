@@ -38,7 +38,7 @@ func (e *Engine) turn(ctx context.Context, all bool, until time.Time) error {
 		if !time.Now().Before(halfway) {
 			break // The list has them, too.
 		}
-		if !of.receipts && e.hints.own(of.chat) {
+		if of.feed == feedNews && e.hints.own(of.chat) {
 			if err := e.one(ctx, of.chat, until); err != nil {
 				return err
 			}
@@ -226,10 +226,18 @@ func (e *Engine) deliver(
 	if r.done() {
 		return from, split, nil
 	}
-	round := round{e: e, chat: id, waiting: map[storage.OutletID]bool{}}
+	round := round{
+		e: e, chat: id, waiting: map[storage.OutletID]bool{},
+		pending: map[storage.OutletID]storage.OutletID{},
+	}
 	for i := range l.Outlets {
-		if s := &l.Outlets[i]; s.State.keeps() {
-			round.outlets = append(round.outlets, s)
+		s := &l.Outlets[i]
+		if !s.State.keeps() {
+			continue
+		}
+		round.outlets = append(round.outlets, s)
+		if s.wantsPending() && !chat.Large {
+			round.pending[pendingOf(s.ID)] = s.ID
 		}
 	}
 	if err := round.findWaiting(ctx, split); err != nil {
@@ -255,31 +263,50 @@ type round struct {
 	chat    tidemark.ChatID
 	outlets []*Spec
 	waiting map[storage.OutletID]bool
+	// pending has the outlets that get outlet.PendingCreated, by the ids of these backlogs. Their
+	// messages always wait there.
+	pending map[storage.OutletID]storage.OutletID
 }
 
 // findWaiting looks for own backlogs of the chat (R_OWED). Without a split there are only those of
 // outlets that get the chat for the first time: these get it from its beginning.
 func (r *round) findWaiting(ctx context.Context, split bool) error {
 	begin := make(map[storage.OutletID]storage.Position)
+	for id := range r.pending {
+		if !split {
+			break
+		}
+		if err := r.findWaitingFor(ctx, id); err != nil {
+			return err
+		}
+	}
 	for _, s := range r.outlets {
 		first := s.Walk != nil && s.Walk.First
 		if !split && !first {
 			continue
 		}
-		found, _, err := r.e.cfg.Store.Backlogs(ctx,
-			storage.BacklogQuery{Outlet: s.ID, Chat: r.chat, Limit: 1})
+		err := r.findWaitingFor(ctx, s.ID)
 		switch {
 		case err != nil:
 			return err
-		//rule:told_in_order.wait-behind-own-backlog
-		case len(found) > 0:
-			r.waiting[s.ID] = true
+		case r.waiting[s.ID]:
 		//rule:told_in_order.begin-at-the-beginning
 		case first && !s.Walk.Opened:
 			begin[s.ID] = storage.Position{}
 		}
 	}
 	return r.wait(ctx, begin)
+}
+
+// findWaitingFor looks for an own backlog of the chat.
+func (r *round) findWaitingFor(ctx context.Context, id storage.OutletID) error {
+	found, _, err := r.e.cfg.Store.Backlogs(ctx,
+		storage.BacklogQuery{Outlet: id, Chat: r.chat, Limit: 1})
+	//rule:told_in_order.wait-behind-own-backlog
+	if len(found) > 0 {
+		r.waiting[id] = true
+	}
+	return err
 }
 
 // deliver delivers some steps, which begin at a position. When it returns nil, each outlet has
@@ -295,6 +322,12 @@ func (r *round) deliver(ctx context.Context, before storage.Position, steps []st
 		done     <-chan outcome
 	}
 	var all []pending
+	for id := range r.pending {
+		//rule:pending_told.wait-for-the-look
+		if !r.waiting[id] && hasMessage(steps) {
+			late[id] = before
+		}
+	}
 	for _, s := range r.outlets {
 		id := s.ID
 		if r.waiting[id] {
@@ -359,9 +392,15 @@ func (r *round) wait(ctx context.Context, late map[storage.OutletID]storage.Posi
 	}
 	for id := range late {
 		r.waiting[id] = true
+		if of, pending := r.pending[id]; pending {
+			if receiver := r.e.receiver(of); receiver != nil {
+				receiver.later(line{r.chat, feedPending}, &outlet.Refusal{After: missedAfter})
+			}
+			continue
+		}
 		if receiver := r.e.receiver(id); receiver != nil {
 			receiver.count(countDeferred, 1)
-			receiver.wake.Set()
+			receiver.news.wake.Set()
 		}
 	}
 	return nil

@@ -38,6 +38,8 @@ type world struct {
 	off bool
 	// advance, if not nil, is called before and after watermarks are raised.
 	advance func(p *process)
+	// online, if not nil, returns the devices with a session.
+	online func(ctx context.Context, users []tidemark.UserID) ([][]tidemark.DeviceID, error)
 	// written, if not nil, is called before and after each document that a process writes.
 	written func(p *process, d storage.Document)
 	sent    int
@@ -68,6 +70,8 @@ type inbox struct {
 	first  map[tidemark.ChatID]tidemark.Sequence
 	begins map[tidemark.ChatID]tidemark.Sequence
 	got    []outlet.Event
+	// at has when each of them came.
+	at     []time.Time
 	bodies map[string]string
 	wrong  []string
 }
@@ -120,7 +124,7 @@ func (i *inbox) does(answer answer) {
 }
 
 func (i *inbox) accept(e outlet.Event) {
-	i.got = append(i.got, e)
+	i.got, i.at = append(i.got, e), append(i.at, time.Now())
 	body := string(e.Data)
 	if before, again := i.bodies[e.ID]; again && before != body {
 		i.wrong = append(i.wrong, "two events have the id "+e.ID)
@@ -277,6 +281,15 @@ func (s *mortal) Advance(
 	return advanced, err
 }
 
+func (s *mortal) States(
+	ctx context.Context, keys []storage.StateKey,
+) ([]tidemark.DeliveryState, error) {
+	if err := s.alive(); err != nil {
+		return nil, err
+	}
+	return s.Store.States(ctx, keys)
+}
+
 func (s *mortal) Documents(
 	ctx context.Context, kind, after string, limit int,
 ) ([]storage.Document, bool, error) {
@@ -342,8 +355,8 @@ func (w *world) start(dice func() error) *process {
 		Store:  p.store,
 		Kinds:  kinds,
 		Sealer: w.sealer, Forward: w.forward, Aside: w.aside,
-		Times: w.times,
-		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Times: w.times, Online: w.online,
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel

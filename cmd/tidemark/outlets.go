@@ -182,6 +182,7 @@ func (o *options) outlets(
 ) (outletWork, error) {
 	cfg := o.outlet.reach
 	cfg.Store, cfg.Log, cfg.Kinds = store, log, map[string]reach.Kind{}
+	cfg.Online, cfg.Grace = others.online, o.core.Grace
 	maps.Copy(cfg.Kinds, o.outlet.reach.Kinds)
 	var hints *redis.Hints
 	var forward func(hint string)

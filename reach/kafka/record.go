@@ -30,6 +30,7 @@ var places = map[outlet.Type]place{
 	outlet.ChatUpdated:      {state, ofChat},
 	outlet.DeliveryUpdated:  {state, ofReceipt},
 	outlet.ReadUpdated:      {state, ofReceipt},
+	outlet.PendingCreated:   {state, ofReceipt},
 }
 
 func ofChat(e *outlet.Event) string { return string(e.Chat) }
@@ -37,7 +38,8 @@ func ofChat(e *outlet.Event) string { return string(e.Chat) }
 // ofMember returns the key of a member's state. No id has a |.
 func ofMember(e *outlet.Event) string { return string(e.Chat) + "|" + string(e.User) }
 
-// ofReceipt returns the key of a member's receipts of a type, or of those of all members.
+// ofReceipt returns the key of a member's receipts or missed messages, by type. Receipts may be of
+// all members.
 func ofReceipt(e *outlet.Event) string { return ofMember(e) + "|" + string(e.Type) }
 
 // record returns the record of an event. It has no timestamp, so the client sets the present time.

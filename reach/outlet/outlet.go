@@ -25,6 +25,8 @@ const (
 	// states, the last one comes.
 	DeliveryUpdated Type = "delivery.updated"
 	ReadUpdated     Type = "read.updated"
+	// PendingCreated says that a member has missed a message, and none before it.
+	PendingCreated Type = "pending.created"
 	// EventParked and OutletDisabled are notices about another outlet. They have no chat.
 	EventParked    Type = "event.parked"
 	OutletDisabled Type = "outlet.disabled"
@@ -37,10 +39,11 @@ type Event struct {
 	Type Type
 	// Chat is "" if the event belongs to none.
 	Chat tidemark.ChatID
-	// User is whom a MemberChanged, DeliveryUpdated or ReadUpdated is about, else "".
+	// User is whom a MemberChanged, DeliveryUpdated, ReadUpdated or PendingCreated is about, else
+	// "".
 	User tidemark.UserID `json:",omitempty"`
-	// Sequence is that of a message, the version of a chat, the version of its members at which a
-	// member changed, or the watermark that rose.
+	// Sequence is that of a message, also of one that was missed, the version of a chat, the
+	// version of its members at which a member changed, or the watermark that rose.
 	Sequence uint64 `json:",omitempty"`
 	// Time is when it happened, with millisecond precision.
 	Time time.Time

@@ -84,7 +84,11 @@ func records(t *testing.T, p *Place) {
 	test := outlet.Event{
 		ID: "evt_t", Type: "outlet.test", Time: message.Time, Data: []byte(`{"outlet_id":"o"}`),
 	}
-	accept(t, o, chat, member, message, test)
+	missed := outlet.Event{
+		ID: "evt_p", Type: outlet.PendingCreated, Chat: "c", User: "bob", Sequence: 7,
+		Time: message.Time, Data: []byte(`{"chat_id":"c","user_id":"bob"}`),
+	}
+	accept(t, o, chat, member, message, missed, test)
 	wrote := map[string]string{}
 	for _, r := range slices.Concat(p.Read(".messages"), p.Read(".state")) {
 		var headers []string
@@ -99,6 +103,7 @@ func records(t *testing.T, p *Place) {
 	}
 	for place, e := range map[string]*outlet.Event{
 		".messages c": &message, ".state c|bob": &member, ".state c": &chat, ".messages ": &test,
+		".state c|bob|pending.created": &missed,
 	} {
 		want := fmt.Sprintf("id=%s type=%s sequence=%d schema=1 replay=%t %s", e.ID, e.Type,
 			e.Sequence, e.Again, e.AppendBody(nil, false))
@@ -106,8 +111,8 @@ func records(t *testing.T, p *Place) {
 			t.Errorf("%s: %s\nwant %s", place, wrote[place], want)
 		}
 	}
-	if len(wrote) != 4 {
-		t.Errorf("there are the records %v, want 4", wrote)
+	if len(wrote) != 5 {
+		t.Errorf("there are the records %v, want 5", wrote)
 	}
 }
 

@@ -2329,7 +2329,7 @@ export interface components {
         };
         readonly EventType: string;
         /** @enum {string} */
-        readonly NewEventType: "message.persisted" | "member.changed" | "chat.updated" | "delivery.updated" | "read.updated" | "event.parked" | "outlet.disabled";
+        readonly NewEventType: "message.persisted" | "member.changed" | "chat.updated" | "delivery.updated" | "read.updated" | "pending.created" | "event.parked" | "outlet.disabled";
         /** @enum {string} */
         readonly NewContent: "full" | "none";
         /** @enum {string} */
@@ -2361,8 +2361,8 @@ export interface components {
              */
             readonly url: string;
             /**
-             * @description The types that the outlet gets. Empty or absent means all except `delivery.updated` and
-             *     `read.updated`. These cost extra writes, so name them to get them.
+             * @description The types that the outlet gets. Empty or absent means all except `delivery.updated`,
+             *     `read.updated` and `pending.created`. These cost extra writes, so name them to get them.
              */
             readonly events?: readonly components["schemas"]["NewEventType"][] | null;
             /**
