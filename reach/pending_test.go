@@ -209,6 +209,9 @@ func TestEngine_pending_of_newcomers_with_history(t *testing.T) {
 		if got := w.inbox(home).missed(); !slices.Equal(got, []string{"bob 2"}) {
 			t.Errorf("got %q, want bob 2", got)
 		}
+		if n := p.Counters()["outlet_events_total{accepted}"]; n != 1 {
+			t.Errorf("%d events are counted, want 1", n)
+		}
 	})
 }
 

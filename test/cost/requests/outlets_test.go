@@ -113,6 +113,8 @@ type worker struct {
 	down  bool
 	// accepted counts what outlets accepted, and refused what they refused.
 	accepted, refused atomic.Int64
+	// stop stops the engine, and returns when its calls have ended.
+	stop func()
 }
 
 // Documents, PutDocument and Backlogs without a chat are polls.
@@ -171,10 +173,11 @@ func (w *worker) run(t *testing.T, outlets int, events []outlet.Type) storage.St
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { engine.Run(ctx) })
-	t.Cleanup(func() {
+	w.stop = func() {
 		cancel()
 		running.Wait()
-	})
+	}
+	t.Cleanup(w.stop)
 	for n := range outlets {
 		created, err := engine.Create(t.Context(), reach.NewOutlet{
 			ID: storage.OutletID(fmt.Sprint("o", n)), Kind: "receiver",
