@@ -159,11 +159,33 @@ type guarded struct {
 type progress struct {
 	// from is where the backlog begins, and to is up to where it was delivered.
 	from, to storage.Position
-	split    bool
+	split    split
 	// busy says that it is worked on, and again that it had news meanwhile.
 	busy, again bool
 	// moved is when to last rose, and save when it is saved even if the chat is not quiet.
 	moved, save time.Time
+}
+
+// split says for which outlets backlogs of a chat may be open, besides the one for all outlets. In
+// the store it is storage.Backlog.Split. Only splitNews makes a round look for the backlogs of
+// every outlet.
+type split int
+
+// The values, each of which includes the ones before.
+const (
+	unsplit split = iota
+	// splitPending is those of messages that are looked at (pending.go).
+	splitPending
+	// splitNews is those of outlets that did not accept news in time.
+	splitNews
+)
+
+// splitOf returns what is known of a backlog that was read.
+func splitOf(b *storage.Backlog) split {
+	if b.Split {
+		return splitNews
+	}
+	return unsplit
 }
 
 // New returns an engine. It does nothing until Run.

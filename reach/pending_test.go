@@ -239,6 +239,29 @@ func TestEngine_pending_in_large_chats(t *testing.T) {
 	})
 }
 
+// TestEngine_pending_spares_other_backlogs: the backlogs of an outlet that wants pending.created do
+// not make each round look for those of all outlets.
+func TestEngine_pending_spares_other_backlogs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		c := w.team(2, 0)
+		w.outlet(p, NewOutlet{Events: pendingOnly})
+		w.outlet(p, NewOutlet{URL: "https://other"})
+		for range 3 {
+			p.lookups.Store(0)
+			for range 20 {
+				w.send(c, p)
+				time.Sleep(100 * time.Millisecond)
+			}
+			if n := p.lookups.Load(); n > 2 {
+				t.Errorf("%d look-ups of two outlets in a burst, want 2 or none", n)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // TestEngine_pending_waits_for_the_outlet: while an outlet is paused, its events wait. Those who
 // have acknowledged by then are left out.
 func TestEngine_pending_waits_for_the_outlet(t *testing.T) {

@@ -183,6 +183,9 @@ func (s *schedule) birth() {
 	new := NewOutlet{
 		Kind: "webhook", URL: url, Batch: s.dice.IntN(2) == 0, FromStart: s.dice.IntN(3) == 0,
 	}
+	if s.dice.IntN(3) == 0 {
+		new.Events = []outlet.Type{outlet.MessagePersisted, outlet.PendingCreated}
+	}
 	for try := range 200 {
 		info, err := s.any().Create(s.ctx, new)
 		if err != nil {

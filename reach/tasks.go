@@ -147,7 +147,9 @@ func (e *Engine) offer(
 	now := time.Now()
 	switch {
 	case p == nil:
-		p = &progress{from: b.From, to: b.From, split: b.Split, moved: now, save: e.firstSave(now)}
+		p = &progress{
+			from: b.From, to: b.From, split: splitOf(b), moved: now, save: e.firstSave(now),
+		}
 		e.chats[b.Chat] = p
 	case p.busy:
 		p.again = true
@@ -155,7 +157,7 @@ func (e *Engine) offer(
 		return true, nil
 	case p.from != b.From && b.From.Covers(p.from):
 		// Another process has settled it.
-		p.from, p.to, p.split = b.From, p.to.Most(b.From), p.split || b.Split
+		p.from, p.to, p.split = b.From, p.to.Most(b.From), max(p.split, splitOf(b))
 	}
 	p.busy = true
 	list := e.list
@@ -195,7 +197,7 @@ func (e *Engine) slot(ctx context.Context, until time.Time) error {
 
 // put ends the work on a chat. If the list of outlets has changed meanwhile, nothing is noted: news
 // may have been delivered without a new outlet.
-func (e *Engine) put(chat tidemark.ChatID, p *progress, to storage.Position, split bool) {
+func (e *Engine) put(chat tidemark.ChatID, p *progress, to storage.Position, split split) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p.busy = false
@@ -216,8 +218,8 @@ func (e *Engine) put(chat tidemark.ChatID, p *progress, to storage.Position, spl
 // not accept in time waits in its own backlog. deliver returns how far it came, and whether an
 // outlet may have an own backlog of the chat.
 func (e *Engine) deliver(
-	ctx context.Context, id tidemark.ChatID, from storage.Position, split bool, l list,
-) (to storage.Position, splits bool, err error) {
+	ctx context.Context, id tidemark.ChatID, from storage.Position, split split, l list,
+) (to storage.Position, splits split, err error) {
 	chat, err := e.cfg.Store.Chat(ctx, id)
 	if err != nil {
 		return from, split, err
@@ -250,10 +252,10 @@ func (e *Engine) deliver(
 			err = round.deliver(ctx, before, steps)
 		}
 		if err != nil {
-			return before, split || len(round.waiting) > 0, err
+			return before, max(split, round.split()), err
 		}
 	}
-	return r.at, len(round.waiting) > 0, nil
+	return r.at, round.split(), nil
 }
 
 // round delivers the news of a chat to the outlets. An outlet that waits has an own backlog, which
@@ -268,12 +270,24 @@ type round struct {
 	pending map[storage.OutletID]storage.OutletID
 }
 
+// split returns for which outlets backlogs are open.
+func (r *round) split() split {
+	s := unsplit
+	for id := range r.waiting {
+		if _, pending := r.pending[id]; !pending {
+			return splitNews
+		}
+		s = splitPending
+	}
+	return s
+}
+
 // findWaiting looks for own backlogs of the chat (R_OWED). Without a split there are only those of
 // outlets that get the chat for the first time: these get it from its beginning.
-func (r *round) findWaiting(ctx context.Context, split bool) error {
+func (r *round) findWaiting(ctx context.Context, split split) error {
 	begin := make(map[storage.OutletID]storage.Position)
 	for id := range r.pending {
-		if !split {
+		if split == unsplit {
 			break
 		}
 		if err := r.findWaitingFor(ctx, id); err != nil {
@@ -282,7 +296,7 @@ func (r *round) findWaiting(ctx context.Context, split bool) error {
 	}
 	for _, s := range r.outlets {
 		first := s.Walk != nil && s.Walk.First
-		if !split && !first {
+		if split < splitNews && !first {
 			continue
 		}
 		err := r.findWaitingFor(ctx, s.ID)
@@ -444,7 +458,8 @@ func (e *Engine) settleable(end bool) []storage.Settlement {
 			continue
 		}
 		items = append(items, storage.Settlement{
-			Backlog: storage.Backlog{Chat: chat, From: p.from}, To: p.to, NowSplit: p.split,
+			Backlog: storage.Backlog{Chat: chat, From: p.from}, To: p.to,
+			NowSplit: p.split != unsplit,
 		})
 		if p.from, p.save = p.to, now.Add(e.times.Save); quiet {
 			delete(e.chats, chat)

@@ -198,8 +198,9 @@ type process struct {
 	alone atomic.Bool
 	// blind says that it finds no backlogs, and slow that a page of ten of them takes a second.
 	blind, slow atomic.Bool
-	// looks is how often it has read a chat.
-	looks atomic.Int64
+	// looks is how often it has read a chat, and lookups how often it has looked for the backlog
+	// of news of a single outlet and chat.
+	looks, lookups atomic.Int64
 
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -209,7 +210,7 @@ type process struct {
 type mortal struct {
 	*memory.Store
 	dead, alone, blind, slow *atomic.Bool
-	looks                    *atomic.Int64
+	looks, lookups           *atomic.Int64
 	dice                     func() error
 	written                  func(storage.Document)
 	advance                  func()
@@ -242,6 +243,9 @@ func (s *mortal) Backlogs(
 ) ([]storage.Backlog, bool, error) {
 	if err := s.alive(); err != nil {
 		return nil, false, err
+	}
+	if q.Chat != "" && tidemark.ValidID(string(q.Outlet)) {
+		s.lookups.Add(1)
 	}
 	if s.blind.Load() {
 		return nil, false, nil
@@ -349,7 +353,7 @@ func (w *world) start(dice func() error) *process {
 		}
 	}
 	p.store = &mortal{
-		w.store, &p.dead, &p.alone, &p.blind, &p.slow, &p.looks, dice, written, advance,
+		w.store, &p.dead, &p.alone, &p.blind, &p.slow, &p.looks, &p.lookups, dice, written, advance,
 	}
 	p.Engine = New(Config{
 		Store:  p.store,
