@@ -131,8 +131,8 @@ func (e *Engine) openChats() int {
 }
 
 // firstSave returns when the position of a chat is saved for the first time, if it is never quiet.
-// That is soon, so that processes which never live for Times.Save do not begin again and again where
-// the first of them did.
+// That is soon. Otherwise processes that never live for Times.Save would all begin where the first
+// of them did.
 func (e *Engine) firstSave(now time.Time) time.Time {
 	return now.Add(min(e.times.Linger*5/4, e.times.Save))
 }
