@@ -83,7 +83,7 @@ func TestSend_files_R_PIN_before_the_message_is_stored(t *testing.T) {
 		if want := []tidemark.Sequence{0, 1, 2}; !slices.Equal(a.heads, want) {
 			t.Errorf("the chat had %v messages at the pins, want %v", a.heads, want)
 		}
-		if _, err := a.kept.Open(a.ctx, file); err != nil {
+		if _, err := a.kept.Open(a.ctx, "bob", file); err != nil {
 			t.Error(err)
 		}
 	})
