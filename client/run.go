@@ -276,7 +276,7 @@ func (r *run) take(e event, at *position, w *watch, opened func(sessionStart)) e
 		r.opened(start, at, w)
 		opened(start)
 	case tidemark.EventMessage:
-		m, err := parseMessage(e.Payload)
+		m, err := tidemark.ParseMessage(e.Payload)
 		if err != nil {
 			return bad(err)
 		}

@@ -78,7 +78,7 @@ func (c *Client) Send(ctx context.Context, d Draft) (tidemark.Message, error) {
 		var raw json.RawMessage
 		err := c.call(ctx, http.MethodPost, path, body, &raw)
 		if err == nil {
-			m, err := parseMessage(raw)
+			m, err := tidemark.ParseMessage(raw)
 			if err == nil {
 				return m, nil
 			}

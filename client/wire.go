@@ -2,7 +2,6 @@ package client
 
 import (
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -102,50 +101,11 @@ func (p *page) UnmarshalJSON(raw []byte) error {
 	p.Messages = make([]tidemark.Message, len(w.Messages))
 	for i, m := range w.Messages {
 		var err error
-		if p.Messages[i], err = parseMessage(m); err != nil {
+		if p.Messages[i], err = tidemark.ParseMessage(m); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// parseMessage parses a message as the server writes it. It returns an error unless the message has
-// a chat, a sequence, an id and a sender.
-func parseMessage(raw json.RawMessage) (tidemark.Message, error) {
-	var w struct {
-		ChatID          tidemark.ChatID    `json:"chat_id"`
-		Sequence        tidemark.Sequence  `json:"sequence"`
-		MessageID       tidemark.MessageID `json:"message_id"`
-		SenderID        tidemark.UserID    `json:"sender_id"`
-		ClientMessageID string             `json:"client_message_id"`
-		Content         string             `json:"content"`
-		ContentType     string             `json:"content_type"`
-		Attachments     json.RawMessage    `json:"attachments"`
-		Metadata        json.RawMessage    `json:"metadata"`
-		Kind            tidemark.Kind      `json:"kind"`
-		Mentions        *struct {
-			All   bool              `json:"all"`
-			Users []tidemark.UserID `json:"user_ids"`
-		} `json:"mentions"`
-		CreatedAt      time.Time `json:"created_at"`
-		MembersVersion uint64    `json:"members_version"`
-	}
-	if err := json.Unmarshal(raw, &w); err != nil {
-		return tidemark.Message{}, err
-	}
-	if w.ChatID == "" || w.Sequence == 0 || w.MessageID == "" || w.SenderID == "" {
-		return tidemark.Message{}, fmt.Errorf("a message without chat, sequence, id or sender")
-	}
-	m := tidemark.Message{
-		ChatID: w.ChatID, Sequence: w.Sequence, MessageID: w.MessageID, SenderID: w.SenderID,
-		ClientMessageID: w.ClientMessageID, Content: w.Content, ContentType: w.ContentType,
-		Attachments: given(w.Attachments), Metadata: given(w.Metadata), Kind: w.Kind,
-		CreatedAt: w.CreatedAt, MembersVersion: w.MembersVersion,
-	}
-	if w.Mentions != nil {
-		m.Mentions = tidemark.NewMentions(w.Mentions.All, w.Mentions.Users)
-	}
-	return m, nil
 }
 
 // given returns raw, or nil if it is absent, null or an empty list.
