@@ -160,16 +160,23 @@ func backoff(n int) time.Duration { return min(100*time.Millisecond<<min(n, 4), 
 
 // client returns an idempotent producer, which sends only during Flush.
 func (c *Cluster) client(hook kgo.Hook) (*kgo.Client, error) {
-	options := []kgo.Opt{
-		kgo.SeedBrokers(c.Brokers...), kgo.ClientID("tidemark"), kgo.WithHooks(hook),
-		kgo.DisableClientMetrics(), kgo.DialTimeout(dialTimeout), kgo.RetryBackoffFn(backoff),
+	options := append(c.Options(), kgo.WithHooks(hook),
 		kgo.RequestTimeoutOverhead(answerTimeout), kgo.ProduceRequestTimeout(answerTimeout),
-		kgo.MetadataMinAge(250 * time.Millisecond), kgo.UnknownTopicRetries(tries / 2),
-		kgo.RecordRetries(tries), kgo.ProducerBatchMaxBytes(batchLimit),
-		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0),
-	}
+		kgo.UnknownTopicRetries(tries/2), kgo.RecordRetries(tries),
+		kgo.ProducerBatchMaxBytes(batchLimit), kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerLinger(0))
 	//rule:told_in_order.whole-batches-of-kafka
 	options = append(options, kgo.ManualFlushing())
+	return kgo.NewClient(options...)
+}
+
+// Options returns how a client reaches the cluster.
+func (c *Cluster) Options() []kgo.Opt {
+	options := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...), kgo.ClientID("tidemark"), kgo.DisableClientMetrics(),
+		kgo.DialTimeout(dialTimeout), kgo.RetryBackoffFn(backoff),
+		kgo.MetadataMinAge(250 * time.Millisecond),
+	}
 	switch {
 	case c.Dial != nil:
 		options = append(options, kgo.Dialer(c.Dial))
@@ -179,5 +186,5 @@ func (c *Cluster) client(hook kgo.Hook) (*kgo.Client, error) {
 	if c.login != nil {
 		options = append(options, kgo.SASL(c.login))
 	}
-	return kgo.NewClient(options...)
+	return options
 }

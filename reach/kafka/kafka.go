@@ -30,9 +30,14 @@ const (
 // urlScheme begins the URL of an outlet.
 const urlScheme = "kafka:"
 
-// Config configures an outlet. Cluster and URL are required.
+// Config configures an outlet. Cluster, and either URL or Topic, are required.
 type Config struct {
 	Cluster Cluster
+	// Topic, if it is not empty, gets all events in place of the two topics of URL, with the chat
+	// as the key.
+	Topic string
+	// Headers are added to each record.
+	Headers []kgo.RecordHeader
 	// URL is kafka:PREFIX. The topics are PREFIX.messages and PREFIX.state.
 	URL string
 	// Content is "full" or "", or "none" for messages without content, attachments and metadata.
@@ -45,9 +50,10 @@ type Config struct {
 
 // Outlet stores events in the topics of a prefix. It is safe for concurrent use.
 type Outlet struct {
-	prefix  string
-	bare    bool
-	timeout time.Duration
+	prefix, topic string
+	headers       []kgo.RecordHeader
+	bare          bool
+	timeout       time.Duration
 	// start starts lane. Its one worker uses session.
 	start   sync.Once
 	lane    *batch.Batcher[outlet.Event, error]
@@ -60,6 +66,9 @@ var _ outlet.Each = (*Outlet)(nil)
 // names it.
 func New(cfg Config) (*Outlet, error) {
 	prefix, found := strings.CutPrefix(cfg.URL, urlScheme)
+	if cfg.Topic != "" {
+		prefix, found = cfg.Topic, true
+	}
 	switch {
 	case len(cfg.Cluster.Brokers) == 0:
 		return nil, tidemark.BadParam(tidemark.Invalid, "type",
@@ -75,7 +84,7 @@ func New(cfg Config) (*Outlet, error) {
 			"must be false: Kafka gets single records, which are always combined")
 	}
 	o := &Outlet{
-		prefix: prefix, bare: cfg.Content == "none",
+		prefix: prefix, topic: cfg.Topic, headers: cfg.Headers, bare: cfg.Content == "none",
 		timeout: cmp.Or(cfg.Timeout, defaultTimeout), session: session{cluster: cfg.Cluster},
 	}
 	o.lane = batch.New(batch.Config{Name: "Kafka", Most: groupEvents}, o.run)

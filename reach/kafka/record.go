@@ -46,19 +46,23 @@ func ofReceipt(e *outlet.Event) string { return ofMember(e) + "|" + string(e.Typ
 // With the event's own time, Kafka would soon delete a replayed message as old.
 func (o *Outlet) record(e *outlet.Event) *kgo.Record {
 	at, known := places[e.Type]
-	if !known {
+	if !known || o.topic != "" {
 		at = place{messages, ofChat}
 	}
+	topic := o.prefix + at.topic
+	if o.topic != "" {
+		topic = o.topic
+	}
 	return &kgo.Record{
-		Topic: o.prefix + at.topic,
+		Topic: topic,
 		Key:   []byte(at.key(e)),
 		Value: e.AppendBody(make([]byte, 0, len(e.Data)+200), o.bare),
-		Headers: []kgo.RecordHeader{
+		Headers: append([]kgo.RecordHeader{
 			{Key: "id", Value: []byte(e.ID)},
 			{Key: "type", Value: []byte(e.Type)},
 			{Key: "sequence", Value: strconv.AppendUint(nil, e.Sequence, 10)},
 			{Key: "schema", Value: []byte(schema)},
 			{Key: "replay", Value: strconv.AppendBool(nil, e.Again)},
-		},
+		}, o.headers...),
 	}
 }
