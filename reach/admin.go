@@ -336,6 +336,13 @@ func (e *Engine) edit(
 		if err == nil {
 			err = change(s)
 		}
+		//rule:R_LATER.operators-do-not-change-it
+		if kind := e.cfg.Kinds; err == nil && kind[s.Kind].Fixed &&
+			(s.State != Deleting || !kind[s.Kind].Off) {
+			err = tidemark.Errorf(tidemark.Conflict, "the outlet %s is the server's own, and "+
+				"nodes may rely on it; it can be deleted at a node that does not use it, when "+
+				"no other node does either", id)
+		}
 		return err
 	})
 	if err != nil {

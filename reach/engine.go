@@ -38,9 +38,15 @@ type Kind struct {
 	// the events that are named. Operators create none.
 	Own    OutletID
 	Events []outlet.Type
-	// Off says that this process does not serve the kind. Own then only reserves the id. An
-	// existing outlet waits until operators delete it, or switch the kind on again.
+	// Off says that this process does not need the kind. Then Own is only reserved: the process
+	// creates no outlet. One that exists is opened, unless Open refuses: then it waits until
+	// operators delete it, or serve the kind again.
 	Off bool
+	// Fixed says that operators cannot change the outlet of the kind, and can delete it only where
+	// it is Off.
+	Fixed bool
+	// Urgent says that the next news of a chat must not wait long for other outlets.
+	Urgent bool
 }
 
 // Times are the periods of the engine. The zero value of each is its default.
@@ -248,6 +254,7 @@ func (e *Engine) aside(ctx context.Context) {
 		case err == nil:
 			e.ahead.learn(&l, began)
 			e.hints.serving.Store(l.kept())
+			e.rely(ctx, &l, began)
 			if len(l.Outlets) == 0 {
 				next = next.Add((idle - 1) * e.times.Poll)
 			}
@@ -311,6 +318,7 @@ func (e *Engine) beat(ctx context.Context) {
 	e.mu.Lock()
 	e.trusted, e.own, e.ownOutlets = began, own, ownOutlets
 	e.mu.Unlock()
+	e.rely(ctx, &l, began)
 	e.hints.work(own)
 	err = errors.Join(e.advance(ctx, l), e.saveFailures(ctx, false), e.giveUp(ctx))
 	if err != nil && ctx.Err() == nil {

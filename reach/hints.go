@@ -20,6 +20,8 @@ type hints struct {
 	// serving says that there are outlets. shards has a bit for each shard of this process.
 	serving atomic.Bool
 	shards  atomic.Uint64
+	// relied says which outlets get everything, as this process knows.
+	relied atomic.Pointer[relied]
 
 	mu sync.Mutex
 	// lines has the chats with news, and those in which a watermark rose.

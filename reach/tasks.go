@@ -2,6 +2,7 @@ package reach
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -330,11 +331,6 @@ func (r *round) deliver(ctx context.Context, before storage.Position, steps []st
 		return ctx.Err()
 	}
 	late := make(map[storage.OutletID]storage.Position)
-	type pending struct {
-		id       storage.OutletID
-		receiver *receiver
-		done     <-chan outcome
-	}
 	var all []pending
 	for id := range r.pending {
 		//rule:pending_told.wait-for-the-look
@@ -357,12 +353,17 @@ func (r *round) deliver(ctx context.Context, before storage.Position, steps []st
 			late[id] = before
 			continue
 		}
-		all = append(all, pending{id, receiver, done})
+		all = append(all, pending{id, receiver, done, r.e.cfg.Kinds[s.Kind].Urgent})
 	}
+	slices.SortStableFunc(all, urgentFirst)
 	linger := time.NewTimer(r.e.times.Linger)
 	defer linger.Stop()
 	over := false
-	for _, p := range all {
+	for i, p := range all {
+		if i > 0 && !p.urgent && all[i-1].urgent {
+			linger.Reset(min(r.e.times.Linger, urgentLinger))
+			over = false
+		}
 		var out outcome // Until there is one, nothing is accepted.
 		select {
 		case out = <-p.done:
@@ -389,6 +390,28 @@ func (r *round) deliver(ctx context.Context, before storage.Position, steps []st
 		}
 	}
 	return r.wait(ctx, late)
+}
+
+// pending is a delivery of a round.
+type pending struct {
+	id       storage.OutletID
+	receiver *receiver
+	done     <-chan outcome
+	urgent   bool
+}
+
+// urgentLinger is how long the news of a chat wait for other outlets, after an urgent one has
+// answered.
+const urgentLinger = 100 * time.Millisecond
+
+func urgentFirst(a, b pending) int {
+	switch {
+	case a.urgent == b.urgent:
+		return 0
+	case a.urgent:
+		return -1
+	}
+	return 1
 }
 
 // wait opens own backlogs.

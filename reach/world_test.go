@@ -34,8 +34,8 @@ type world struct {
 	aside bool
 	// own says that the processes have a kind with an outlet of its own.
 	own bool
-	// off says that this kind is not served.
-	off bool
+	// off says that this kind is not served, and relied that nodes rely on it.
+	off, relied bool
 	// advance, if not nil, is called before and after watermarks are raised.
 	advance func(p *process)
 	// online, if not nil, returns the devices with a session.
@@ -329,7 +329,7 @@ func (s *mortal) PutDocument(ctx context.Context, d storage.Document) (uint64, e
 func (w *world) start(dice func() error) *process {
 	p := &process{ended: make(chan struct{})}
 	open := func(s *Spec, _ []string) (outlet.Client, error) {
-		if w.off && s.Kind == "own" {
+		if w.off && !w.relied && s.Kind == "own" {
 			return nil, tidemark.Errorf(tidemark.Invalid, "the kind is not served")
 		}
 		return &fakeOutlet{w.inbox(s.URL), s.Batch, &p.dead}, nil
@@ -340,6 +340,7 @@ func (w *world) start(dice func() error) *process {
 	if w.own {
 		kinds["own"] = Kind{
 			Open: open, Own: "push", Events: []outlet.Type{outlet.MessagePersisted}, Off: w.off,
+			Fixed: w.relied, Urgent: w.relied,
 		}
 	}
 	written := func(d storage.Document) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -34,6 +35,9 @@ type Attachments interface {
 	Pin(ctx context.Context, send storage.SendKey, files, seen []string) error
 }
 
+// Workers hand over messages that other nodes have stored.
+type Workers = delivery.Workers
+
 // Config configures a Server. Storage, Registry, Nodes and Bus are required. Elsewhere a zero value
 // means the default.
 type Config struct {
@@ -47,6 +51,10 @@ type Config struct {
 	Documents storage.Documents
 	// LastSeen writes to Documents when users were last seen, one write for each absence.
 	LastSeen bool
+
+	// Workers, if not nil, may hand over what this node stores. Then Send confirms a message when
+	// it is stored.
+	Workers Workers
 
 	// Node is this process's name among the processes that share the registry. Default "node".
 	Node tidemark.NodeID

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 )
 
@@ -34,7 +36,17 @@ import (
 func TestRandom_nothing_is_lost(t *testing.T) {
 	for seed := range randomRuns(t) {
 		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { runRandom(t, seed) })
+			synctest.Test(t, func(t *testing.T) { runRandom(t, seed, false) })
+		})
+	}
+}
+
+// TestR_LATER_nothing_is_lost is TestRandom_nothing_is_lost with nodes that mostly leave the
+// hand-over to others. Those read what is stored, some seconds late, and call any node.
+func TestR_LATER_nothing_is_lost(t *testing.T) {
+	for seed := range randomRuns(t) {
+		t.Run(fmt.Sprintf("seed%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runRandom(t, seed, true) })
 		})
 	}
 }
@@ -62,6 +74,8 @@ type coreRun struct {
 	died  atomic.Bool
 	nodes []*crashingNode
 	chats []tidemark.ChatID
+	// later says that nodes may leave the hand-over to a worker.
+	later bool
 }
 
 // crashingNode is a node that may die. A dead node reaches nothing, and nothing reaches it.
@@ -115,6 +129,7 @@ func (r *coreRun) node(id tidemark.NodeID) *crashingNode {
 		Node:         id,
 		Logger:       quiet(),
 		TailMessages: 3,
+		Workers:      r,
 	})
 	if err == nil {
 		err = s.Start(r.ctx)
@@ -343,8 +358,46 @@ func (d *randomDevice) check() {
 	}
 }
 
-func runRandom(t *testing.T, seed uint64) {
-	r := &coreRun{cluster: newCluster(t), dice: rand.New(rand.NewPCG(seed, 7))}
+// HandOver implements server.Workers.
+func (r *coreRun) HandOver() bool { return r.later && r.roll(10) > 0 }
+
+// work hands over what is stored until stop is closed, and then the rest. It is late, begins
+// anywhere, and repeats what failed, as the workers of a queue do.
+func (r *coreRun) work(stop <-chan struct{}) {
+	handed := map[tidemark.ChatID]tidemark.Sequence{}
+	for last := false; ; {
+		select {
+		case <-stop:
+			last = true
+		default:
+		}
+		for _, chat := range r.chats {
+			pages, err := r.raw.Ranges(r.ctx,
+				[]storage.Range{{Chat: chat, After: handed[chat], Limit: 1 + r.roll(3)}})
+			if err != nil {
+				r.t.Error(err)
+				return
+			}
+			for i, err := range r.nodes[r.roll(len(r.nodes))].HandOver(r.ctx, pages[0]) {
+				if err != nil {
+					break
+				}
+				handed[chat] = pages[0][i].Sequence
+			}
+			if again := r.roll(10) == 0; again && !last {
+				handed[chat] -= min(handed[chat], 2) // A crash repeats what is not committed.
+			}
+		}
+		behind := func(chat tidemark.ChatID) bool { return handed[chat] < r.head(chat) }
+		if last && !slices.ContainsFunc(r.chats, behind) {
+			return
+		}
+		time.Sleep(time.Duration(r.roll(4000)) * time.Millisecond)
+	}
+}
+
+func runRandom(t *testing.T, seed uint64, later bool) {
+	r := &coreRun{cluster: newCluster(t), dice: rand.New(rand.NewPCG(seed, 7)), later: later}
 	r.calm.Store(true)
 	for _, id := range []tidemark.NodeID{"a", "b", "c"} {
 		r.node(id)
@@ -401,7 +454,16 @@ func runRandom(t *testing.T, seed uint64) {
 			r.nodes[2].dead.Store(true)
 		})
 	}
+	stop, worked := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(worked)
+		if later {
+			r.work(stop)
+		}
+	}()
 	all.Wait()
+	close(stop)
+	<-worked
 	r.calm.Store(true)
 	time.Sleep(5 * time.Minute) // leases of the dead node expire, and sessions reconcile
 	for _, d := range devices {

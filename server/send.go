@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gofrs/uuid/v5"
@@ -14,10 +15,10 @@ import (
 type Sent = delivery.Result
 
 // Send stores a message and hands it over: it notifies the sessions of online members, and marks a
-// pending row for the others. After nil, the message is durable and handed over (delivery.md §4,
-// Send). Send sets the draft's SenderID, MessageID and CreatedAt, and its ContentType if that is
-// empty. After Unavailable the outcome may be unknown; the same send again resolves it and yields
-// one message.
+// pending row for the others. After nil, the message is durable, and handed over unless another
+// node does that later (delivery.md §4, Send; Config.Workers). Send sets the draft's SenderID,
+// MessageID and CreatedAt, and its ContentType if that is empty. After Unavailable the outcome may
+// be unknown; the same send again resolves it and yields one message.
 //
 // Errors: those of Draft.Check, NotFound, NotMember, Denied, InvalidSequence (Seen is above the
 // head), Conflict (other content under the same client message id), Expired, Unavailable; for files
@@ -63,6 +64,23 @@ func (s *Server) SendAll(
 	}
 	return results
 }
+
+// HandOver hands over messages that a node has stored, and returns the error of each: it notifies
+// the sessions of their chats' members, and marks rows for the members who are away. Those of one
+// chat ascend. It may be called on any node, and again for the same messages.
+//
+// Errors: NotFound (no such chat), Unavailable.
+func (s *Server) HandOver(ctx context.Context, messages []tidemark.Message) []error {
+	if err := s.calls.begin(); err != nil {
+		return slices.Repeat([]error{err}, len(messages))
+	}
+	defer s.calls.end()
+	return s.delivery.HandOver(ctx, messages)
+}
+
+// Reconcile makes the sessions of all nodes look for messages in storage, since some may not have
+// been handed over. It does not wait.
+func (s *Server) Reconcile() { s.leases.Rejoin() }
 
 // complete completes and checks a draft.
 func (s *Server) complete(ctx context.Context, user tidemark.UserID, d *tidemark.Draft) error {

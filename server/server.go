@@ -94,7 +94,7 @@ func New(cfg Config) (*Server, error) {
 	})
 	s.delivery = delivery.New(delivery.Config{
 		Storage: cfg.Storage, Chats: s.chats, Sessions: s.table, Leases: s.leases, Bus: cfg.Bus,
-		Acks: acks, Retry: again, Log: s.log, Now: s.now,
+		Acks: acks, Retry: again, Log: s.log, Now: s.now, Workers: cfg.Workers,
 	})
 	s.receipts = receipts.New(receipts.Config{
 		Storage: cfg.Storage, Acks: acks, Chats: s.chats, Watermarks: watermarks, Sessions: s.table,

@@ -48,6 +48,10 @@ func arrows() []arrow {
 			place: "reach/kafka", own: []string{"", "internal/batch", "reach/outlet"},
 			others: []string{"github.com/twmb/franz-go"},
 		},
+		{
+			place: "reach/kafka/fanout", own: []string{"", "reach/kafka", "reach/outlet"},
+			others: []string{"github.com/twmb/franz-go"},
+		},
 		{place: "storage/memory", own: []string{"", "storage", "storage/internal/lives"}},
 		{
 			place:  "storage/metered",

@@ -203,6 +203,22 @@ var metricTable = []metric{
 		"outlet_hints_unpublished_total",
 		"News of which other nodes were not told, because too many waited. They find them.", "",
 	},
+	{
+		"fanout_messages_total",
+		"With --fanout=kafka, messages that were stored in Kafka, and that were handed_over from " +
+			"there; direct are those that this node handed over without Kafka, and dropped those " +
+			"that cannot be handed over.", "way",
+	},
+	{
+		"fanout_member",
+		"Whether this node is a member of the group that hands messages over: 1 or 0. Without " +
+			"membership it uses no Kafka.", "",
+	},
+	{
+		"fanout_lag_seconds",
+		"Age of the oldest message from Kafka that this node has in hand, and has not handed over.",
+		"",
+	},
 
 	{
 		"push_notifications_total",

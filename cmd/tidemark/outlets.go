@@ -37,7 +37,8 @@ const (
 type outletFlags struct {
 	Roles []string `name:"roles" env:"TIDEMARK_ROLES" placeholder:"ROLE,…" help:"What this node does: gateway serves clients, worker delivers to outlets and notifies devices. All nodes do both unless this says otherwise."`
 
-	Kafka          string   `env:"TIDEMARK_KAFKA" placeholder:"URL" help:"Kafka of the outlets of the type kafka: kafka://[USER:PASSWORD@]HOST:PORT,… with kafkas for TLS. Give all nodes the same one."`
+	Kafka          string   `env:"TIDEMARK_KAFKA" placeholder:"URL" help:"Kafka of the outlets of the type kafka, and of --fanout: kafka://[USER:PASSWORD@]HOST:PORT,… with kafkas for TLS. Give all nodes the same one."`
+	Fanout         string   `name:"fanout" env:"TIDEMARK_FANOUT" placeholder:"HOW" help:"How messages get to their recipients: direct, by the node that stores them, or kafka, by workers that read the topic tidemark.fanout of --kafka; kafka:PREFIX names the topic PREFIX.fanout. Give all nodes the same value. Default direct."`
 	ReachAllowCIDR []string `name:"reach-allow-cidr" env:"TIDEMARK_REACH_ALLOW_CIDR" placeholder:"NETWORK" help:"Private network to which webhooks may lead, such as 10.0.0.0/8, also by http:// and on any port; repeatable. --dev implies 127.0.0.0/8 and ::1/128."`
 
 	WorkerTimeout time.Duration `env:"TIDEMARK_WORKER_TIMEOUT" placeholder:"TIME" help:"Silence after which the other nodes take over what a node delivers to outlets. Give all nodes the same value. Default 15s."`
@@ -47,8 +48,9 @@ type outletFlags struct {
 
 // outletSettings are the checked flags of outlets. The store and the log of reach are empty.
 type outletSettings struct {
-	reach reach.Config
-	push  pushSettings
+	reach  reach.Config
+	push   pushSettings
+	fanout fanoutSettings
 	// roles are those of this node; none means all.
 	roles []string
 }
@@ -115,6 +117,9 @@ func (f *outletFlags) config(dev bool) (outletSettings, error) {
 			return outletSettings{}, usagef("--kafka: %s", tidemark.DetailOf(err))
 		}
 	}
+	if s.fanout, err = f.fanout(cluster); err != nil {
+		return outletSettings{}, err
+	}
 	s.reach.Kinds = map[string]reach.Kind{
 		"webhook": {
 			NewSecret: webhook.NewSecret,
@@ -167,11 +172,12 @@ func outletKey(dev bool) (string, error) {
 	return key, nil
 }
 
-// outletWork is the engine of outlets, what notifies devices, the store with which the core
-// announces news to the engine, and the loop that works for both.
+// outletWork is the engine of outlets, what notifies devices, what hands messages over, the store
+// with which the core announces news to the engine, and the loop that works for all.
 type outletWork struct {
 	engine *reach.Engine
 	push   adapter.Config
+	fanout *fanoutWork
 	store  storage.Store
 	run    func(context.Context)
 }
@@ -196,11 +202,16 @@ func (o *options) outlets(
 	if err != nil {
 		return outletWork{}, err
 	}
+	handsOver, err := o.fanout(store, others, cfg.Kinds, log)
+	if err != nil {
+		return outletWork{}, err
+	}
 	var loops []func(context.Context)
 	if o.outlet.has(roleWorker) {
-		loops = append(loops, push.run)
+		loops = append(loops, push.run, handsOver.Run)
 	}
 	engine := reach.New(cfg)
+	handsOver.engine = engine
 	loops = append(loops, engine.Run)
 	if hints != nil {
 		loops = append(loops, func(ctx context.Context) {
@@ -214,11 +225,15 @@ func (o *options) outlets(
 			})
 		})
 	}
-	return outletWork{engine, push.adapter, engine.Hinting(push.store), func(ctx context.Context) {
+	run := func(ctx context.Context) {
 		var running sync.WaitGroup
 		for _, loop := range loops {
 			running.Go(func() { loop(ctx) })
 		}
 		running.Wait()
-	}}, nil
+	}
+	return outletWork{
+		engine: engine, push: push.adapter, fanout: handsOver, store: engine.Hinting(push.store),
+		run: run,
+	}, nil
 }

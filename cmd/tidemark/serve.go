@@ -17,7 +17,6 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
-	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/transports"
 	adapter "github.com/tidemark-im/tidemark/transports/attachments"
@@ -317,17 +316,19 @@ func (o *options) assemble(
 	if a.told, err = o.outlets(store, others, log); err != nil {
 		return a, err
 	}
-	if a.core, a.kept, err = o.newCore(ctx, a.told.store, others, log); err != nil {
+	if a.core, a.kept, err = o.newCore(ctx, a.told, others, log); err != nil {
 		return a, err
 	}
+	a.told.fanout.core = a.core
 	a.layer, err = o.layer(a.core, a.told, a.kept, store, others, log)
 	return a, err
 }
 
 // newCore returns the core, and the files that it keeps.
 func (o *options) newCore(
-	ctx context.Context, store storage.Store, others *peers, log *slog.Logger,
+	ctx context.Context, told outletWork, others *peers, log *slog.Logger,
 ) (*server.Server, files, error) {
+	store := told.store
 	kept, err := o.filesAt.open(ctx, store, log)
 	if err != nil {
 		return nil, files{}, err
@@ -352,6 +353,9 @@ func (o *options) newCore(
 	}
 	if kept.kept != nil {
 		cfg.Attachments = kept.kept
+	}
+	if o.outlet.fanout.byKafka {
+		cfg.Workers = told.fanout
 	}
 	core, err := server.New(cfg)
 	return core, kept, err

@@ -31,6 +31,10 @@ func Run(t *testing.T, brokers []string) {
 		"no topic":                     noTopic,
 		"a record too large":           tooLarge,
 		"told in order whatever fails": inOrder,
+		"fan-out":                      handsOver,
+		"fan-out without Kafka":        withoutKafka,
+		"fan-out after a crash":        crashes,
+		"fan-out of other data":        foreign,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -43,6 +43,15 @@ type Config struct {
 	Log   *slog.Logger
 	// Now is the time of day, in the precision of the contract.
 	Now func() time.Time
+	// Workers is nil if each node hands over what it stores.
+	Workers Workers
+}
+
+// Workers hand over messages that other nodes have stored.
+type Workers interface {
+	// HandOver reports whether they hand over every message that is stored from now on, by calls of
+	// HandOver on any node. It must not block.
+	HandOver() bool
 }
 
 // Counters count events of a Delivery. They only grow.

@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -41,7 +42,12 @@ type message struct {
 	// version is the least membership version that the roster may have.
 	version   uint64
 	duplicate bool
-	// covered says that the author's watermark will rise over the message by itself.
+	// to says which members get the message.
+	to recipients
+	// late says that members may have found and acknowledged the message meanwhile.
+	late bool
+	// covered says that the author needs no row: their watermark will rise over the message by
+	// itself, or the node that took the send sees to it.
 	covered bool
 
 	// roster is the chat's roster. users are the members who get the message, and leases their
@@ -53,6 +59,18 @@ type message struct {
 	err    error
 }
 
+// recipients are those who get a message by a hand-over.
+type recipients int
+
+const (
+	// toAll are all members.
+	toAll recipients = iota
+	// toBehind are the members who have not acknowledged the message.
+	toBehind
+	// toAuthor is its author only.
+	toAuthor
+)
+
 // Send stores complete drafts and hands the messages over. Drafts of one chat are stored in order,
 // in one atomic step; each is accepted or refused alone. Send completes even if ctx is cancelled,
 // because a stored message must be handed over.
@@ -63,6 +81,8 @@ func (d *Delivery) Send(ctx context.Context, drafts []tidemark.Draft) []Result {
 	ctx, cancel := Detach(ctx)
 	defer cancel()
 	results := make([]Result, len(drafts))
+	//rule:R_LATER.ask-before-storing
+	later := d.later()
 	appended, err := d.append(ctx, drafts)
 	stored := make([]message, 0, len(drafts))
 	at := make([]int, 0, len(drafts))
@@ -77,7 +97,12 @@ func (d *Delivery) Send(ctx context.Context, drafts []tidemark.Draft) []Result {
 			stored, at = append(stored, d.stored(drafts[i], appended[i])), append(at, i)
 		}
 	}
-	d.handOver(ctx, stored)
+	//rule:R_LATER.ask-after-storing
+	if later && d.later() {
+		d.handOverHere(ctx, stored)
+	} else {
+		d.handOver(ctx, stored)
+	}
 	for j, i := range at {
 		results[i] = stored[j].result()
 	}
@@ -120,6 +145,11 @@ func (d *Delivery) stored(draft tidemark.Draft, appended storage.Appended) messa
 		draft: draft, stored: &appended.Message, encoded: appended.Message.AppendJSON(nil),
 		version: appended.Version, duplicate: appended.Duplicate,
 	}
+	//rule:send_idempotent.duplicate-goes-to-unacknowledged
+	if m.duplicate {
+		// Sessions of members who acknowledged it would rewind and send everything after it again.
+		m.to = toBehind
+	}
 	if !appended.Duplicate {
 		d.Chats.Put(d.Chats.Chat(draft.ChatID), m.stored, m.encoded)
 		m.covered = d.Acks.Authored(draft.SenderID, draft.ChatID, m.stored.Sequence, draft.Seen)
@@ -140,14 +170,19 @@ func (m *message) result() Result {
 // handOver notifies the online members of stored messages, in order, and marks the others. A
 // message that fails is sent again by the retry queue.
 func (d *Delivery) handOver(ctx context.Context, all []message) {
-	for rest := all; len(rest) > 0; {
-		rest = rest[d.handOverSome(ctx, rest):]
-	}
+	d.tryHandOver(ctx, all)
 	for i := range all {
 		if all[i].err != nil {
 			//rule:pending_or_delivered.retry-hand-over
 			d.Retry.Send(all[i].draft)
 		}
+	}
+}
+
+// tryHandOver is handOver without the retry queue. It sets the errors of the messages.
+func (d *Delivery) tryHandOver(ctx context.Context, all []message) {
+	for rest := all; len(rest) > 0; {
+		rest = rest[d.handOverSome(ctx, rest):]
 	}
 }
 
@@ -162,10 +197,10 @@ func (d *Delivery) handOverSome(ctx context.Context, all []message) (done int) {
 		done++
 		m.err = d.address(ctx, m)
 		first, asked := at[m.roster]
-		if !asked || m.duplicate {
+		if !asked || m.to != toAll {
 			first, users = len(users), append(users, m.users...)
 		}
-		if m.first = first; !m.duplicate && m.err == nil {
+		if m.first = first; m.to == toAll && m.err == nil {
 			at[m.roster] = first
 		}
 	}
@@ -198,11 +233,15 @@ func (d *Delivery) address(ctx context.Context, m *message) error {
 		return err
 	}
 	m.roster, m.users = roster, roster.Users
-	//rule:send_idempotent.duplicate-goes-to-unacknowledged
-	if m.duplicate {
-		// Sessions of members who acknowledged it would rewind and send everything after it again.
+	switch m.to {
+	case toBehind:
 		//rule:send_idempotent.hand-over-duplicate
 		m.users, err = d.unacknowledged(ctx, m, roster.Users)
+	case toAuthor:
+		m.users = slices.DeleteFunc(slices.Clone(m.users), func(user tidemark.UserID) bool {
+			return user != m.stored.SenderID
+		})
+	case toAll:
 	}
 	return err
 }
@@ -244,18 +283,22 @@ func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *
 		d.Retry.Notify(n.unknown)
 		return nil
 	}
-	var rows []tidemark.PendingDelivery
+	var absent []tidemark.UserID
 	for i, user := range m.users {
 		//rule:R_NOBODY.mark-absent-members
 		if len(m.leases[i]) > 0 || (m.covered && user == m.stored.SenderID) {
 			continue
 		}
-		rows = append(rows, tidemark.PendingDelivery{
-			UserID:           user,
-			ChatID:           m.draft.ChatID,
-			FirstUndelivered: sequence,
-		})
+		absent = append(absent, user)
 	}
+	//rule:R_LATER.no-rows-for-who-has-it
+	if m.late && len(absent) > 0 {
+		var err error
+		if absent, err = d.unacknowledged(ctx, m, absent); err != nil {
+			return err
+		}
+	}
+	rows := rowsFor(absent, m.draft.ChatID, sequence)
 	//rule:R_NOBODY.mark-missed-members
 	return d.Mark(ctx, append(rows, n.missed...))
 }

@@ -7,11 +7,16 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-im/tidemark/test/services/process"
 )
@@ -42,6 +47,47 @@ func Start(t testing.TB) *Server {
 		}
 	})
 	return s
+}
+
+// Serve starts a broker for a program that is no test, with topics of four partitions. Close ends
+// it.
+func Serve(topics ...string) (*Server, error) {
+	s, err := start()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.create(topics); err != nil {
+		return nil, errors.Join(err, s.end())
+	}
+	return s, nil
+}
+
+// Close ends a broker that Serve has started, and removes its directory.
+func (s *Server) Close() error { return s.end() }
+
+// create creates topics of four partitions.
+func (s *Server) create(topics []string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.Address()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	request := kmsg.NewPtrCreateTopicsRequest()
+	for _, name := range topics {
+		topic := kmsg.NewCreateTopicsRequestTopic()
+		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, 4, 1
+		request.Topics = append(request.Topics, topic)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	answer, err := request.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	for _, topic := range answer.Topics {
+		err = errors.Join(err, kerr.ErrorForCode(topic.ErrorCode))
+	}
+	return err
 }
 
 // Address returns 127.0.0.1:PORT. It stays the same for the life of the server.

@@ -2,13 +2,13 @@
 //
 //	go run ./test/services/with SERVICE[+SERVICE…] COMMAND ARG…
 //
-// A service is postgres, dynamodb or redis. For a database, STORE_URL is the URL of an empty
+// A service is postgres, dynamodb, redis or kafka. For a database, STORE_URL is the URL of an empty
 // database and STORE_PID the process id of its server.
 //
 // Postgres appends the lines of POSTGRES_SETTINGS to postgresql.conf. DynamoDB is the emulator,
 // with its data in memory. If TEST_DYNAMODB_ENDPOINT names another DynamoDB, there is no process
 // id, and the tables are dropped in the end. Redis is in REDIS_URL and REDIS_PID; it keeps nothing
-// on disk.
+// on disk. Kafka is in KAFKA_URL and KAFKA_PID, and has the topic tidemark.fanout.
 package main
 
 import (
@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark/test/services/dynamodb"
+	"github.com/tidemark-im/tidemark/test/services/kafka"
 	"github.com/tidemark-im/tidemark/test/services/postgres"
 	"github.com/tidemark-im/tidemark/test/services/redis"
 )
@@ -32,6 +33,7 @@ func main() {
 	}
 	known := map[string]func() (*service, error){
 		"postgres": startPostgres, "dynamodb": startDynamoDB, "redis": startRedis,
+		"kafka": startKafka,
 	}
 	var starts []func() (*service, error)
 	for _, name := range strings.Split(os.Args[1], "+") {
@@ -53,7 +55,7 @@ func main() {
 
 func usage() {
 	fmt.Fprintln(os.Stderr, "usage: with SERVICE[+SERVICE…] COMMAND ARG…, "+
-		"where SERVICE is postgres, dynamodb or redis")
+		"where SERVICE is postgres, dynamodb, redis or kafka")
 	os.Exit(2)
 }
 
@@ -94,6 +96,16 @@ func startRedis() (*service, error) {
 		return nil, err
 	}
 	return &service{name: "REDIS", url: server.URL(), pid: server.PID(), stop: server.Close}, nil
+}
+
+func startKafka() (*service, error) {
+	server, err := kafka.Serve("tidemark.fanout")
+	if err != nil {
+		return nil, err
+	}
+	return &service{
+		name: "KAFKA", url: "kafka://" + server.Address(), pid: server.PID(), stop: server.Close,
+	}, nil
 }
 
 func run(starts []func() (*service, error), name string, args []string) (err error) {

@@ -1,0 +1,236 @@
+package fanout
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidemark-im/tidemark"
+)
+
+const (
+	// sessionTimeout is after which silence a member counts as dead, and others get its partitions.
+	sessionTimeout = 10 * time.Second
+	heartbeat      = 2 * time.Second
+	// commitEvery is how often offsets are committed: what a crash repeats.
+	commitEvery = time.Second
+	// lookEvery is how often the topic is looked at. Partitions that are new are found then.
+	lookEvery = 5 * time.Second
+	// pollRecords bounds what is handed over at once, and pollBytes what is fetched of a broker.
+	pollRecords = 500
+	pollBytes   = 4 << 20
+	// fetchWait is how long a broker waits for records, and answerWithin how much longer the client
+	// waits for the answer to any request.
+	fetchWait    = time.Second
+	answerWithin = 3 * time.Second
+	// leaveWithin bounds the last commit and the leaving of the group.
+	leaveWithin = time.Second
+	// handOverPause is the time between two attempts to hand over.
+	handOverPause = 250 * time.Millisecond
+)
+
+// member is what is known of the membership in the group. It is a hook of the client.
+type member struct {
+	mu sync.Mutex
+	// in says that this process is a member of the group.
+	in bool
+	// failedUntil is until when a failed fetch counts.
+	failedUntil time.Time
+	// oldest is the time of the oldest record in hand, or zero.
+	oldest time.Time
+}
+
+// joined reports whether the process is a member of the group, and can fetch.
+func (m *member) joined() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.in && !time.Now().Before(m.failedUntil)
+}
+
+// set notes whether the process is a member.
+func (m *member) set(in bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.in = in
+}
+
+// failed notes that records could not be fetched, which counts for a while.
+func (m *member) failed(pause time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failedUntil = time.Now().Add(pause)
+}
+
+// holds notes the time of the oldest record in hand. A zero time says that there is none.
+func (m *member) holds(oldest time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.oldest = oldest
+}
+
+// lag returns the age of the oldest record in hand, or 0.
+func (m *member) lag(now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.oldest.IsZero() {
+		return 0
+	}
+	return max(now.Sub(m.oldest), 0)
+}
+
+// OnGroupManageError implements kgo.HookGroupManageError.
+func (m *member) OnGroupManageError(error) { m.set(false) }
+
+// Run hands over the messages of this member's partitions until ctx ends. Then it leaves the group.
+func (f *Fanout) Run(ctx context.Context) {
+	if f.topic == nil {
+		return
+	}
+	defer func() { _ = f.topic.Close() }() // It has nothing to lose.
+	// The client ends by its own context: first it commits and leaves.
+	whole, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	options := append(f.cfg.Cluster.Options(), kgo.WithContext(whole))
+	client, err := kgo.NewClient(append(options, f.options()...)...)
+	if err != nil {
+		f.cfg.Log.Error("the fan-out cannot use Kafka; this node hands over itself", "error", err)
+		return
+	}
+	for ctx.Err() == nil {
+		fetched := client.PollRecords(ctx, pollRecords)
+		if ctx.Err() != nil {
+			break
+		}
+		fetched.EachError(func(topic string, _ int32, err error) { f.notFetched(topic, err) })
+		records := fetched.Records()
+		//rule:R_LATER.commit-after-hand-over
+		if f.consume(ctx, records) {
+			client.MarkCommitRecords(records...)
+		}
+	}
+	f.member.set(false)
+	ending, cancel := context.WithTimeout(whole, leaveWithin)
+	defer cancel()
+	_ = client.CommitMarkedOffsets(ending) // What is not committed is handed over again.
+	_ = client.LeaveGroupContext(ending)   // Otherwise the others wait for sessionTimeout.
+	//rule:stop_in_order.end-although-kafka-is-silent
+	end()
+	client.Close()
+}
+
+// notFetched notes why records were not fetched.
+func (f *Fanout) notFetched(topic string, err error) {
+	var loss *kgo.ErrDataLoss
+	if errors.As(err, &loss) {
+		f.cfg.Log.Error("Kafka has lost messages that it had confirmed; the sessions of all nodes "+
+			"look for them", "topic", topic, "error", err)
+		//rule:R_LATER.reconcile-what-kafka-lost
+		f.cfg.Lost()
+		return
+	}
+	f.member.failed(f.cfg.Pause)
+	f.cfg.Log.Warn("the messages for the fan-out cannot be fetched; trying again", "topic", topic,
+		"error", err)
+}
+
+// options returns those of the member of the group.
+func (f *Fanout) options() []kgo.Opt {
+	return []kgo.Opt{
+		kgo.WithHooks(&f.member), kgo.ConsumeTopics(Topic(f.cfg.Prefix)),
+		//rule:restore_is_noticed.a-group-for-each-incarnation
+		kgo.ConsumerGroup(Topic(f.cfg.Prefix) + "." + string(f.cfg.Incarnation)),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.SessionTimeout(sessionTimeout), kgo.HeartbeatInterval(heartbeat),
+		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(commitEvery),
+		kgo.MetadataMaxAge(lookEvery), kgo.FetchMaxBytes(pollBytes),
+		kgo.FetchMaxWait(fetchWait), kgo.RequestTimeoutOverhead(answerWithin),
+		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {
+			f.member.set(true)
+		}),
+		kgo.OnPartitionsRevoked(func(ctx context.Context, c *kgo.Client, _ map[string][]int32) {
+			ctx, cancel := context.WithTimeout(ctx, leaveWithin)
+			defer cancel()
+			_ = c.CommitMarkedOffsets(ctx) // What is not committed is handed over again.
+		}),
+		kgo.OnPartitionsLost(func(context.Context, *kgo.Client, map[string][]int32) {
+			f.member.set(false)
+		}),
+	}
+}
+
+// consume hands over the messages of records. It returns false if ctx ended before all were.
+func (f *Fanout) consume(ctx context.Context, records []*kgo.Record) bool {
+	if len(records) == 0 {
+		return true
+	}
+	oldest := records[0].Timestamp
+	messages := make([]tidemark.Message, 0, len(records))
+	for _, r := range records {
+		if r.Timestamp.Before(oldest) {
+			oldest = r.Timestamp
+		}
+		if m, is := f.message(r); is {
+			messages = append(messages, m)
+		}
+	}
+	f.member.holds(oldest)
+	defer f.member.holds(time.Time{})
+	for len(messages) > 0 {
+		messages = f.handOver(ctx, messages)
+		if len(messages) == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(handOverPause):
+		}
+	}
+	return true
+}
+
+// handOver hands over messages, and returns those that have to be tried again.
+func (f *Fanout) handOver(
+	ctx context.Context, messages []tidemark.Message,
+) (again []tidemark.Message) {
+	var last error
+	for i, err := range f.cfg.HandOver(ctx, messages) {
+		switch {
+		case err == nil:
+			f.count.handedOver.Add(1)
+		case tidemark.CodeOf(err) == tidemark.NotFound:
+			f.drop(err, "chat", messages[i].ChatID)
+		default:
+			again, last = append(again, messages[i]), err
+		}
+	}
+	if last != nil && ctx.Err() == nil {
+		f.cfg.Log.Warn("messages cannot be handed over now; trying again", "messages", len(again),
+			"error", last)
+	}
+	return again
+}
+
+// message returns the message of a record, or false for a record that is of no message of the data.
+func (f *Fanout) message(r *kgo.Record) (tidemark.Message, bool) {
+	of := ""
+	for _, header := range r.Headers {
+		if header.Key == incarnation {
+			of = string(header.Value)
+		}
+	}
+	//rule:restore_is_noticed.foreign-records-are-skipped
+	if of != string(f.cfg.Incarnation) {
+		return tidemark.Message{}, false
+	}
+	m, err := messageOf(r.Value)
+	if err != nil {
+		f.drop(err, "offset", r.Offset)
+		return tidemark.Message{}, false
+	}
+	return m, true
+}
