@@ -6,7 +6,7 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
 import {
-  BASE, caughtUp, comeIn, connection, editStore, goOffline, messages, onDisk, openChat, openWindow,
+  BASE, caughtUp, comeIn, connection, goOffline, messages, onDisk, openChat, openWindow,
   rest, rows, say, shows, until, wholeChat, write,
 } from './browser.mjs';
 
@@ -339,6 +339,15 @@ test('the title counts what is unread, and a hidden tab notifies', async () => {
       globalThis.notices.push([title, options.body]);
       return Promise.resolve();
     };
+    globalThis.away = false;
+    globalThis.looks = 0;
+    Object.defineProperty(document, 'hidden', {
+      configurable: true,
+      get: () => {
+        globalThis.looks++;
+        return globalThis.away;
+      },
+    });
   });
   await comeIn(alice.page, a);
   await alice.page.evaluate(() => navigator.serviceWorker.ready.then(() => true));
@@ -347,12 +356,12 @@ test('the title counts what is unread, and a hidden tab notifies', async () => {
   await alice.page.locator('[data-testid="notify"][aria-checked="true"]').waitFor();
   await say(b, chat, ['while you look']);
   await until('the title counts', async () => await alice.page.title() === '(1) Tidemark');
-  // The page reads a message from the disk after it has counted it, and notifies after that. A
-  // change of the disk waits for what reads there.
-  await editStore(alice.page, a, {});
+  // The page reads a message from the disk after it has counted it. Then it looks whether the tab is
+  // hidden.
+  await until('the page has looked', () => alice.page.evaluate(() => globalThis.looks > 0));
   await alice.page.evaluate(() => {
     Object.defineProperty(document, 'visibilityState', { configurable: true, get: () => 'hidden' });
-    Object.defineProperty(document, 'hidden', { configurable: true, get: () => true });
+    globalThis.away = true;
     document.dispatchEvent(new Event('visibilitychange'));
   });
   await say(b, chat, ['while you are away']);

@@ -28,6 +28,8 @@ const (
 	answerWithin = 3 * time.Second
 	// leaveWithin bounds the last commit and the leaving of the group.
 	leaveWithin = time.Second
+	// logEvery is how often failed fetches are logged. Without Kafka there is one each second.
+	logEvery = time.Minute
 	// handOverPause is the time between two attempts to hand over.
 	handOverPause = 250 * time.Millisecond
 )
@@ -37,8 +39,8 @@ type member struct {
 	mu sync.Mutex
 	// in says that this process is a member of the group.
 	in bool
-	// failedUntil is until when a failed fetch counts.
-	failedUntil time.Time
+	// failedUntil is until when a failed fetch counts, and logged when one was last logged.
+	failedUntil, logged time.Time
 	// oldest is the time of the oldest record in hand, or zero.
 	oldest time.Time
 }
@@ -57,11 +59,18 @@ func (m *member) set(in bool) {
 	m.in = in
 }
 
-// failed notes that records could not be fetched, which counts for a while.
-func (m *member) failed(pause time.Duration) {
+// failed notes that records could not be fetched, which counts for a while. It reports whether to
+// log that.
+func (m *member) failed(pause time.Duration) (log bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.failedUntil = time.Now().Add(pause)
+	now := time.Now()
+	m.failedUntil = now.Add(pause)
+	if now.Sub(m.logged) < logEvery {
+		return false
+	}
+	m.logged = now
+	return true
 }
 
 // holds notes the time of the oldest record in hand. A zero time says that there is none.
@@ -131,9 +140,10 @@ func (f *Fanout) notFetched(topic string, err error) {
 		f.cfg.Lost()
 		return
 	}
-	f.member.failed(f.cfg.Pause)
-	f.cfg.Log.Warn("the messages for the fan-out cannot be fetched; trying again", "topic", topic,
-		"error", err)
+	if f.member.failed(f.cfg.Pause) {
+		f.cfg.Log.Warn("the messages for the fan-out cannot be fetched; trying again", "topic",
+			Topic(f.cfg.Prefix), "error", err)
+	}
 }
 
 // options returns those of the member of the group.
