@@ -356,8 +356,8 @@ test('the title counts what is unread, and a hidden tab notifies', async () => {
   await alice.page.locator('[data-testid="notify"][aria-checked="true"]').waitFor();
   await say(b, chat, ['while you look']);
   await until('the title counts', async () => await alice.page.title() === '(1) Tidemark');
-  // The page reads a message from the disk after it has counted it. Then it looks whether the tab is
-  // hidden.
+  // The page reads a message from the disk after it has counted it. Then it looks whether the tab
+  // is hidden.
   await until('the page has looked', () => alice.page.evaluate(() => globalThis.looks > 0));
   await alice.page.evaluate(() => {
     Object.defineProperty(document, 'visibilityState', { configurable: true, get: () => 'hidden' });
