@@ -53,7 +53,13 @@ func TestTransfers_of_a_user(t *testing.T) {
 	var stalled sync.WaitGroup
 	release := make(chan struct{})
 	for range most {
-		stalled.Go(func() { _, _ = put("alice", stall(release)) })
+		stalled.Go(func() {
+			// It is refused while the check below takes the last place.
+			for again := true; again; {
+				answer, err := put("alice", stall(release))
+				again = err == nil && answer.StatusCode == http.StatusTooManyRequests
+			}
+		})
 	}
 	wait.Until(t, "alice's uploads are under way", func() bool {
 		return status("alice") == http.StatusTooManyRequests
