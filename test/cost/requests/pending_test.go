@@ -15,30 +15,7 @@ import (
 // messages, and compares the units of writes with the table of performance.md. A burst is that of
 // TestOutlets_table, in a direct chat whose other member is away.
 func TestOutlets_pending_table(t *testing.T) {
-	lines := []string{"| outlets that want `pending.created` | messages of a burst | write units |",
-		"|---|---|---|"}
-	rows := []struct {
-		name           string
-		outlets, burst int
-	}{{"none", 0, 10}, {"one", 1, 1}, {"one", 1, 10}}
-	costs := make([]spent, len(rows))
-	t.Run("rows", func(t *testing.T) {
-		for i, row := range rows {
-			t.Run(fmt.Sprint(row.name, " ", row.burst), func(t *testing.T) {
-				t.Parallel() // It waits more than it works.
-				for slow := true; slow; {
-					costs[i], slow = missed(t, row.outlets, row.burst)
-				}
-			})
-		}
-	})
-	for i, row := range rows {
-		writes := figure(costs[i].writes)
-		t.Logf("%s, %d messages: %s, %s read units, %s write units", row.name, row.burst,
-			costs[i].kinds(), figure(costs[i].reads), writes)
-		lines = append(lines, fmt.Sprintf("| %s | %d | %s |", row.name, row.burst, writes))
-	}
-	compare(t, "pending", lines)
+	tableOfWants(t, "pending", "`pending.created`", "messages", missed)
 }
 
 // missed returns what a burst costs with some outlets that want pending.created. It is slow if the
