@@ -22,12 +22,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	process.EndIfAsked(func() (int, string, error) {
+	process.EndIfAsked(func() (int, *process.Home, error) {
 		s, err := start("")
 		if err != nil {
-			return 0, "", err
+			return 0, nil, err
 		}
-		return s.PID(), s.home.Dir(), nil
+		return s.PID(), s.home, nil
 	})
 	goleak.VerifyTestMain(m)
 }

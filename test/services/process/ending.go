@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -17,18 +18,20 @@ import (
 const endVariable = "TEST_END"
 
 // EndIfAsked ends a process that Ends has started. Call it first in the TestMain of a service.
-func EndIfAsked(start func() (pid int, dir string, err error)) {
+func EndIfAsked(start func() (pid int, home *Home, err error)) {
 	how := os.Getenv(endVariable)
 	if how == "" {
 		return
 	}
-	pid, dir, err := start()
+	pid, home, err := start()
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println(pid, dir)
+	fmt.Println(pid, home.Dir())
 	_, _ = io.Copy(io.Discard, os.Stdin)
+	// A home that nothing refers to is closed, with all that works in it, when its memory is freed.
+	runtime.KeepAlive(home)
 	if how == "panic" {
 		panic("as planned")
 	}
