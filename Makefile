@@ -193,7 +193,10 @@ simulation: stages ## stage: the core in a simulated world, TIDEMARK_SIMULATION_
 web: web-deps
 web: ## stage: the browser client, its package and the page: types, linter, tests in Node, sizes
 	@npm --prefix web/client run --silent check
-	@npm --prefix web/client run --silent pack-check
+	@scripts/kept client-breaks web/client/src web/client/test web/client/*.json -- \
+		npm --prefix web/client run --silent breaks
+	@scripts/kept client-package web/client docs/react.md docs/nextjs.md LICENSE -- \
+		npm --prefix web/client run --silent pack-check
 	@npm --prefix web/app run --silent check
 
 .PHONY: client
@@ -273,6 +276,7 @@ soak: ## the suites, and the random histories of every storage, with long counts
 		TIDEMARK_BACKLOG_EVENTS=$(or $(TIDEMARK_BACKLOG_EVENTS),1000000) \
 		TIDEMARK_COST_CHATS=$(or $(TIDEMARK_COST_CHATS),1000) \
 		TIDEMARK_OUTLET_KILLS=$(or $(TIDEMARK_OUTLET_KILLS),200) \
+		TIDEMARK_CHROMIUM=$(or $(TIDEMARK_CHROMIUM),chromium) \
 		TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),3600) \
 		TIDEMARK_SCHEMATHESIS_EXAMPLES=$(or $(TIDEMARK_SCHEMATHESIS_EXAMPLES),1000) \
 		go test -count=1 -timeout 24h ./client ./transports/transporttest ./test/...
@@ -356,6 +360,9 @@ versitygw-deps: ## an S3 server on a directory (tools/versitygw), below .build, 
 .PHONY: browser-deps
 browser-deps: ## Chromium and Firefox (by apt), and what drives them (by npm, below .build)
 	@scripts/need chromium chromium
+# Ubuntu has none. The tests then take Chromium itself.
+	@if apt-cache show chromium-headless-shell >/dev/null 2>&1; then \
+		scripts/need chromium-headless-shell chromium-headless-shell; fi
 	@scripts/firefox-deps
 	@scripts/npm-deps test/browser .build/browser
 

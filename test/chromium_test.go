@@ -130,10 +130,19 @@ func controlledBy(
 	return []string{"TIDEMARK_TEST_URL=http://" + address, "TIDEMARK_TEST_CONTROL=" + calls.URL}
 }
 
-// inChromium runs one file of browser/ with node.
+// inChromium runs one file of browser/ with node, in Chromium's headless shell: the same engine
+// without the browser's windows and services, at a third of the CPU for a window.
 func inChromium(t *testing.T, file string, env ...string) {
 	t.Helper()
-	inNode(t, file, append(env, "TIDEMARK_TEST_CHROMIUM="+chromium(t))...)
+	inNode(t, file, append(env, "TIDEMARK_TEST_CHROMIUM="+chromium(t, "chromium-headless-shell",
+		"chromium", "chromium-browser"))...)
+}
+
+// inWholeChromium is inChromium for what the shell lacks, such as notifications.
+func inWholeChromium(t *testing.T, file string, env ...string) {
+	t.Helper()
+	inNode(t, file,
+		append(env, "TIDEMARK_TEST_CHROMIUM="+chromium(t, "chromium", "chromium-browser"))...)
 }
 
 func inNode(t *testing.T, file string, env ...string) {
@@ -171,15 +180,19 @@ func TestFailures_are_what_is_shown(t *testing.T) {
 	}
 }
 
-// chromium returns the path of the browser.
-func chromium(t *testing.T) string {
+// chromium returns the path of the first of these programs that is there. TIDEMARK_CHROMIUM names
+// one for all tests.
+func chromium(t *testing.T, names ...string) string {
 	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser"} {
+	if name := os.Getenv("TIDEMARK_CHROMIUM"); name != "" {
+		names = []string{name}
+	}
+	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
 	}
-	return lookPath(t, "chromium", "chromium")
+	return lookPath(t, names[0], names[0])
 }
 
 func lookPath(t *testing.T, name, packages string) string {

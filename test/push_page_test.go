@@ -43,7 +43,7 @@ func TestChromium_the_page_is_told_while_it_is_closed(t *testing.T) {
 		},
 	})
 	must(t, err)
-	inChromium(t, "push.test.mjs", "TIDEMARK_TEST_URL=http://"+p.address,
+	inWholeChromium(t, "push.test.mjs", "TIDEMARK_TEST_URL=http://"+p.address,
 		"TIDEMARK_TEST_DEVICE="+calls.URL, "TIDEMARK_TEST_SUBSCRIPTION="+string(subscription),
 		"TIDEMARK_TEST_SILENT=http://"+serveDev(t))
 	if refusals := fakes.web.Refusals(); len(refusals) > 0 {
