@@ -24,9 +24,19 @@ func TestChromium_the_page_shows_delivery_as_it_is(t *testing.T) {
 	inChromium(t, "app.test.mjs", "TIDEMARK_TEST_URL=http://"+serveDev(t))
 }
 
-func TestChromium_the_page_for_everybody(t *testing.T) {
+func TestChromium_the_page_of_long_chats(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	inChromium(t, "page.test.mjs", "TIDEMARK_TEST_URL=http://"+serveDev(t))
+}
+
+func TestChromium_the_page_for_everybody(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	inChromium(t, "access.test.mjs", "TIDEMARK_TEST_URL=http://"+serveDev(t))
+}
+
+func TestChromium_the_page_notifies(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	inWholeChromium(t, "notify.test.mjs", "TIDEMARK_TEST_URL=http://"+serveDev(t))
 }
 
 // TestChromium_the_page_with_files: the page calls the server, or a bucket with the guide's CORS

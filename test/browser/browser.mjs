@@ -97,6 +97,23 @@ export async function newPair(alice, bob) {
   return [...names, chat];
 }
 
+/**
+ * Gives a new tab of a window, as wide as a desktop, to one of two new users with a direct chat.
+ * Returns their names and the chat.
+ */
+export async function newUsers(window) {
+  const n = ++pairs;
+  const names = [`ann${n}-${process.pid}`, `ben${n}-${process.pid}`];
+  await window.newTab();
+  await window.page.context().setOffline(false);
+  await window.page.setViewportSize({ width: 1200, height: 800 });
+  await window.page.emulateMedia({ colorScheme: 'light', forcedColors: 'none' });
+  const { chat_id: chat } = await rest(names[0], 'POST', '/chats', {
+    type: 'direct', member_ids: [names[1]],
+  });
+  return [...names, chat];
+}
+
 /** What the log shows of messages that all have one tick. */
 export const rows = (texts, tick) => texts.map((text) => ({ text, tick }));
 
