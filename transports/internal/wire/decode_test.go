@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -492,6 +493,12 @@ func TestDecode_errors_have_the_parameter(t *testing.T) {
 	sync := func(raw string) error { _, err := wire.DecodeSync([]byte(raw)); return err }
 	create := func(raw string) error { _, err := wire.DecodeCreateChat([]byte(raw)); return err }
 	send := func(raw string) error { _, err := wire.DecodeSend([]byte(raw), "c"); return err }
+	acks := func(raw string) error { _, err := wire.DecodeAcks([]byte(raw)); return err }
+	mutes := func(raw string) error {
+		_, err := wire.DecodePushSettings([]byte(`{"mutes":` + raw + `}`))
+		return err
+	}
+	outlet := func(raw string) error { _, err := wire.DecodeOutletChange([]byte(raw)); return err }
 	for _, tt := range []struct {
 		err  error
 		want string
@@ -503,11 +510,59 @@ func TestDecode_errors_have_the_parameter(t *testing.T) {
 		{sync(`{"chats":[{"chat_id":"a","last_acked_sequence":0},7]}`), "chats[1]"},
 		{sync(`[]`), ""},
 		{create(`{"type":"channel","member_ids":[]}`), "type"},
-		{create(`{"type":"group","member_ids":[""]}`), "member_ids"},
+		{create(`{"type":"group","member_ids":["a",""]}`), "member_ids[1]"},
+		{create(`{"type":"group","member_ids":["a",7]}`), "member_ids[1]"},
+		{acks(`{"chats":[7]}`), "chats[0]"},
+		{acks(`{"chats":[{"chat_id":7}]}`), "chats[0].chat_id"},
+		{send(`{"client_message_id":"m","content":"x","mentions":{"user_ids":[null]}}`),
+			"mentions.user_ids[0]"},
+		{mutes(`["c"]`), "mutes[0]"},
+		{mutes(`[{"chat_id":"c"},{}]`), "mutes[1].chat_id"},
+		{mutes(`[{"chat_id":"c","ends_at":1}]`), "mutes[0].ends_at"},
+		{outlet(`{"events":["message.persisted",7]}`), "events[1]"},
 		{send(`{"content":"x"}`), "client_message_id"},
 	} {
 		if tidemark.CodeOf(tt.err) == "" || tidemark.ParamOf(tt.err) != tt.want {
 			t.Errorf("%v: the parameter is %q, want %q", tt.err, tidemark.ParamOf(tt.err), tt.want)
+		}
+	}
+}
+
+// TestDecode_times_at_the_ends: no time is taken for an absent one, and each one can be written.
+func TestDecode_times_at_the_ends(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want string
+	}{
+		{"0001-01-01T00:00:00Z", "0001-01-01T00:00:00.001Z"},
+		{"0001-01-01T14:00:00+14:00", "0001-01-01T00:00:00.001Z"},
+		{"0001-01-01T00:00:00+14:00", ""},
+		{"0000-12-31T23:59:59Z", ""},
+		{"9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"},
+		{"9999-12-31T23:59:59-14:00", ""},
+	} {
+		replay, err := wire.DecodeOutletReplay([]byte(`{"from_created_at":"` + tt.text + `"}`))
+		draft, sendErr := wire.DecodeSend([]byte(
+			`{"client_message_id":"m","content":"x","send_by":"`+tt.text+`"}`), "c")
+		settings, muteErr := wire.DecodePushSettings([]byte(
+			`{"mutes":[{"chat_id":"c","ends_at":"` + tt.text + `"}]}`))
+		if tt.want == "" {
+			for _, err := range []error{err, sendErr, muteErr} {
+				(failure{tidemark.Invalid, "1 to 9999"}).check(t, err)
+			}
+			continue
+		}
+		if err := errors.Join(err, sendErr, muteErr); err != nil {
+			t.Errorf("%s: %v", tt.text, err)
+			continue
+		}
+		for field, got := range map[string]time.Time{
+			"from_created_at": replay.Since, "send_by": draft.SendBy,
+			"ends_at": settings.Mutes[0].Ends,
+		} {
+			if text := got.Format(time.RFC3339Nano); text != tt.want {
+				t.Errorf("%s of %s is %s, want %s", field, tt.text, text, tt.want)
+			}
 		}
 	}
 }

@@ -158,9 +158,9 @@ func (v value) url(field string, to *string) error {
 // texts decodes an array of strings as a set, which ascends.
 func (v value) texts(field string, to *[]string) error {
 	list := []string{}
-	err := eachElement(v, field, func(_ int, v value) error {
+	err := eachElement(v, field, func(i int, v value) error {
 		var one string
-		if err := v.text(field, &one); err != nil {
+		if err := v.text(element(field, i), &one); err != nil {
 			return err
 		}
 		list = append(list, one)

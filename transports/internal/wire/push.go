@@ -102,9 +102,9 @@ func DecodePushSettings(raw []byte) (s PushSettings, err error) {
 				return nil
 			})
 		case "mutes":
-			return eachElement(v, key, func(_ int, v value) error {
+			return eachElement(v, key, func(i int, v value) error {
 				var m Mute
-				if err := v.mute(&m); err != nil {
+				if err := v.mute(element(key, i), &m); err != nil {
 					return err
 				}
 				s.Mutes = append(s.Mutes, m)
@@ -116,9 +116,9 @@ func DecodePushSettings(raw []byte) (s PushSettings, err error) {
 	return s, err
 }
 
-// mute decodes an element of mutes.
-func (v value) mute(to *Mute) error {
-	err := eachField(v, "mutes", func(key string, v value) error {
+// mute decodes an element of mutes. path names it in errors.
+func (v value) mute(path string, to *Mute) error {
+	err := eachField(v, path, func(key string, v value) error {
 		switch key {
 		case "chat_id":
 			return id(v, key, &to.Chat)
@@ -128,7 +128,10 @@ func (v value) mute(to *Mute) error {
 		return nil
 	})
 	if err == nil && to.Chat == "" {
-		err = tidemark.BadParam(tidemark.Invalid, "mutes", "has an element without a chat_id")
+		err = tidemark.BadParam(tidemark.Invalid, "chat_id", "is missing")
+	}
+	if err != nil && tidemark.ParamOf(err) != path {
+		err = within(path, err)
 	}
 	return err
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,7 +92,7 @@ func (v value) sources(field string, to *[]tidemark.MessageRef) error {
 				tidemark.MaxAttachments)
 		}
 		var source tidemark.MessageRef
-		path := fmt.Sprintf("%s[%d]", field, i)
+		path := element(field, i)
 		err := eachField(v, path, func(key string, v value) error {
 			switch key {
 			case "chat_id":
@@ -144,7 +143,7 @@ func decodeAcks(v value, name string) ([]AckItem, error) {
 		}
 		present, items = true, nil
 		return eachElement(v, key, func(i int, v value) error {
-			item, err := decodeAck(v, fmt.Sprintf("chats[%d]", i))
+			item, err := decodeAck(v, element(key, i))
 			if err != nil {
 				return err
 			}
@@ -184,7 +183,8 @@ func decodeAck(v value, name string) (AckItem, error) {
 		return nil
 	})
 	switch {
-	case err != nil && tidemark.CodeOf(err) == tidemark.Invalid && name != "payload":
+	case err != nil && tidemark.CodeOf(err) == tidemark.Invalid && name != "payload" &&
+		tidemark.ParamOf(err) != name:
 		return item, within(name, err)
 	case err != nil:
 		return item, err
@@ -274,7 +274,7 @@ func decodeSync(v value, name string) (server.SyncRequest, error) {
 
 func decodeCursor(v value, i int) (server.Cursor, error) {
 	var c server.Cursor
-	name := fmt.Sprintf("chats[%d]", i)
+	name := element("chats", i)
 	stated := false
 	err := eachField(v, name, func(key string, v value) error {
 		var err error

@@ -43,7 +43,8 @@ func (v value) text(field string, to *string) error {
 var moment = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?` +
 	`(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
-// time decodes a time of RFC 3339.
+// time decodes a time of RFC 3339. It never sets the zero time, which stands for an absent field:
+// the first millisecond of the year 1 becomes the next one.
 func (v value) time(field string, to *time.Time) error {
 	var s string
 	if err := v.text(field, &s); err != nil {
@@ -55,7 +56,15 @@ func (v value) time(field string, to *time.Time) error {
 			"must be a time of RFC 3339, such as 2026-01-31T18:00:00Z or "+
 				"2026-01-31T20:00:00.5+02:00")
 	}
-	*to = t.UTC()
+	t = t.UTC()
+	// An offset leads out of these years, and RFC 3339 cannot write the others.
+	if t.Year() < 1 || t.Year() > 9999 {
+		return tidemark.BadParam(tidemark.Invalid, field, "must be in the years 1 to 9999 of UTC")
+	}
+	if least := (time.Time{}).Add(time.Millisecond); t.Before(least) {
+		t = least
+	}
+	*to = t
 	return nil
 }
 
@@ -69,13 +78,13 @@ func id[T ~string](v value, field string, to *T) error {
 	return tidemark.CheckID(field, s)
 }
 
-// ids decodes an array of ids.
+// ids decodes an array of ids. An error names the element.
 func ids[T ~string](v value, field string, to *[]T) error {
 	list := []T{}
 	err := eachElement(v, field, func(i int, v value) error {
 		var one T
-		if err := id(v, field, &one); err != nil {
-			return err
+		if id(v, field, &one) != nil {
+			return id(v, element(field, i), &one)
 		}
 		list = append(list, one)
 		return nil
@@ -267,7 +276,7 @@ func (v value) attachments(field string, to *json.RawMessage) error {
 			return tidemark.BadParam(tidemark.Invalid, field, "has more than %d objects",
 				tidemark.MaxAttachments)
 		}
-		path := fmt.Sprintf("%s[%d]", field, i)
+		path := element(field, i)
 		files := 0
 		err := eachField(v, path, func(key string, v value) error {
 			var text string
@@ -299,6 +308,9 @@ func (v value) attachments(field string, to *json.RawMessage) error {
 	}
 	return v.copy(field, to)
 }
+
+// element names an element of a list, for errors.
+func element(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
 
 // copy copies a JSON value as it is written, after it has checked that common libraries can read
 // it: every string, every number, and how deep it nests.
