@@ -169,17 +169,46 @@ func (a *Adapter) serve(c echo.Context) error {
 	h.Set("Referrer-Policy", "no-referrer")
 	to := &download{ResponseWriter: c.Response(), last: time.Now().Add(transferWithin)}
 	http.ServeContent(to, c.Request(), "", time.Time{}, f)
-	return nil
+	switch to.refused {
+	case 0:
+		return nil
+	case http.StatusRequestedRangeNotSatisfiable:
+		err = tidemark.BadParam(problem.RangeNotSatisfiable, "Range",
+			"is malformed, or names no byte of the file; the first 100 are bytes=0-99")
+	case http.StatusPreconditionFailed:
+		err = tidemark.BadParam(problem.PreconditionFailed, "If-Match",
+			"names other bytes; the ETag header has those of the file")
+		h.Set("ETag", f.ETag)
+	default:
+		err = tidemark.Errorf(tidemark.Internal, "http.ServeContent answers %d", to.refused)
+	}
+	h.Del("Content-Disposition")
+	return err
 }
 
-// download is the answer of a download. It gives the client a time for each piece.
+// download is the answer of a download. It gives the client a time for each piece. It withholds the
+// answers of http.ServeContent that are no file, since they are plain text.
 type download struct {
 	http.ResponseWriter
 	last time.Time
+	// refused is the status of such an answer, or 0.
+	refused int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (d *download) WriteHeader(status int) {
+	if status >= http.StatusBadRequest {
+		d.refused = status
+		return
+	}
+	d.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements io.Writer. http.ServeContent writes 32 KiB at a time.
 func (d *download) Write(b []byte) (int, error) {
+	if d.refused > 0 {
+		return len(b), nil
+	}
 	_ = http.NewResponseController(d.ResponseWriter).SetWriteDeadline(
 		earlier(time.Now().Add(stallAfter), d.last))
 	return d.ResponseWriter.Write(b)

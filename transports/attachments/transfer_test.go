@@ -1,7 +1,9 @@
 package attachments_test
 
 import (
+	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"io"
 	"log/slog"
 	"net/http"
@@ -73,6 +75,77 @@ func TestTransfers_of_a_user(t *testing.T) {
 	wait.Until(t, "alice may upload again", func() bool {
 		return status("alice") == http.StatusBadRequest
 	})
+}
+
+// TestDownload_refusals are problems, as all answers of the API from 400 up.
+func TestDownload_refusals(t *testing.T) {
+	server, files := serve(t)
+	content := []byte("0123456789")
+	file := &attachments.File{
+		ID: rand.Text(), Name: "a", Type: "text/plain", Size: 10, Sum: sha256.Sum256(content),
+	}
+	until := time.Now().Add(time.Minute)
+	signed, err := files.SignUpload(t.Context(), "alice", file, until)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := files.SignDownload(t.Context(), "alice", file, "attachment", until)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(method, url string, header ...string) (*http.Response, string) {
+		t.Helper()
+		body := io.Reader(http.NoBody)
+		if method == http.MethodPut {
+			body = bytes.NewReader(content)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+url, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(header[0], header[1])
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer, string(text)
+	}
+	answer, text := do(http.MethodPut, signed.URL, "Content-Type", file.Type)
+	if answer.StatusCode != http.StatusNoContent {
+		t.Fatalf("the upload: %d %s", answer.StatusCode, text)
+	}
+	for _, tt := range []struct {
+		name, header, value string
+		status              int
+		want                string
+		media               string
+	}{
+		{"all", "Range", "", 200, string(content), file.Type},
+		{"a range", "Range", "bytes=2-4", 206, "234", file.Type},
+		{"beyond the end", "Range", "bytes=10-", 416, `"code":"RANGE_NOT_SATISFIABLE"`,
+			problem.ContentType},
+		{"no range", "Range", "bytes=x", 416, `"param":"Range"`, problem.ContentType},
+		{"other bytes", "If-Match", `"x"`, 412, `"code":"PRECONDITION_FAILED"`,
+			problem.ContentType},
+	} {
+		answer, text := do(http.MethodGet, link, tt.header, tt.value)
+		if answer.StatusCode != tt.status || !strings.Contains(text, tt.want) ||
+			answer.Header.Get("Content-Type") != tt.media {
+			t.Errorf("%s: %d %v %s", tt.name, answer.StatusCode, answer.Header, text)
+		}
+		if got := answer.Header.Get("Content-Range"); tt.name == "beyond the end" &&
+			got != "bytes */10" {
+			t.Errorf("%s: Content-Range is %q", tt.name, got)
+		}
+		if tt.status >= 400 && answer.Header.Get("Content-Disposition") != "" {
+			t.Errorf("%s: the refusal is to be saved as a file", tt.name)
+		}
+	}
 }
 
 // stall is a body that ends when it is closed.

@@ -20,6 +20,10 @@ const (
 	// MethodNotAllowed means that the path exists, but not for this method. The Allow header
 	// names the methods that it takes.
 	MethodNotAllowed tidemark.Code = "METHOD_NOT_ALLOWED"
+	// RangeNotSatisfiable means that the file has no byte of the Range.
+	RangeNotSatisfiable tidemark.Code = "RANGE_NOT_SATISFIABLE"
+	// PreconditionFailed means that If-Match names other bytes than the file has.
+	PreconditionFailed tidemark.Code = "PRECONDITION_FAILED"
 	// UnsupportedMediaType means that the Content-Type of the body is not accepted.
 	UnsupportedMediaType tidemark.Code = "UNSUPPORTED_MEDIA_TYPE"
 )
@@ -44,10 +48,14 @@ func Status(code tidemark.Code) int {
 		return http.StatusConflict
 	case tidemark.Gone:
 		return http.StatusGone
+	case PreconditionFailed:
+		return http.StatusPreconditionFailed
 	case tidemark.TooLarge:
 		return http.StatusRequestEntityTooLarge
 	case UnsupportedMediaType:
 		return http.StatusUnsupportedMediaType
+	case RangeNotSatisfiable:
+		return http.StatusRequestedRangeNotSatisfiable
 	case tidemark.InvalidSequence:
 		//rule:bounded_input.invalid-is-422
 		return http.StatusUnprocessableEntity

@@ -74,6 +74,8 @@ func TestHandler_status_of_every_code(t *testing.T) {
 		{tidemark.Errorf(tidemark.Gone, "d"), 410, "SESSION_GONE"},
 		{tidemark.Errorf(tidemark.TooLarge, "d"), 413, "TOO_LARGE"},
 		{tidemark.Errorf(problem.UnsupportedMediaType, "d"), 415, "UNSUPPORTED_MEDIA_TYPE"},
+		{tidemark.Errorf(problem.RangeNotSatisfiable, "d"), 416, "RANGE_NOT_SATISFIABLE"},
+		{tidemark.Errorf(problem.PreconditionFailed, "d"), 412, "PRECONDITION_FAILED"},
 		{tidemark.Errorf(tidemark.InvalidSequence, "d"), 422, "INVALID_SEQUENCE"},
 		{tidemark.Errorf(tidemark.Exhausted, "d"), 429, "RATE_LIMITED"},
 		{tidemark.Errorf(tidemark.Internal, "d"), 500, "INTERNAL"},
