@@ -21,18 +21,21 @@ type PresenceOf struct {
 
 // Look records which chats the client of a session shows now, in place of those that it named
 // before. For a minute the session gets typing notices and presence of these chats only. It gets
-// the presence of all members of a chat that it did not show before.
+// the presence of all members of a chat that it did not show before. Chats of which the user is no
+// member are left out, since a client may learn late that its user was removed.
 //
 // It does nothing if the user has no such session: the stream of the session tells the client.
 //
-// Errors: Invalid (more than maxLooks chats, or a bad id), NotFound, NotMember, Unavailable.
+// Errors: Invalid (more than maxLooks chats, or a bad id), NotFound or NotMember (if the user is
+// a member of none of the chats), Unavailable.
 func (s *Server) Look(
 	ctx context.Context, user tidemark.UserID, id tidemark.SessionID, chats []tidemark.ChatID,
 ) error {
-	if err := s.mayLook(ctx, user, chats); err != nil {
+	chats, err := s.mayLook(ctx, user, chats)
+	if err != nil {
 		return err
 	}
-	err := s.sessions.Look(ctx, user, id, chats, func(sess *session.Session) bool {
+	err = s.sessions.Look(ctx, user, id, chats, func(sess *session.Session) bool {
 		return s.presence.Look(sess, chats)
 	})
 	if code := tidemark.CodeOf(err); code == tidemark.Gone || code == tidemark.Replaced {
@@ -43,7 +46,8 @@ func (s *Server) Look(
 
 // Look is Server.Look for this session.
 func (c *Connection) Look(ctx context.Context, chats []tidemark.ChatID) error {
-	if err := c.server.mayLook(ctx, c.user(), chats); err != nil {
+	chats, err := c.server.mayLook(ctx, c.user(), chats)
+	if err != nil {
 		return err
 	}
 	// A session that has ended has told its client already.
@@ -51,18 +55,26 @@ func (c *Connection) Look(ctx context.Context, chats []tidemark.ChatID) error {
 	return nil
 }
 
-// mayLook returns nil if the user may look at chats.
+// mayLook returns those of chats at which the user may look. If there is none, it returns why.
 func (s *Server) mayLook(
 	ctx context.Context, user tidemark.UserID, chats []tidemark.ChatID,
-) error {
+) (own []tidemark.ChatID, err error) {
 	verdicts, err := s.looks(ctx, user, "chat_ids", chats)
+	if err != nil {
+		return nil, err
+	}
 	for i := range verdicts {
 		//rule:nothing_outside_membership.look-at-own-chats-only
 		if verdicts[i] != nil {
-			return verdicts[i]
+			err = verdicts[i]
+			continue
 		}
+		own = append(own, chats[i])
 	}
-	return err
+	if len(own) > 0 {
+		err = nil
+	}
+	return own, err
 }
 
 // looks returns for each chat nil, NotFound or NotMember. param names the chats in errors.

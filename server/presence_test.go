@@ -175,6 +175,25 @@ func TestPresence_nothing_outside_membership(t *testing.T) {
 	})
 }
 
+// A client may not know yet that its user left a chat. It still gets the presence of the others.
+func TestPresence_nothing_outside_membership_beside_own_chats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := watching(t)
+		a.chat("eves", "eve", "bob")
+		eve := a.open("eve")
+		eve.drain()
+		eve.look("abc", "none", "eves", "abc")
+		want(t, "eve", eve.drain(), "presence eves bob- eve+")
+		chats := []tidemark.ChatID{"eves", "abc"}
+		if err := a.Look(a.ctx, "eve", eve.Session(), chats); err != nil {
+			t.Error(err)
+		}
+		b.open("bob")
+		told()
+		want(t, "eve, when bob comes", eve.drain(), "presence eves bob+")
+	})
+}
+
 // A member whose removal has not reached their session yet is told nothing either.
 func TestPresence_nothing_outside_membership_when_the_removal_is_late(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

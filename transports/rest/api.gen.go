@@ -384,7 +384,8 @@ type Incarnation = Id
 
 // Look Example: {"chat_ids":["team","direct-1"]}
 type Look struct {
-	// ChatIds All chats that the client shows now. They replace those of the look before.
+	// ChatIds All chats that the client shows now. They replace those of the look before. Chats of
+	// which I am no member are left out. If no other is named, the look is refused.
 	ChatIds []Id `json:"chat_ids"`
 }
 

@@ -1984,7 +1984,10 @@ export interface components {
          *     }
          */
         readonly Look: {
-            /** @description All chats that the client shows now. They replace those of the look before. */
+            /**
+             * @description All chats that the client shows now. They replace those of the look before. Chats of
+             *     which I am no member are left out. If no other is named, the look is refused.
+             */
             readonly chat_ids: readonly components["schemas"]["Id"][];
         };
         /**
