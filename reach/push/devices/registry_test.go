@@ -242,19 +242,33 @@ func TestCheck_what_is_wrong(t *testing.T) {
 		refuses(t, name, d.Check())
 	}
 	for name, s := range map[string]devices.Settings{
-		"display_name":    {DisplayName: string(make([]byte, devices.MaxDisplayName+1))},
-		"display_name ":   {DisplayName: "\xff"},
-		"preview":         {Preview: "half"},
-		"quiet_hours":     {Quiet: &devices.Quiet{Start: "24:00", End: "07:00", Zone: "UTC"}},
-		"quiet_hours ":    {Quiet: &devices.Quiet{Start: "22:00", End: "7:00", Zone: "UTC"}},
-		"quiet_hours  ":   {Quiet: &devices.Quiet{Start: "22:00", End: "07:00", Zone: "Mars"}},
-		"quiet_hours   ":  {Quiet: &devices.Quiet{Start: "22:00", End: "07:00"}},
-		"quiet_hours    ": {Quiet: &devices.Quiet{Start: "22:00", End: "07:00", Zone: "../etc"}},
-		"mutes":           {Mutes: make([]devices.Mute, devices.MaxMutes+1)},
-		"mutes ":          {Mutes: []devices.Mute{{Chat: "a"}, {Chat: "b"}, {Chat: "a"}}},
-		"mutes  ":         {Mutes: []devices.Mute{{Chat: "/"}}},
+		"display_name":      {DisplayName: string(make([]byte, devices.MaxDisplayName+1))},
+		"display_name ":     {DisplayName: "\xff"},
+		"display_name  ":    {DisplayName: "Bob\u202eecilA"},
+		"display_name   ":   {DisplayName: "Bob\nAlice"},
+		"display_name     ": {DisplayName: " \u200d\u00a0"},
+		"preview":           {Preview: "half"},
+		"quiet_hours":       {Quiet: &devices.Quiet{Start: "24:00", End: "07:00", Zone: "UTC"}},
+		"quiet_hours ":      {Quiet: &devices.Quiet{Start: "22:00", End: "7:00", Zone: "UTC"}},
+		"quiet_hours  ":     {Quiet: &devices.Quiet{Start: "22:00", End: "07:00", Zone: "Mars"}},
+		"quiet_hours   ":    {Quiet: &devices.Quiet{Start: "22:00", End: "07:00"}},
+		"quiet_hours    ":   {Quiet: &devices.Quiet{Start: "22:00", End: "07:00", Zone: "../etc"}},
+		"mutes":             {Mutes: make([]devices.Mute, devices.MaxMutes+1)},
+		"mutes ":            {Mutes: []devices.Mute{{Chat: "a"}, {Chat: "b"}, {Chat: "a"}}},
+		"mutes  ":           {Mutes: []devices.Mute{{Chat: "/"}}},
 	} {
 		refuses(t, name, s.Check())
+	}
+}
+
+func TestCheck_names_of_all_scripts(t *testing.T) {
+	for _, name := range []string{
+		"", "Zoë O'Brien", "山田 太郎", "山田\u3000太郎", "عليرضا", "علی\u200cرضا", "שרה", "👩\u200d🚀 Ada",
+	} {
+		s := devices.Settings{DisplayName: name}
+		if err := s.Check(); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }
 

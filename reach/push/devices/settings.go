@@ -2,8 +2,10 @@ package devices
 
 import (
 	"slices"
+	"strings"
 	"time"
 	_ "time/tzdata" // Quiet hours name zones, and a server may have no files of them.
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/tidemark-im/tidemark"
@@ -52,8 +54,16 @@ func (s *Settings) Check() error {
 		return tidemark.BadParam(tidemark.Invalid, "display_name",
 			"has %d bytes, at most %d are allowed", len(s.DisplayName), MaxDisplayName)
 	}
-	if !utf8.ValidString(s.DisplayName) {
+	switch {
+	case !utf8.ValidString(s.DisplayName):
 		return tidemark.BadParam(tidemark.Invalid, "display_name", "is not UTF-8")
+	//rule:bounded_input.plain-display-names
+	case strings.ContainsFunc(s.DisplayName, neverInName):
+		return tidemark.BadParam(tidemark.Invalid, "display_name",
+			"holds a line break, or a character that changes how the rest is shown")
+	case s.DisplayName != "" && !strings.ContainsFunc(s.DisplayName, shown):
+		return tidemark.BadParam(tidemark.Invalid, "display_name",
+			"shows nothing; leave it out for the user id")
 	}
 	switch s.Preview {
 	case "", push.PreviewFull, push.PreviewSender, push.PreviewNone, push.PreviewSealed:
@@ -86,6 +96,17 @@ func (s *Settings) Check() error {
 	}
 	return nil
 }
+
+// neverInName reports whether a character has no place in a display name. Some turn the order of
+// the text around, so that the banner of one user reads like that of another. Joiners have a place:
+// Persian and many emoji are written with them. So have other spaces than " ".
+func neverInName(r rune) bool {
+	return unicode.Is(unicode.Bidi_Control, r) ||
+		!unicode.IsPrint(r) && !unicode.Is(unicode.Join_Control, r) && !unicode.Is(unicode.Zs, r)
+}
+
+// shown reports whether a character can be seen by itself.
+func shown(r rune) bool { return unicode.IsPrint(r) && r != ' ' }
 
 // Silent reports whether a message of a chat shows no banner at a time. Settings that were stored
 // with a zone that is unknown here have no quiet hours.

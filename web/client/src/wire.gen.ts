@@ -2223,7 +2223,10 @@ export interface components {
          *     }
          */
         readonly NewPushSettings: {
-            /** @description My name on the notifications of others. By default it is my user id. */
+            /**
+             * @description My name on the notifications of others. By default it is my user id. Without line
+             *     breaks, and without characters that change the direction of text.
+             */
             readonly display_name?: string | null;
             /**
              * @description How much a notification shows: who wrote and what (`full`, the default), only who
