@@ -379,8 +379,9 @@ push-deps: ## http_ece (by npm, below .build), which decrypts Web Push in a test
 	@scripts/npm-deps reach/push/webpush/testdata/http_ece .build/push
 
 .PHONY: webhook-deps
-webhook-deps: ## the library of Standard Webhooks (by npm, below .build), which verifies in a test
+webhook-deps: ## the libraries of Standard Webhooks (by npm and pip), which verify in a test
 	@scripts/npm-deps reach/webhook/testdata/standardwebhooks .build/webhook
+	@scripts/pip-deps standardwebhooks
 
 .PHONY: clean
 clean: ## remove what was built; data (tidemark.db) stays

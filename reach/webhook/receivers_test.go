@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tidemark-im/tidemark/reach/outlet"
 )
 
 const (
@@ -41,7 +43,7 @@ func block(t *testing.T, language string) []byte {
 // once, and refuse what was changed. They use the published libraries of Standard Webhooks.
 func TestReceivers_of_the_guide(t *testing.T) {
 	for language, start := range map[string]func(*testing.T, string) *exec.Cmd{
-		"js": node, "go": golang,
+		"js": node, "go": golang, "python": python,
 	} {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
@@ -70,10 +72,18 @@ func TestReceivers_of_the_guide(t *testing.T) {
 					t.Fatalf("got %d, %+v", n, refused)
 				}
 			}
+			// A test event is of no chat. It is the first one that the page sends.
+			test := outlet.Event{
+				ID: outlet.EventID("test"), Type: "outlet.test", Time: time.Now(),
+				Data: []byte(`{"outlet_id":"crm"}`),
+			}
+			if n, refused := single.Deliver(t.Context(), []outlet.Event{test}); n != 1 {
+				t.Fatalf("of a test event: got %d, %+v", n, refused)
+			}
 			checkChanges(t, cfg, got.url)
 			want := "message.persisted c 1\nmessage.persisted c 2\nmessage.persisted c 3\n"
-			if text := got.stopped(t); text != want {
-				t.Errorf("the receiver writes\n%swant\n%s", text, want)
+			if text := got.stopped(t); !strings.HasPrefix(text, want+"outlet.test ") {
+				t.Errorf("the receiver writes\n%swant\n%soutlet.test …", text, want)
 			}
 		})
 	}
@@ -165,6 +175,17 @@ func golang(t *testing.T, dir string) *exec.Cmd {
 	return exec.CommandContext(t.Context(), dir+"/receiver")
 }
 
+// python returns the program of the page for Python.
+func python(t *testing.T, dir string) *exec.Cmd {
+	t.Helper()
+	const interpreter = root + "/.build/standardwebhooks/bin/python"
+	if _, err := os.Stat(interpreter); err != nil {
+		t.Fatalf("standardwebhooks is not installed; run make webhook-deps: %v", err)
+	}
+	write(t, dir+"/receiver.py", block(t, "python"))
+	return exec.CommandContext(t.Context(), interpreter, dir+"/receiver.py")
+}
+
 func write(t *testing.T, path string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -238,7 +259,7 @@ func (p *program) stopped(t *testing.T) string {
 	t.Helper()
 	// What it wrote may still be on its way.
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-		if strings.Count(p.out.String(), "\n") >= 3 {
+		if strings.Count(p.out.String(), "\n") >= 4 {
 			break
 		}
 		<-time.After(20 * time.Millisecond)
