@@ -210,7 +210,8 @@ func (c *onlookers) comeAndGo() (spent cost) {
 }
 
 // TestPresence_linear_reconnects: n users who come, go and come again cost O(n). With twice as
-// many, everything is at most twice as much, and what is counted each second stays as it is.
+// many, entries, events and bytes are about twice as much, look-ups are within a bound for each
+// user, and what is counted each second stays as it is.
 func TestPresence_linear_reconnects(t *testing.T) {
 	users, lookers := reconnects(t)
 	var spent [2]cost
@@ -245,11 +246,16 @@ func TestPresence_linear_reconnects(t *testing.T) {
 	}{
 		{"entries", spent[0].entries, spent[1].entries},
 		{"bytes of nodes", spent[0].sent, spent[1].sent},
+		{"events", spent[0].events, spent[1].events},
 		{"bytes of sessions", spent[0].bytes, spent[1].bytes},
 	} {
 		if figure.twice > figure.single*22/10 {
 			t.Errorf("%s: %d for n, %d for 2n", figure.name, figure.single, figure.twice)
 		}
+	}
+	// A quadratic cost would be four times as much. Below, the time is too short to say anything.
+	if users >= 10_000 && spent[1].cpu > 3*spent[0].cpu {
+		t.Errorf("CPU: %v for n, %v for 2n", spent[0].cpu, spent[1].cpu)
 	}
 	if spent[1].batches > spent[0].batches*11/10+5 {
 		t.Errorf("%d batches for n, %d for 2n", spent[0].batches, spent[1].batches)
