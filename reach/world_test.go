@@ -71,9 +71,10 @@ type inbox struct {
 	begins map[tidemark.ChatID]tidemark.Sequence
 	got    []outlet.Event
 	// at has when each of them came.
-	at     []time.Time
-	bodies map[string]string
-	wrong  []string
+	at []time.Time
+	// bodies has the data of each id, and named the id of each message.
+	bodies, named map[string]string
+	wrong         []string
 }
 
 func (w *world) inbox(url string) *inbox {
@@ -83,6 +84,7 @@ func (w *world) inbox(url string) *inbox {
 		w.inboxes[url] = &inbox{
 			first:  map[tidemark.ChatID]tidemark.Sequence{},
 			begins: map[tidemark.ChatID]tidemark.Sequence{}, bodies: map[string]string{},
+			named: map[string]string{},
 		}
 	}
 	return w.inboxes[url]
@@ -134,6 +136,11 @@ func (i *inbox) accept(e outlet.Event) {
 		return
 	}
 	n := sequenceOf(e)
+	message := fmt.Sprint(e.Chat, " ", n)
+	if before, again := i.named[message]; again && before != e.ID {
+		i.wrong = append(i.wrong, message+" comes again with another id")
+	}
+	i.named[message] = e.ID
 	last, begun := i.first[e.Chat]
 	switch {
 	case !begun:

@@ -36,12 +36,16 @@ type hook struct {
 	// upTo is up to which message of each chat it has accepted all.
 	upTo     map[string]int64
 	accepted int
+	// repeated is how many of the accepted were repetitions. seen has the id of each message, and
+	// the bytes of its event.
+	repeated int
+	seen     map[string][2]string
 	faults   []string
 }
 
 // newHook starts a receiver, which ends with the test.
 func newHook(t *testing.T) *hook {
-	h := &hook{upTo: map[string]int64{}}
+	h := &hook{upTo: map[string]int64{}, seen: map[string][2]string{}}
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	h.url = server.URL
@@ -103,6 +107,16 @@ func (h *hook) take(header http.Header, body []byte) bool {
 	if event.Type != "message.persisted" {
 		return true
 	}
+	name, this := fmt.Sprint(event.Data.ChatID, " ", event.Data.Sequence),
+		[2]string{event.ID, string(body)}
+	if before, again := h.seen[name]; again {
+		h.repeated++
+		if before != this {
+			h.faults = append(h.faults, fmt.Sprintf("%s came as %s, and again as %s", name, before,
+				this))
+		}
+	}
+	h.seen[name] = this
 	switch chat, next := event.Data.ChatID, h.upTo[event.Data.ChatID]+1; {
 	case event.Data.Sequence == next:
 		h.upTo[chat] = next
@@ -166,7 +180,8 @@ func eventually(t *testing.T, what string, check func() bool, seen func() string
 
 // TestOutlets_told_or_owed_after_kills kills nodes with SIGKILL under load, one after the other,
 // TIDEMARK_OUTLET_KILLS times. A webhook whose receiver refuses some deliveries gets each confirmed
-// message all the same, for the first time after all earlier ones of its chat.
+// message all the same, for the first time after all earlier ones of its chat. A repetition has the
+// same id and the same bytes.
 func TestOutlets_told_or_owed_after_kills(t *testing.T) {
 	t.Parallel()
 	binary := build(t)
@@ -229,7 +244,8 @@ func TestOutlets_told_or_owed_after_kills(t *testing.T) {
 			for _, fault := range h.faults {
 				t.Error(fault)
 			}
-			t.Logf("%d messages confirmed, %d events accepted", len(confirmed), h.accepted)
+			t.Logf("%d messages confirmed, %d events accepted, %d of them again", len(confirmed),
+				h.accepted, h.repeated)
 		})
 	}
 }

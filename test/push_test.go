@@ -267,7 +267,8 @@ func TestPush_write_flow(t *testing.T) {
 			handler := user{url: alice.url, client: http.DefaultClient}
 			handler.call(t, http.MethodPost, "/push/acks",
 				map[string]string{"ack_token": banners["apns"].Token}, nil)
-			live(fmt.Sprintf(`"last_acked_sequence":%d`, first.Sequence))
+			// Alice is told of her own watermark, too.
+			live(fmt.Sprintf(`"user_id":"bob","last_acked_sequence":%d`, first.Sequence))
 			if n := pending(); n != 0 {
 				t.Errorf("%d chats are pending after the acknowledgement", n)
 			}
@@ -285,7 +286,7 @@ func TestPush_write_flow(t *testing.T) {
 			}
 			// Without a token the handler syncs by its own login.
 			bob.ack(t, chat, first.Sequence+50)
-			live(fmt.Sprintf(`"last_acked_sequence":%d`, first.Sequence+50))
+			live(fmt.Sprintf(`"user_id":"bob","last_acked_sequence":%d`, first.Sequence+50))
 			// Bob reads it elsewhere.
 			bob.call(t, http.MethodPatch, "/chats/"+chat+"/delivery-state",
 				map[string]any{"last_read_sequence": first.Sequence + 50}, nil)
