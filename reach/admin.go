@@ -409,9 +409,21 @@ func (e *Engine) mayChange(s *Spec, c *Change) error {
 	return nil
 }
 
-// Delete deletes an outlet with its backlogs, log and parked events. NotFound: there is none.
+// Delete deletes an outlet with its backlogs, log and parked events.
+//
+// Errors: NotFound, Conflict (a node relies on it).
 func (e *Engine) Delete(ctx context.Context, id storage.OutletID) error {
-	_, err := e.edit(ctx, id, func(s *Spec) error {
+	info, err := e.Outlet(ctx, id)
+	if kind := e.cfg.Kinds[info.Kind]; err == nil && kind.Fixed && kind.Off {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, e.times.Trust)
+		defer cancel()
+		err = e.mayDelete(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = e.edit(ctx, id, func(s *Spec) error {
 		s.State, s.Walk, s.Secrets = Deleting, nil, nil
 		return nil
 	})

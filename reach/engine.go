@@ -127,11 +127,11 @@ type Engine struct {
 
 	// changed says that the list was changed here, so that Run looks at it at once.
 	changed atomic.Bool
-	// processes, after and logged are used by the goroutine of Run only. after is the last backlog
-	// of the list that is being worked on, and logged is when refusals were stored.
+	// processes, reliance and after are used by the goroutine of Run only. after is the last
+	// backlog of the list that is being worked on.
 	processes processes
+	reliance  reliance
 	after     storage.Backlog
-	logged    time.Time
 	hints     hints
 	ahead     ahead
 	// total has the figures of all receivers, and failures what they refused, also of those that
@@ -202,11 +202,16 @@ func New(cfg Config) *Engine {
 	}
 	return &Engine{
 		cfg: cfg, times: times, wake: signal.New(), slots: make(chan struct{}, maxTasks),
-		processes: processes{store: cfg.Store, own: rand.Text(), dead: times.Dead},
-		hints:     hints{lines: map[line]struct{}{}},
-		ahead:     ahead{markedFor: times.Quiet / 3, listedFor: times.Quiet / 2},
-		total:     new(counts),
-		failures:  new(failures),
+		processes: processes{
+			store: cfg.Store, kind: processKind, own: rand.Text(), dead: times.Dead,
+		},
+		reliance: reliance{processes: processes{
+			store: cfg.Store, kind: reliantKind, own: rand.Text(), dead: times.Dead,
+		}},
+		hints:    hints{lines: map[line]struct{}{}},
+		ahead:    ahead{markedFor: times.Quiet / 3, listedFor: times.Quiet / 2},
+		total:    new(counts),
+		failures: new(failures),
 		guarded: guarded{
 			jobs:      map[storage.OutletID]bool{},
 			receivers: map[storage.OutletID]*receiver{},
@@ -263,12 +268,14 @@ func (e *Engine) aside(ctx context.Context) {
 		}
 		e.wake.WaitUntil(ctx, next)
 	}
+	e.relyNoMore(context.WithoutCancel(ctx))
 }
 
 // stop ends Run.
 func (e *Engine) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.times.Linger+e.times.Trust)
 	defer cancel()
+	e.relyNoMore(ctx)
 	for range maxTasks {
 		e.slots <- struct{}{} // Tasks end within Linger.
 	}

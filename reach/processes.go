@@ -10,8 +10,12 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// processKind is the kind of the documents by which processes know each other.
-const processKind = "workers"
+// The kinds of the documents by which processes know each other: those that deliver, and those that
+// rely on an outlet (reliance).
+const (
+	processKind = "workers"
+	reliantKind = "reliant"
+)
 
 // maxProcesses is how many of them are read.
 const maxProcesses = 1_000
@@ -21,8 +25,10 @@ const maxProcesses = 1_000
 // the observer. So clocks need not agree. Only one goroutine may use it.
 type processes struct {
 	store storage.Documents
-	own   string
-	dead  time.Duration
+	// kind is that of the documents.
+	kind string
+	own  string
+	dead time.Duration
 	// version is that of the own document.
 	version uint64
 	seen    map[string]seen
@@ -52,7 +58,7 @@ func (p *processes) beat(ctx context.Context, list uint64) error {
 	if err != nil {
 		return err
 	}
-	d := storage.Document{Kind: processKind, Name: p.own, Version: p.version, Value: value}
+	d := storage.Document{Kind: p.kind, Name: p.own, Version: p.version, Value: value}
 	p.version, err = p.store.PutDocument(ctx, d)
 	if tidemark.CodeOf(err) == tidemark.Conflict {
 		// An attempt got no answer, or another process has removed the document.
@@ -66,7 +72,7 @@ func (p *processes) beat(ctx context.Context, list uint64) error {
 
 // recover learns the version of the own document. The next beat writes it.
 func (p *processes) recover(ctx context.Context) error {
-	found, _, err := p.store.Documents(ctx, processKind, "", maxProcesses)
+	found, _, err := p.store.Documents(ctx, p.kind, "", maxProcesses)
 	if err != nil {
 		return err
 	}
@@ -76,12 +82,12 @@ func (p *processes) recover(ctx context.Context) error {
 			p.version = d.Version
 		}
 	}
-	return storage.Outdated(processKind, p.own)
+	return storage.Outdated(p.kind, p.own)
 }
 
 // look reads the documents of all processes, and removes those of dead ones.
 func (p *processes) look(ctx context.Context) error {
-	found, _, err := p.store.Documents(ctx, processKind, "", maxProcesses)
+	found, _, err := p.store.Documents(ctx, p.kind, "", maxProcesses)
 	if err != nil {
 		return err
 	}
@@ -110,7 +116,7 @@ func (p *processes) look(ctx context.Context) error {
 func (p *processes) leave(ctx context.Context) {
 	if p.version > 0 {
 		_, _ = p.store.PutDocument(ctx, // Otherwise they wait.
-			storage.Document{Kind: processKind, Name: p.own, Version: p.version})
+			storage.Document{Kind: p.kind, Name: p.own, Version: p.version})
 	}
 }
 

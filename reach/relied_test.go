@@ -2,12 +2,14 @@ package reach
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // TestEngine_Delivers_R_LATER: an outlet can be relied on while it is active in a list that was
@@ -29,6 +31,8 @@ func TestEngine_Delivers_R_LATER(t *testing.T) {
 		check("it is active", worker, true)
 		w.aside = true
 		gateway := w.start(nil)
+		time.Sleep(9 * time.Second)
+		check("a deletion under way may not have seen it", gateway, false)
 		time.Sleep(2 * time.Second)
 		check("another process delivers", gateway, true)
 
@@ -95,6 +99,74 @@ func TestEngine_R_LATER_operators_leave_it_alone(t *testing.T) {
 			t.Errorf("pause where it is off: %v, want a conflict", err)
 		}
 		w.ok(p.Delete(w.ctx, "push"))
+	})
+}
+
+// TestEngine_R_LATER_nobody_deletes_what_others_use: where the outlet is off, it can be deleted
+// when no other process relies on it any more, be it one that stands aside. One that was killed
+// counts for a while.
+func TestEngine_R_LATER_nobody_deletes_what_others_use(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.own, w.relied = true, true
+		worker := w.start(nil)
+		w.aside = true
+		gateway := w.start(nil)
+		w.aside, w.off = false, true
+		off := w.start(nil)
+		time.Sleep(time.Minute)
+		refused := func(what string) {
+			t.Helper()
+			if err := off.Delete(w.ctx, "push"); tidemark.CodeOf(err) != tidemark.Conflict {
+				t.Errorf("%s: %v, want a conflict", what, err)
+			}
+		}
+		refused("two processes use it")
+		worker.stop()
+		refused("one stands aside")
+		for range 5 { // The document is not removed while its process lives.
+			time.Sleep(time.Minute)
+			if !gateway.Delivers("own") {
+				t.Error("the process that stands aside relies on it no more")
+			}
+		}
+		gateway.kill()
+		refused("it may live")
+		time.Sleep(70 * time.Second)
+		w.ok(off.Delete(w.ctx, "push"))
+	})
+}
+
+// TestEngine_R_LATER_a_process_comes_during_a_deletion: a deletion that has not seen it ends before
+// it relies on the outlet.
+func TestEngine_R_LATER_a_process_comes_during_a_deletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.own, w.relied = true, true
+		first := w.start(nil)
+		time.Sleep(time.Minute)
+		first.stop()
+		w.off = true
+		off := w.start(nil)
+		time.Sleep(time.Minute)
+		w.off = false
+		var comes *process
+		var once sync.Once
+		w.written = func(p *process, d storage.Document) {
+			if p == off && d.Kind == listKind {
+				once.Do(func() {
+					comes = w.start(nil)
+					time.Sleep(4500 * time.Millisecond) // It reads the list each second.
+				})
+			}
+		}
+		w.ok(off.Delete(w.ctx, "push"))
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			if comes.Delivers("own") {
+				t.Fatal("a process relies on an outlet that is being deleted")
+			}
+		}
 	})
 }
 
