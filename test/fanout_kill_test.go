@@ -1,0 +1,258 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+
+	"github.com/tidemark-im/tidemark/reach/kafka/kafkatest"
+	"github.com/tidemark-im/tidemark/test/services/kafka"
+	"github.com/tidemark-im/tidemark/test/services/postgres"
+	"github.com/tidemark-im/tidemark/test/services/redis"
+)
+
+// socket is a WebSocket whose frames are noted. It acknowledges each message of others.
+type socket struct {
+	name string
+	conn *websocket.Conn
+
+	mu sync.Mutex
+	// upTo is up to which message of each chat all have come, and ticks up to which message bob has
+	// acknowledged.
+	upTo, ticks map[string]int64
+	faults      []string
+}
+
+// listen opens a WebSocket and reads it until the test ends.
+func listen(t *testing.T, u user) *socket {
+	t.Helper()
+	s := &socket{
+		name: u.name, conn: dial(t, u), upTo: map[string]int64{}, ticks: map[string]int64{},
+	}
+	s.conn.SetReadLimit(1 << 20)
+	ctx, end := context.WithCancel(context.Background())
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			var f frame
+			if err := wsjson.Read(ctx, s.conn, &f); err != nil {
+				if ctx.Err() == nil {
+					s.fault("the connection ended: %v", err)
+				}
+				return
+			}
+			s.take(ctx, f)
+		}
+	})
+	t.Cleanup(func() { end(); reading.Wait() })
+	return s
+}
+
+// fault notes what is wrong.
+func (s *socket) fault(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, s.name+": "+fmt.Sprintf(format, args...))
+}
+
+// take notes a frame.
+func (s *socket) take(ctx context.Context, f frame) {
+	switch f.Type {
+	case "message":
+		var m message
+		if err := json.Unmarshal(f.Payload, &m); err != nil {
+			s.fault("%v in %s", err, f.Payload)
+			return
+		}
+		s.mu.Lock()
+		next := s.upTo[m.ChatID] + 1
+		s.upTo[m.ChatID] = m.Sequence
+		s.mu.Unlock()
+		if m.Sequence != next {
+			s.fault("message %d of %s came in place of message %d", m.Sequence, m.ChatID, next)
+		}
+		if m.SenderID == s.name {
+			return
+		}
+		if err := wsjson.Write(ctx, s.conn, map[string]any{
+			"type": "ack", "payload": map[string]any{
+				"chat_id": m.ChatID, "last_acked_sequence": m.Sequence,
+			},
+		}); err != nil && ctx.Err() == nil {
+			s.fault("the acknowledgement of %s: %v", m.ChatID, err)
+		}
+	case "status_update":
+		var update state
+		if err := json.Unmarshal(f.Payload, &update); err != nil {
+			s.fault("%v in %s", err, f.Payload)
+		} else if update.UserID == "bob" {
+			s.mu.Lock()
+			s.ticks[update.ChatID] = max(s.ticks[update.ChatID], update.Acked)
+			s.mu.Unlock()
+		}
+	}
+}
+
+// rowsOf returns in how many chats messages wait for a user, from the first one on.
+func rowsOf(t *testing.T, u user) (chats int) {
+	t.Helper()
+	var page struct {
+		Rows []struct {
+			First int64 `json:"first_undelivered_sequence"`
+		} `json:"pending"`
+	}
+	u.call(t, http.MethodGet, "/pending?limit=500", nil, &page)
+	for _, row := range page.Rows {
+		if row.First == 1 {
+			chats++
+		}
+	}
+	return chats
+}
+
+// have reports whether all of these messages came, or all of these ticks.
+func (s *socket) have(of *map[string]int64, want map[string]int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Equal(*of, want)
+}
+
+// describe says what came.
+func (s *socket) describe(want map[string]int64) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprintf("messages %v, ticks %v of %v", s.upTo, s.ticks, want)
+}
+
+// TestFanout_survives_the_death_of_workers: two workers (--roles worker) bring messages to their
+// recipients by way of Kafka, and are killed with SIGKILL under load, one after the other,
+// TIDEMARK_OUTLET_KILLS times, and every fifth time both at once. Every confirmed message reaches
+// its reader, in order and once, and its tick comes. Who is away gets a pending row in each chat.
+func TestFanout_survives_the_death_of_workers(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	broker := kafka.Start(t)
+	place := kafkatest.NewPlace(t, []string{broker.Address()})
+	place.CreateFanout(4)
+	binary := build(t)
+	url, shared := postgres.Shared(t).Database(t), redis.Database(t)
+	node := func(name, role string) *process {
+		p := processOf(t, binary)
+		p.url = url
+		p.flags = []string{
+			"--dev", "--redis", shared, "--node", name, "--roles", role, "--worker-timeout", "1s",
+			"--fanout", "kafka:" + place.Prefix, "--kafka", "kafka://" + broker.Address(),
+		}
+		p.start()
+		return p
+	}
+	gateway := node("gateway", "gateway")
+	workers := []*process{node("w0", "worker"), node("w1", "worker")}
+	alice := as(gateway.address, "alice")
+	a, b := listen(t, alice), listen(t, as(gateway.address, "bob"))
+	l := &sending{head: map[string]int64{}}
+	t.Cleanup(l.stop)
+	chats := 0
+	// A chat for each kill: who is away gets one row in each chat, by whichever worker was alive.
+	more := func() {
+		chat := fmt.Sprint("c", chats)
+		chats++
+		alice.call(t, http.MethodPost, "/chats", map[string]any{
+			"type": "group", "chat_id": chat, "member_ids": []string{"bob", "carol"},
+		}, nil)
+		l.begin(t, alice, chat)
+	}
+	for range 4 {
+		more()
+	}
+	byKafka := func(p *process, n int) {
+		before := fanouts(t, "handed_over", p)
+		eventually(t, "messages go by way of Kafka to the worker",
+			func() bool { return fanouts(t, "handed_over", p) >= before+n },
+			func() string { return fmt.Sprint(fanouts(t, "handed_over", p), " after ", before) })
+	}
+	for kill := range fromEnvironment(t, "TIDEMARK_OUTLET_KILLS", 2) {
+		p := workers[kill%2]
+		byKafka(p, 50)
+		victims := []*process{p}
+		if kill%5 == 4 {
+			victims = workers
+		}
+		for _, p := range victims {
+			must(t, p.process.Kill())
+			_ = p.wait()
+		}
+		more()
+		for _, p := range victims {
+			p.start()
+		}
+	}
+	byKafka(workers[0], 1)
+	l.stop()
+	heads := l.heads()
+	sent := int64(0)
+	for _, n := range heads {
+		sent += n
+	}
+	eventually(t, "each message reaches bob", func() bool { return b.have(&b.upTo, heads) },
+		func() string { return b.describe(heads) })
+	eventually(t, "each tick comes", func() bool { return a.have(&a.ticks, heads) },
+		func() string { return a.describe(heads) })
+	eventually(t, "carol has a row in each chat", func() bool {
+		return rowsOf(t, as(gateway.address, "carol")) == chats
+	}, func() string { return fmt.Sprint(rowsOf(t, as(gateway.address, "carol")), " of ", chats) })
+	for _, fault := range append(a.faults, b.faults...) {
+		t.Error(fault)
+	}
+	t.Logf("%d messages in %d chats came", sent, len(heads))
+}
+
+// sending sends messages to chats until it is stopped.
+type sending struct {
+	running sync.WaitGroup
+	ended   atomic.Bool
+	mu      sync.Mutex
+	// head is the last confirmed message of each chat.
+	head map[string]int64
+}
+
+// begin sends messages to a chat, one after the other. Each one must be confirmed.
+func (l *sending) begin(t *testing.T, sender user, chat string) {
+	l.running.Go(func() {
+		for n := int64(1); !l.ended.Load() && !t.Failed(); n++ {
+			text := fmt.Sprint(chat, ":", n)
+			status, answer, err := sender.try(context.Background(), http.MethodPost,
+				"/chats/"+chat+"/messages",
+				map[string]any{"client_message_id": text, "content": text})
+			if err != nil || status >= 300 {
+				t.Errorf("%s: %d %s, %v", text, status, answer, err)
+				return
+			}
+			l.mu.Lock()
+			l.head[chat] = n
+			l.mu.Unlock()
+			<-time.After(10 * time.Millisecond)
+		}
+	})
+}
+
+// stop ends the sending.
+func (l *sending) stop() {
+	l.ended.Store(true)
+	l.running.Wait()
+}
+
+// heads returns the last confirmed message of each chat.
+func (l *sending) heads() map[string]int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.head)
+}
