@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/tidemark-im/tidemark/reach/kafka/kafkatest"
 	"github.com/tidemark-im/tidemark/test/services/kafka"
@@ -142,20 +145,9 @@ func TestFanout_survives_the_death_of_workers(t *testing.T) {
 	broker := kafka.Start(t)
 	place := kafkatest.NewPlace(t, []string{broker.Address()})
 	place.CreateFanout(4)
-	binary := build(t)
-	url, shared := postgres.Shared(t).Database(t), redis.Database(t)
-	node := func(name, role string) *process {
-		p := processOf(t, binary)
-		p.url = url
-		p.flags = []string{
-			"--dev", "--redis", shared, "--node", name, "--roles", role, "--worker-timeout", "1s",
-			"--fanout", "kafka:" + place.Prefix, "--kafka", "kafka://" + broker.Address(),
-		}
-		p.start()
-		return p
-	}
-	gateway := node("gateway", "gateway")
-	workers := []*process{node("w0", "worker"), node("w1", "worker")}
+	nodes := newFanoutNodes(t, place, []string{broker.Address()})
+	gateway := nodes.node("gateway", "gateway")
+	workers := []*process{nodes.node("w0", "worker"), nodes.node("w1", "worker")}
 	alice := as(gateway.address, "alice")
 	a, b := listen(t, alice), listen(t, as(gateway.address, "bob"))
 	l := &sending{head: map[string]int64{}}
@@ -213,6 +205,94 @@ func TestFanout_survives_the_death_of_workers(t *testing.T) {
 		t.Error(fault)
 	}
 	t.Logf("%d messages in %d chats came", sent, len(heads))
+}
+
+// TestFanout_finds_what_kafka_lost: a worker hangs, and the topic is deleted with the messages that
+// it has not read, and created anew. The other worker notices. The reader's session finds the
+// messages in the database, and messages go by way of the new topic.
+func TestFanout_finds_what_kafka_lost(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	topics := kfake.MustCluster()
+	t.Cleanup(topics.Close)
+	place := kafkatest.NewPlace(t, topics.ListenAddrs())
+	place.CreateFanout(4)
+	n := newFanoutNodes(t, place, topics.ListenAddrs())
+	gateway := n.node("gateway", "gateway")
+	hangs, works := n.node("w0", "worker"), n.node("w1", "worker")
+	alice := as(gateway.address, "alice")
+	b := listen(t, as(gateway.address, "bob"))
+	heads := map[string]int64{}
+	for i := range 12 {
+		chat := fmt.Sprint("c", i)
+		alice.call(t, http.MethodPost, "/chats", map[string]any{
+			"type": "group", "chat_id": chat, "member_ids": []string{"bob"},
+		}, nil)
+		heads[chat] = 0
+	}
+	round := func() {
+		for chat := range heads {
+			heads[chat]++
+			alice.send(t, chat, fmt.Sprint(chat, heads[chat]))
+		}
+	}
+	arrived := func() bool { return b.have(&b.upTo, heads) }
+	eventually(t, "both workers hand over", func() bool {
+		round()
+		return fanouts(t, "handed_over", hangs) > 0 && fanouts(t, "handed_over", works) > 0
+	}, func() string { return "they do not" })
+	eventually(t, "all messages come", arrived, func() string { return b.describe(heads) })
+	must(t, hangs.process.Signal(syscall.SIGSTOP))
+	handled := func() int { return fanouts(t, "stored", works) + fanouts(t, "direct", works) }
+	before := handled()
+	round()
+	until(t, "the other worker has the messages",
+		func() bool { return handled() >= before+len(heads)/2 },
+		func() string { return fmt.Sprint(handled(), " after ", before) })
+	place.Delete(".fanout")
+	place.CreateFanout(4)
+	if arrived() {
+		t.Error("the worker that hangs has no partition")
+	}
+	eventually(t, "the lost messages come", arrived, func() string { return b.describe(heads) })
+	if got := metricOf(t, works.address, "tidemark_fanout_losses_total"); got != "1" {
+		t.Errorf("the worker noticed %s losses, want 1", got)
+	}
+	eventually(t, "messages go by way of the new topic", func() bool {
+		before := fanouts(t, "handed_over", works)
+		round()
+		return fanouts(t, "handed_over", works) > before
+	}, func() string { return "they do not" })
+	eventually(t, "all messages come", arrived, func() string { return b.describe(heads) })
+	for _, fault := range b.faults {
+		t.Error(fault)
+	}
+}
+
+// fanoutNodes are nodes that share a store, a Redis and a Kafka.
+type fanoutNodes struct {
+	*testing.T
+	binary, url string
+	flags       []string
+}
+
+func newFanoutNodes(t *testing.T, place *kafkatest.Place, brokers []string) *fanoutNodes {
+	t.Helper()
+	return &fanoutNodes{
+		T: t, binary: build(t), url: postgres.Shared(t).Database(t),
+		flags: []string{
+			"--dev", "--redis", redis.Database(t), "--worker-timeout", "1s",
+			"--fanout", "kafka:" + place.Prefix, "--kafka", "kafka://" + strings.Join(brokers, ","),
+		},
+	}
+}
+
+// node starts a node with one role.
+func (n *fanoutNodes) node(name, role string) *process {
+	n.Helper()
+	p := processOf(n.T, n.binary)
+	p.url, p.flags = n.url, append([]string{"--node", name, "--roles", role}, n.flags...)
+	p.start()
+	return p
 }
 
 // sending sends messages to chats until it is stopped.

@@ -210,6 +210,11 @@ var metricTable = []metric{
 			"that cannot be handed over.", "way",
 	},
 	{
+		"fanout_losses_total",
+		"How often this node found that Kafka lacked messages for the fan-out which it had " +
+			"confirmed. The sessions of all nodes looked for them.", "",
+	},
+	{
 		"fanout_member",
 		"Whether this node is a member of the group that hands messages over: 1 or 0. Without " +
 			"membership it uses no Kafka.", "",

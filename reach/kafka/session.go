@@ -103,8 +103,9 @@ func (e noAnswer) Error() string {
 }
 
 // ofTopic are errors about a topic, a partition or a record, which leave the session as it is.
+// UnknownTopicID is none of them: after it, a client never uses a new topic of the old name.
 var ofTopic = []error{
-	kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException,
+	kerr.UnknownTopicOrPartition, kerr.InvalidTopicException,
 	kerr.TopicAuthorizationFailed, kerr.NotEnoughReplicas, kerr.NotLeaderForPartition,
 	kerr.LeaderNotAvailable, kerr.PolicyViolation, kerr.KafkaStorageError,
 	kerr.ThrottlingQuotaExceeded,

@@ -50,11 +50,12 @@ type Config struct {
 type Fanout struct {
 	cfg Config
 	// topic is nil without brokers.
-	topic  *kafka.Outlet
-	member member
+	topic     *kafka.Outlet
+	member    member
+	positions positions
 	// pausedUntil is until when Kafka is left alone, in Unix nanoseconds.
 	pausedUntil atomic.Int64
-	count       struct{ stored, direct, handedOver, dropped atomic.Int64 }
+	count       struct{ stored, direct, handedOver, dropped, losses atomic.Int64 }
 }
 
 var _ outlet.Each = (*Fanout)(nil)
@@ -208,6 +209,7 @@ func (f *Fanout) Counters() map[string]int64 {
 		"fanout_messages_total{direct}":      f.count.direct.Load(),
 		"fanout_messages_total{handed_over}": f.count.handedOver.Load(),
 		"fanout_messages_total{dropped}":     f.count.dropped.Load(),
+		"fanout_losses_total":                f.count.losses.Load(),
 		"fanout_member":                      joined,
 		"fanout_lag_microseconds":            f.member.lag(time.Now()).Microseconds(),
 	}

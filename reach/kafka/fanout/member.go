@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 const (
@@ -30,6 +31,8 @@ const (
 	leaveWithin = time.Second
 	// logEvery is how often failed fetches are logged. Without Kafka there is one each second.
 	logEvery = time.Minute
+	// watchPause is the time between two attempts to find the topic.
+	watchPause = time.Second
 	// handOverPause is the time between two attempts to hand over.
 	handOverPause = 250 * time.Millisecond
 )
@@ -94,26 +97,58 @@ func (m *member) lag(now time.Time) time.Duration {
 func (m *member) OnGroupManageError(error) { m.set(false) }
 
 // Run hands over the messages of this member's partitions until ctx ends. Then it leaves the group.
+// If the topic is deleted and created anew, it joins the group of the new topic.
 func (f *Fanout) Run(ctx context.Context) {
 	if f.topic == nil {
 		return
 	}
 	defer func() { _ = f.topic.Close() }() // It has nothing to lose.
-	// The client ends by its own context: first it commits and leaves.
-	whole, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	options := append(f.cfg.Cluster.Options(), kgo.WithContext(whole))
-	client, err := kgo.NewClient(append(options, f.options()...)...)
+	watcher, err := kgo.NewClient(append(f.cfg.Cluster.Options(), kgo.WithContext(ctx),
+		kgo.RequestTimeoutOverhead(answerWithin))...)
 	if err != nil {
 		f.cfg.Log.Error("the fan-out cannot use Kafka; this node hands over itself", "error", err)
 		return
 	}
+	defer watcher.Close()
+	for ctx.Err() == nil {
+		id, err := topicID(ctx, watcher, Topic(f.cfg.Prefix))
+		if err == nil {
+			err = f.serve(ctx, watcher, id)
+		}
+		if err != nil && ctx.Err() == nil {
+			f.notFetched(Topic(f.cfg.Prefix), -1, err)
+			signal.Pause(ctx, watchPause)
+		}
+	}
+}
+
+// serve is a member of the group of the topic with an id, until the topic is another one or ctx
+// ends.
+func (f *Fanout) serve(ctx context.Context, watcher *kgo.Client, id topicIdentity) error {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	// The client ends by its own context: first it commits and leaves.
+	whole, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	options := append(f.cfg.Cluster.Options(), kgo.WithContext(whole))
+	client, err := kgo.NewClient(append(options, f.options(id)...)...)
+	if err != nil {
+		return err
+	}
+	f.positions.forgetAll()
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		f.watch(ctx, watcher, client, id)
+		leave()
+	})
+	defer watching.Wait()
 	for ctx.Err() == nil {
 		fetched := client.PollRecords(ctx, pollRecords)
 		if ctx.Err() != nil {
 			break
 		}
-		fetched.EachError(func(topic string, _ int32, err error) { f.notFetched(topic, err) })
+		fetched.EachError(f.notFetched)
+		f.takePositions(client, fetched)
 		records := fetched.Records()
 		//rule:R_LATER.commit-after-hand-over
 		if f.consume(ctx, records) {
@@ -128,16 +163,15 @@ func (f *Fanout) Run(ctx context.Context) {
 	//rule:stop_in_order.end-although-kafka-is-silent
 	end()
 	client.Close()
+	return nil
 }
 
 // notFetched notes why records were not fetched.
-func (f *Fanout) notFetched(topic string, err error) {
+func (f *Fanout) notFetched(topic string, partition int32, err error) {
 	var loss *kgo.ErrDataLoss
 	if errors.As(err, &loss) {
-		f.cfg.Log.Error("Kafka has lost messages that it had confirmed; the sessions of all nodes "+
-			"look for them", "topic", topic, "error", err)
-		//rule:R_LATER.reconcile-what-kafka-lost
-		f.cfg.Lost()
+		f.positions.forget(partition)
+		f.lost(err.Error(), "partition", partition)
 		return
 	}
 	if f.member.failed(f.cfg.Pause) {
@@ -147,11 +181,11 @@ func (f *Fanout) notFetched(topic string, err error) {
 }
 
 // options returns those of the member of the group.
-func (f *Fanout) options() []kgo.Opt {
+func (f *Fanout) options(id topicIdentity) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.WithHooks(&f.member), kgo.ConsumeTopics(Topic(f.cfg.Prefix)),
 		//rule:restore_is_noticed.a-group-for-each-incarnation
-		kgo.ConsumerGroup(Topic(f.cfg.Prefix) + "." + string(f.cfg.Incarnation)),
+		kgo.ConsumerGroup(Topic(f.cfg.Prefix) + "." + string(f.cfg.Incarnation) + id.suffix()),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.SessionTimeout(sessionTimeout), kgo.HeartbeatInterval(heartbeat),
@@ -161,12 +195,14 @@ func (f *Fanout) options() []kgo.Opt {
 		kgo.OnPartitionsAssigned(func(context.Context, *kgo.Client, map[string][]int32) {
 			f.member.set(true)
 		}),
-		kgo.OnPartitionsRevoked(func(ctx context.Context, c *kgo.Client, _ map[string][]int32) {
+		kgo.OnPartitionsRevoked(func(ctx context.Context, c *kgo.Client, of map[string][]int32) {
+			f.positions.forget(of[Topic(f.cfg.Prefix)]...)
 			ctx, cancel := context.WithTimeout(ctx, leaveWithin)
 			defer cancel()
 			_ = c.CommitMarkedOffsets(ctx) // What is not committed is handed over again.
 		}),
-		kgo.OnPartitionsLost(func(context.Context, *kgo.Client, map[string][]int32) {
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, of map[string][]int32) {
+			f.positions.forget(of[Topic(f.cfg.Prefix)]...)
 			f.member.set(false)
 		}),
 	}

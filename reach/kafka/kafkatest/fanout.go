@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -266,5 +267,98 @@ func foreign(t *testing.T, p *Place) {
 	})
 	if got, _ := to.Counts("theirs"); got > 0 {
 		t.Errorf("%d messages of other data are handed over", got)
+	}
+}
+
+// unread leaves two messages in the topic that no worker has handed over, after one of which the
+// offset is committed.
+func unread(p *Place) {
+	p.Helper()
+	p.CreateFanout(1)
+	var to Recipients
+	w := p.Worker(&Link{}, &to, nil)
+	p.byKafka(w, &to, "c", 1)
+	to.Refuse(tidemark.Errorf(tidemark.Unavailable, "refused by order of the test"))
+	p.byKafka(w, &to, "unread", 2)
+	w.Stop()
+}
+
+// byKafka delivers messages of a chat until so many are stored in Kafka, and handed over unless
+// they are refused.
+func (p *Place) byKafka(w *Worker, to *Recipients, chat tidemark.ChatID, n int64) {
+	p.Helper()
+	before := w.Counters()["fanout_messages_total{stored}"]
+	sequence := tidemark.Sequence(0)
+	p.Until("messages go by way of Kafka", func() bool {
+		sequence++
+		_, _ = w.Deliver(p.Context(), []outlet.Event{Stored(chat, sequence)})
+		return w.Counters()["fanout_messages_total{stored}"] >= before+n
+	})
+	to.mu.Lock()
+	refused := to.refuse != nil
+	to.mu.Unlock()
+	p.Until("they are in hand", func() bool {
+		if refused {
+			return w.Counters()["fanout_lag_microseconds"] > 0
+		}
+		got, _ := to.Counts(chat)
+		return got == int(sequence)
+	})
+}
+
+// losses counts how often a worker tells that Kafka has lost something.
+func losses(n *atomic.Int64) func(*fanout.Config) {
+	return func(cfg *fanout.Config) { cfg.Lost = func() { n.Add(1) } }
+}
+
+// deleted: the retention of records has passed before a worker has read them. The next worker tells
+// once, be it that a record follows or not. What follows is handed over.
+func deleted(t *testing.T, p *Place) {
+	unread(p)
+	p.Drop(".fanout")
+	var to Recipients
+	var told atomic.Int64
+	w := p.Worker(&Link{}, &to, losses(&told))
+	p.Until("the worker tells", func() bool { return told.Load() > 0 })
+	p.byKafka(w, &to, "next", 3)
+	w.Stop()
+	w = p.Worker(&Link{}, &to, losses(&told))
+	p.byKafka(w, &to, "last", 1)
+	if n := told.Load(); n != 1 {
+		t.Errorf("the workers told %d times, want 1", n)
+	}
+	to.Refuse(tidemark.Errorf(tidemark.Unavailable, "refused by order of the test"))
+	p.byKafka(w, &to, "unread", 1)
+	w.Stop()
+	p.Drop(".fanout")
+	to.Refuse(nil)
+	w = p.Worker(&Link{}, &to, nil)
+	p.byKafka(w, &to, "behind", 1)
+	if n := w.Counters()["fanout_losses_total"]; n != 1 {
+		t.Errorf("after a record behind those that are missing the worker told %d times, want 1", n)
+	}
+}
+
+// anew: the topic is deleted, with messages that no worker has read, and created again. Workers
+// tell, and use the new topic.
+func anew(t *testing.T, p *Place) {
+	p.CreateFanout(1)
+	var to Recipients
+	var told atomic.Int64
+	w := p.Worker(&Link{}, &to, losses(&told))
+	p.byKafka(w, &to, "c", 5)
+	to.Refuse(tidemark.Errorf(tidemark.Unavailable, "refused by order of the test"))
+	p.byKafka(w, &to, "unread", 1)
+	p.Delete(".fanout")
+	to.Refuse(nil)
+	take(t, w, "without", 1, 1)
+	p.CreateFanout(1)
+	p.Until("the worker tells", func() bool { return told.Load() > 0 })
+	p.Until("the worker joins the new group", func() bool {
+		return w.Counters()["fanout_member"] == 1
+	})
+	p.byKafka(w, &to, "new", 3)
+	if n := told.Load(); n != 1 {
+		t.Errorf("the worker told %d times, want 1", n)
 	}
 }

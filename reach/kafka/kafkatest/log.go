@@ -84,6 +84,44 @@ func (p *Place) create(end string, partitions int32, settings map[string]string)
 	}
 }
 
+// Delete deletes a topic, and waits until the broker knows it no more.
+func (p *Place) Delete(end string) {
+	p.Helper()
+	name := p.Prefix + end
+	topic := kmsg.NewDeleteTopicsRequestTopic()
+	topic.Topic = &name
+	request := kmsg.NewPtrDeleteTopicsRequest()
+	request.Topics, request.TopicNames = append(request.Topics, topic), []string{name}
+	answer, err := request.RequestWith(p.Context(), p.admin)
+	if err == nil {
+		err = kerr.ErrorForCode(answer.Topics[0].ErrorCode)
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Until("the topic is deleted", func() bool { return len(p.partitions(p.Context(), name)) == 0 })
+}
+
+// Drop deletes all records of a topic of one partition, as Kafka does when their retention has
+// passed.
+func (p *Place) Drop(end string) {
+	p.Helper()
+	partition := kmsg.NewDeleteRecordsRequestTopicPartition()
+	partition.Offset = -1 // all
+	topic := kmsg.NewDeleteRecordsRequestTopic()
+	topic.Topic = p.Prefix + end
+	topic.Partitions = append(topic.Partitions, partition)
+	request := kmsg.NewPtrDeleteRecordsRequest()
+	request.Topics = append(request.Topics, topic)
+	answer, err := request.RequestWith(p.Context(), p.admin)
+	if err == nil {
+		err = kerr.ErrorForCode(answer.Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
 // knows reports whether the broker knows a leader of each partition.
 func (p *Place) knows(ctx context.Context, topic string, partitions int) bool {
 	p.Helper()

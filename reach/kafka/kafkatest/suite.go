@@ -35,6 +35,9 @@ func Run(t *testing.T, brokers []string) {
 		"fan-out without Kafka":        withoutKafka,
 		"fan-out after a crash":        crashes,
 		"fan-out of other data":        foreign,
+		"fan-out of what is deleted":   deleted,
+		"fan-out of a topic made anew": anew,
+		"a topic made anew":            topicAnew,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -231,6 +234,25 @@ func noTopic(t *testing.T, p *Place) {
 		}
 		if time.Now().After(end) {
 			t.Fatalf("the topic is not found: %+v", why)
+		}
+	}
+	p.InOrder([]tidemark.ChatID{"c"}, 1)
+}
+
+// topicAnew shows that an outlet goes on if its topic is deleted and created again.
+func topicAnew(t *testing.T, p *Place) {
+	p.Create(1, nil)
+	o := p.Open(&Link{}, nil)
+	accept(t, o, Message("c", 1, 10))
+	p.Delete(".messages")
+	p.create(".messages", 1, nil)
+	for end := time.Now().Add(within); ; <-time.After(50 * time.Millisecond) {
+		n, why := o.Deliver(t.Context(), []outlet.Event{Message("c", 1, 10)})
+		if n == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the new topic is not used: %+v", why)
 		}
 	}
 	p.InOrder([]tidemark.ChatID{"c"}, 1)
