@@ -3,6 +3,7 @@ package reach
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,4 +154,64 @@ func TestEngine_keeps_its_own_outlets_as_they_are(t *testing.T) {
 		_, err = p.Update(w.ctx, id, Change{Paused: &no})
 		w.ok(err)
 	})
+}
+
+// TestEngine_reads_nothing_that_waits: events that an outlet makes wait are not read while it says
+// so. Further events of their chat are read, also those that come while the backlog is read.
+func TestEngine_reads_nothing_that_waits(t *testing.T) {
+	for name, during := range map[string]bool{"between": false, "during": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				p := w.start(nil)
+				w.outlet(p, NewOutlet{
+					Batch: true, Events: []outlet.Type{outlet.MessagePersisted},
+				})
+				c := w.group()
+				var calls, latest atomic.Int64
+				var open atomic.Bool
+				wait := &outlet.Refusal{
+					Action: outlet.Later, After: time.Second, Waits: func() time.Duration {
+						if open.Load() {
+							return 0
+						}
+						return time.Second
+					},
+				}
+				w.inbox(home).does(func(
+					_ context.Context, events []outlet.Event,
+				) (int, *outlet.Refusal) {
+					if open.Load() {
+						return len(events), nil
+					}
+					switch n := calls.Add(1); {
+					case n == 1:
+						return 0, &outlet.Refusal{Action: outlet.Later, After: time.Second}
+					case n == 2 && during:
+						w.send(c, p)
+						time.Sleep(100 * time.Millisecond)
+					}
+					latest.Store(int64(events[len(events)-1].Sequence))
+					return 0, wait
+				})
+				w.send(c, p)
+				if !during {
+					time.Sleep(time.Minute)
+					if n := calls.Load(); n > 2 {
+						t.Errorf("in a minute the outlet was asked %d times, want twice at most", n)
+					}
+					w.send(c, p)
+				}
+				time.Sleep(10 * time.Second)
+				if n := latest.Load(); n != 2 {
+					t.Errorf("the outlet was asked about the messages up to %d, want 2", n)
+				}
+				open.Store(true)
+				time.Sleep(10 * time.Second)
+				if n := w.inbox(home).upTo(c); n != 2 {
+					t.Errorf("the chat has come up to %d, want 2", n)
+				}
+			})
+		})
+	}
 }

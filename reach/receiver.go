@@ -94,6 +94,10 @@ type retry struct {
 	refusals int
 	// since is when it was refused first.
 	since, at time.Time
+	// waits is outlet.Refusal.Waits, or nil. news says that the chat has further events since the
+	// work on its backlog began: then waits does not count.
+	waits func() time.Duration
+	news  bool
 }
 
 // figure is something that is counted of a receiver, since the start of the process.
@@ -373,8 +377,19 @@ func (r *receiver) later(of line, why *outlet.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.again[of]
-	a.at = time.Now().Add(why.After)
+	a.at, a.waits = time.Now().Add(why.After), why.Waits
 	r.setAgain(of, a)
+}
+
+// further notes that a line, which waits in an own backlog, has further events: they must be read.
+func (r *receiver) further(of line) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a, there := r.again[of]
+	if there || r.drained[of] {
+		a.news = true
+		r.setAgain(of, a)
+	}
 }
 
 // setAgain sets when a line is tried again. If there are too many, another one is forgotten. The
@@ -406,9 +421,24 @@ func (r *receiver) newPage(of feed) {
 // ready reports whether the work on the backlog of a line may begin.
 func (r *receiver) ready(of line) bool {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	_, drained := r.drained[of]
-	return !drained && r.readyLocked(of)
+	ready, a := !drained && r.readyLocked(of), r.again[of]
+	r.mu.Unlock()
+	//rule:push_is_owed_until_sent.read-what-came-meanwhile
+	if !ready || a.waits == nil || a.news {
+		return ready
+	}
+	rest := a.waits()
+	if rest <= 0 {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a, there := r.again[of]; there {
+		a.at = time.Now().Add(rest)
+		r.again[of] = a
+	}
+	return false
 }
 
 // readyFor reports whether a delivery of a line may begin.
@@ -424,9 +454,14 @@ func (r *receiver) readyLocked(of line) bool {
 	return !under && !time.Now().Before(r.again[of].at)
 }
 
-// drain notes that the work on the backlog of a line begins or ends.
+// drain notes that the work on the backlog of a line begins or ends. It begins before the line is
+// read.
 func (r *receiver) drain(of line, under bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drained[of] = under
+	if a, there := r.again[of]; under && there {
+		a.news = false
+		r.again[of] = a
+	}
 }

@@ -340,10 +340,13 @@ func (r *round) deliver(ctx context.Context, before storage.Position, steps []st
 	}
 	for _, s := range r.outlets {
 		id := s.ID
+		receiver := r.e.receiver(id)
 		if r.waiting[id] {
+			if receiver != nil {
+				receiver.further(line{chat: r.chat})
+			}
 			continue
 		}
-		receiver := r.e.receiver(id)
 		if receiver == nil || !receiver.health.prompt() || receiver.full() {
 			late[id] = before
 			continue

@@ -103,6 +103,9 @@ type Refusal struct {
 	Status int
 	// Detail says what happened, for an operator.
 	Detail string
+	// Waits, if it is not nil, returns for how long a Later goes on, 0 if it is over. While it goes
+	// on, the events are not read again, unless the chat has further ones. It must not block.
+	Waits func() time.Duration
 }
 
 // Action says what to do after a refusal.

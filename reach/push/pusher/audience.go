@@ -60,9 +60,15 @@ func (p *Pusher) audience(
 	if err != nil {
 		return a, err
 	}
-	if a.people, err = p.people(ctx, &a.chat, messages, newest); len(a.people) > 0 {
-		a.wait = max(wait, 0)
+	people, err := p.people(ctx, &a.chat, messages, newest)
+	switch {
+	case err != nil || len(people) == 0:
+		return a, err
+	case wait > 0:
+		a.wait = wait // What they have read is looked up then.
+		return a, nil
 	}
+	a.people, err = p.unread(ctx, a.chat.ID, people)
 	return a, err
 }
 
@@ -86,8 +92,8 @@ func (p *Pusher) newest(
 	return found[0], nil
 }
 
-// people returns the members of a chat who may be notified of messages. It leaves out those who are
-// to be notified of newer ones.
+// people returns the members of a chat who have devices, and may be notified of messages. It leaves
+// out those who are to be notified of newer ones.
 func (p *Pusher) people(
 	ctx context.Context, chat *tidemark.Chat, messages, newer []tidemark.Message,
 ) ([]person, error) {
@@ -106,10 +112,7 @@ func (p *Pusher) people(
 			people = append(people, one)
 		}
 	}
-	if people, err = p.withDevices(ctx, people); err != nil || len(people) == 0 {
-		return nil, err
-	}
-	return p.unread(ctx, chat.ID, people)
+	return p.withDevices(ctx, people)
 }
 
 // anyNamed reports whether a message names a user.

@@ -254,61 +254,97 @@ func (p *Pusher) chat(ctx context.Context, events []outlet.Event) (int, *outlet.
 	if old == len(messages) {
 		return old, nil
 	}
-	found, err := p.audience(ctx, chat, messages[old:], now)
+	messages = messages[old:]
+	if done, refused := p.known(chat, messages, now); refused != nil {
+		return old, refused
+	} else if done {
+		return len(events), nil
+	}
+	found, err := p.audience(ctx, chat, messages, now)
 	switch {
 	case err != nil:
 		return old, &outlet.Refusal{Detail: tidemark.DetailOf(err)}
 	case found.wait > 0:
 		return old, later(found.wait)
 	}
-	wait, refused := p.notify(ctx, found, now)
-	switch {
-	case refused != nil:
+	if refused := p.notify(ctx, found, messages, now); refused != nil {
 		return old, refused
-	case wait > 0:
-		return old, later(wait)
 	}
 	return len(events), nil
+}
+
+// known answers for messages of whose people nothing has to be read, because that was done lately.
+func (p *Pusher) known(
+	chat tidemark.ChatID, messages []tidemark.Message, now time.Time,
+) (done bool, refused *outlet.Refusal) {
+	r := p.rounds.find(chat)
+	if r == nil {
+		return false, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.looked.covers(messages, now) {
+		return false, nil
+	}
+	if refused = r.waits().refusal(); refused != nil {
+		return false, refused
+	}
+	p.rounds.end(r)
+	return true, nil
 }
 
 func later(after time.Duration) *outlet.Refusal {
 	return &outlet.Refusal{Action: outlet.Later, After: max(after, 0)}
 }
 
-// notify tells the people of a chat who are to be told now. It returns when to look again, or 0 if
-// nobody waits, and all was sent.
+// notify tells the people of a chat who are to be told of messages now. It returns nil if nobody
+// waits, and all was sent.
 func (p *Pusher) notify(
-	ctx context.Context, a audience, now time.Time,
-) (wait time.Duration, refused *outlet.Refusal) {
+	ctx context.Context, a audience, messages []tidemark.Message, now time.Time,
+) *outlet.Refusal {
 	r := p.rounds.of(a.chat.ID, now)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.looked = looked{}
+	var wait time.Duration
+	var full []*queue.Queue
 	for i := range a.people {
 		one := &a.people[i]
 		for j := range one.devices {
 			after, err := p.tell(ctx, r, a.chat, one, &one.devices[j], now)
-			if err != nil {
-				return 0, &outlet.Refusal{Detail: tidemark.DetailOf(err)}
-			}
-			if after > 0 {
+			switch {
+			case err != nil:
+				return &outlet.Refusal{Detail: tidemark.DetailOf(err)}
+			case after == noRoom:
+				full = append(full, p.cfg.Queues[one.devices[j].Platform])
+			case after > 0:
 				wait = sooner(wait, after)
 			}
 		}
 	}
-	for _, s := range r.sent {
-		//rule:push_is_owed_until_sent.ask-the-queue
-		if s.queue.Holds(s.target, s.notification) {
-			wait = sooner(wait, min(max(now.Sub(r.began)/4, recheck), slowRecheck))
-		}
+	waits := r.waits()
+	waits.full = full
+	refused := waits.refusal()
+	switch {
+	case wait > 0 && refused == nil:
+		return later(wait)
+	case wait > 0:
+		return later(min(wait, refused.After))
 	}
-	if wait == 0 {
+	r.looked = looked{
+		now, messages[0].Sequence, messages[len(messages)-1].Sequence, len(full) == 0,
+	}
+	if refused == nil {
 		p.rounds.end(r)
 	}
-	return wait, nil
+	return refused
 }
 
+// noRoom is what tell returns if a notification stays owed until its queue has room.
+const noRoom = -1
+
 // tell tells a device of the last message, unless it was told. If that must wait, it returns for
-// how long. The same device is not told twice within the delay of a message.
+// how long, or noRoom. The same device is not told twice within the delay of a message.
 func (p *Pusher) tell(
 	ctx context.Context, r *round, chat tidemark.Chat, one *person, d *devices.Device,
 	now time.Time,
@@ -324,7 +360,7 @@ func (p *Pusher) tell(
 	case do == hold:
 		return after, nil
 	case q.Room() == 0:
-		return slowRecheck, nil // It stays owed.
+		return noRoom, nil
 	}
 	n, err := p.notification(ctx, chat, one, d, now)
 	if err != nil {

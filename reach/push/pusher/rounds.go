@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/reach/push"
 	"github.com/tidemark-im/tidemark/reach/push/queue"
 )
@@ -30,6 +31,85 @@ type round struct {
 
 	mu   sync.Mutex // held by the call that works on the chat
 	sent map[receiver]sent
+	// looked is what the last look at the people of the chat found.
+	looked looked
+}
+
+// looked is a look at the people of a chat, for the messages first to last. all says that the
+// queues have all notifications of these: nothing else waits.
+type looked struct {
+	at          time.Time
+	first, last tidemark.Sequence
+	all         bool
+}
+
+// lookedLately is for how long a look that found nobody else holds. So a chat whose notifications
+// leave at once is read once. After a longer wait it is read again: users may have new devices.
+const lookedLately = 5 * time.Second
+
+// covers reports whether a look shows now that nobody else is to be told of messages.
+func (l *looked) covers(messages []tidemark.Message, now time.Time) bool {
+	return l.all && now.Sub(l.at) < lookedLately && messages[0].Sequence >= l.first &&
+		messages[len(messages)-1].Sequence == l.last
+}
+
+// waits is what a round waits for: notifications that queues have, and queues without room.
+type waits struct {
+	began time.Time
+	held  []sent
+	full  []*queue.Queue
+}
+
+// rest returns when to ask again, or 0 if the chat is to be read: all of its notifications have
+// left, or a queue has room.
+func (w *waits) rest() time.Duration {
+	for _, q := range w.full {
+		if q.Room() > 0 {
+			return 0
+		}
+	}
+	for _, s := range w.held {
+		//rule:push_is_owed_until_sent.ask-the-queue
+		if s.queue.Holds(s.target, s.notification) {
+			return min(max(time.Since(w.began)/4, recheck), slowRecheck)
+		}
+	}
+	if len(w.full) > 0 {
+		return slowRecheck
+	}
+	return 0
+}
+
+// refusal returns what the engine is told while the round waits, or nil if it does not.
+func (w *waits) refusal() *outlet.Refusal {
+	rest := w.rest()
+	if rest == 0 {
+		return nil
+	}
+	return &outlet.Refusal{Action: outlet.Later, After: rest, Waits: w.rest}
+}
+
+// waits returns what a round waits for. The caller holds the lock.
+func (r *round) waits() *waits {
+	w := &waits{began: r.began}
+	for _, s := range r.sent {
+		if s.queue.Holds(s.target, s.notification) {
+			w.held = append(w.held, s)
+		}
+	}
+	return w
+}
+
+// find returns the round of a chat, or nil if there is none.
+func (r *rounds) find(chat tidemark.ChatID) *round {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.chats[chat]
+	if e == nil {
+		return nil
+	}
+	r.lately.MoveToFront(e)
+	return e.Value.(*round)
 }
 
 // sent is the latest notification that a device got.
