@@ -18,6 +18,8 @@ type audience struct {
 	people []person
 	// wait is how long it is too early to notify anybody.
 	wait time.Duration
+	// read is when the states of the people were read.
+	read time.Time
 }
 
 // person is a member with devices who has not read a message.
@@ -68,6 +70,7 @@ func (p *Pusher) audience(
 		a.wait = wait // What they have read is looked up then.
 		return a, nil
 	}
+	a.read = time.Now()
 	a.people, err = p.unread(ctx, a.chat.ID, people)
 	return a, err
 }

@@ -2,6 +2,7 @@ package pusher_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,4 +71,26 @@ func TestPusher_looks_again(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPusher_looks_again_after_a_slow_store: a user who reads the message while the notifications
+// of others are formed is not told.
+func TestPusher_looks_again_after_a_slow_store(t *testing.T) {
+	in(t, func(w *world) {
+		c := w.chat(tidemark.Group, "", "alice", "bob", "carol")
+		w.phone("bob", "phone")
+		w.phone("carol", "phone")
+		w.slow = 2 * time.Second
+		w.send(c, "alice", "text")
+		w.pass(4 * time.Second) // The states were read after three.
+		w.raiseIn(w.store, "carol", c, tidemark.Raise{Acked: 1, Read: 1})
+		w.pass(time.Minute)
+		var users []tidemark.UserID
+		for _, g := range w.told() {
+			users = append(users, g.To.User)
+		}
+		if want := []tidemark.UserID{"bob"}; !slices.Equal(users, want) {
+			t.Errorf("told %v, want %v", users, want)
+		}
+	})
 }

@@ -311,7 +311,7 @@ func (p *Pusher) notify(
 	for i := range a.people {
 		one := &a.people[i]
 		for j := range one.devices {
-			after, err := p.tell(ctx, r, a.chat, one, &one.devices[j], now)
+			after, err := p.tell(ctx, r, &a, one, &one.devices[j], now)
 			switch {
 			case err != nil:
 				return &outlet.Refusal{Detail: tidemark.DetailOf(err)}
@@ -346,8 +346,7 @@ const noRoom = -1
 // tell tells a device of the last message, unless it was told. If that must wait, it returns for
 // how long, or noRoom. The same device is not told twice within the delay of a message.
 func (p *Pusher) tell(
-	ctx context.Context, r *round, chat tidemark.Chat, one *person, d *devices.Device,
-	now time.Time,
+	ctx context.Context, r *round, a *audience, one *person, d *devices.Device, now time.Time,
 ) (wait time.Duration, err error) {
 	at, q := receiver{one.user, d.ID}, p.cfg.Queues[d.Platform]
 	before, told := r.sent[at]
@@ -362,14 +361,15 @@ func (p *Pusher) tell(
 	case q.Room() == 0:
 		return noRoom, nil
 	}
-	n, err := p.notification(ctx, chat, one, d, now)
+	n, err := p.notification(ctx, a.chat, one, d, now)
 	if err != nil {
 		return 0, err
 	}
 	to := d.Target(one.user)
 	p.form(one, d, &n)
 	p.remember(one, d, &n)
-	q.Enqueue(to, n)
+	//rule:push_is_needed.since-the-states-were-read
+	q.EnqueueReadAt(a.read, to, n)
 	r.sent[at] = sent{one.message.Sequence, now, q, to, n}
 	return 0, nil
 }

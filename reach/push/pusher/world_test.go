@@ -34,8 +34,10 @@ const resume = time.Minute
 // world is a store with a process that notifies. It lives in the time of a synctest bubble.
 type world struct {
 	*testing.T
-	// unread counts the calls of UnreadOf, and rosters those of Rosters.
+	// unread counts the calls of UnreadOf, and rosters those of Rosters. A call of UnreadOf takes
+	// slow.
 	unread, rosters atomic.Int64
+	slow            time.Duration
 
 	store   *memory.Store
 	devices *devices.Registry
@@ -67,6 +69,7 @@ func (c counting) UnreadOf(
 	ctx context.Context, user tidemark.UserID,
 ) (storage.UnreadTotal, error) {
 	c.w.unread.Add(1)
+	<-time.After(c.w.slow)
 	return c.Store.UnreadOf(ctx, user)
 }
 

@@ -19,7 +19,8 @@ const SendTimeout = 10 * time.Second
 // notification to its target.
 const maxReports = 10_000
 
-// fresh is the age up to which a notification is sent unchanged. An older one is checked by Look.
+// fresh is the age up to which a notification is sent unchanged. One that was formed from older
+// readings is checked by Look.
 const fresh = time.Second
 
 // obsolete is the outcome of a notification that Look no longer needs.
@@ -108,8 +109,14 @@ func (q *Queue) LookAgain(look Look) { q.look = look }
 // Enqueue takes a notification up. It takes constant time and never waits. The notification
 // replaces an earlier one of the same device and name that is not sent yet.
 func (q *Queue) Enqueue(to push.Target, n push.Notification) {
+	q.EnqueueReadAt(time.Now(), to, n)
+}
+
+// EnqueueReadAt is Enqueue for a notification that was formed from what was read at a time. It may
+// have taken long to form.
+func (q *Queue) EnqueueReadAt(at time.Time, to push.Target, n push.Notification) {
 	q.mu.Lock()
-	q.schedule.put(job{to: to, n: n, came: time.Now()})
+	q.schedule.put(job{to: to, n: n, came: time.Now(), read: at})
 	q.mu.Unlock()
 	q.wake.Set()
 }
@@ -177,7 +184,7 @@ func (q *Queue) ask(ctx context.Context, e *entry) (result push.Result, asked bo
 	ctx, cancel := context.WithTimeout(ctx, SendTimeout)
 	defer cancel()
 	n := e.n
-	if q.look != nil && time.Since(e.came) >= fresh {
+	if q.look != nil && time.Since(e.read) >= fresh {
 		now, needed, err := q.look(ctx, e.to, n)
 		switch {
 		case err != nil:

@@ -45,11 +45,11 @@ type entryKey struct {
 	name   string
 }
 
-// job is a notification for a target, and when it came.
+// job is a notification for a target, when it came, and when that was read of which it was formed.
 type job struct {
-	to   push.Target
-	n    push.Notification
-	came time.Time
+	to         push.Target
+	n          push.Notification
+	came, read time.Time
 }
 
 // keyOf returns the key of a job. A badge replaces only badges, whatever its name: in place of a

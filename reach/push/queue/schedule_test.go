@@ -121,7 +121,7 @@ func TestSchedule_badge_replaces_only_badges(t *testing.T) {
 	s := newScene()
 	put := func(kind push.Kind, name, body string) {
 		n := push.Notification{Kind: kind, Name: name, Body: body}
-		s.schedule.put(job{push.Target{Device: "a"}, n, s.now})
+		s.schedule.put(job{to: push.Target{Device: "a"}, n: n, came: s.now})
 	}
 	put(push.Banner, "n", "banner n")
 	put(push.Banner, "m", "banner m")
@@ -141,7 +141,7 @@ func TestSchedule_clear_hides_no_unread(t *testing.T) {
 	s := newScene()
 	put := func(kind push.Kind, to tidemark.Sequence) {
 		n := push.Notification{Kind: kind, Name: "n", To: to, Body: fmt.Sprint(kind, " ", to)}
-		s.schedule.put(job{push.Target{Device: "a"}, n, s.now})
+		s.schedule.put(job{to: push.Target{Device: "a"}, n: n, came: s.now})
 	}
 	var got []string
 	take := func() { got = append(got, s.take()...) }
@@ -172,7 +172,7 @@ func TestSchedule_new_address_does_not_wait(t *testing.T) {
 	s := newScene()
 	s.do("a1 take retry:9s")
 	to := push.Target{Device: "a", Address: "new"}
-	s.schedule.put(job{to, push.Notification{Name: "n", Body: "a2"}, s.now})
+	s.schedule.put(job{to: to, n: push.Notification{Name: "n", Body: "a2"}, came: s.now})
 	if got := s.take(); len(got) != 1 || got[0] != "a2" {
 		t.Errorf("%q is sent, want a2", got)
 	}
