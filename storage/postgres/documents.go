@@ -36,30 +36,27 @@ const documentsByName = `SELECT k.no, d.version, d.value
 func (s *Store) DocumentsOf(
 	ctx context.Context, keys []storage.DocumentKey,
 ) ([]storage.Document, error) {
-	if err := checkBatch(len(keys)); err != nil || len(keys) == 0 {
-		return nil, err
-	}
+	return through(ctx, s, s.documents, keys)
+}
+
+func readDocuments(
+	ctx context.Context, c *conn, keys []storage.DocumentKey,
+) ([]storage.Document, error) {
+	found := make([]storage.Document, len(keys))
 	kinds, names := make([]string, len(keys)), make([]string, len(keys))
 	for i, key := range keys {
 		kinds[i], names[i] = key.Kind, key.Name
+		found[i] = storage.Document{Kind: key.Kind, Name: key.Name}
 	}
-	var found []storage.Document
-	err := s.read(ctx, func(ctx context.Context, c *conn) error {
-		found = make([]storage.Document, len(keys))
-		for i, key := range keys {
-			found[i] = storage.Document{Kind: key.Kind, Name: key.Name}
+	return found, c.each(ctx, documentsByName, []any{kinds, names}, func(row pgx.Rows) error {
+		var no, version int64
+		var value []byte
+		if err := row.Scan(&no, &version, &value); err != nil {
+			return err
 		}
-		return c.each(ctx, documentsByName, []any{kinds, names}, func(row pgx.Rows) error {
-			var no, version int64
-			var value []byte
-			if err := row.Scan(&no, &version, &value); err != nil {
-				return err
-			}
-			found[no-1].Version, found[no-1].Value = uint64(version), value
-			return nil
-		})
+		found[no-1].Version, found[no-1].Value = uint64(version), value
+		return nil
 	})
-	return found, err
 }
 
 const (

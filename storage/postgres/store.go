@@ -76,11 +76,7 @@ type Store struct {
 	advances *batch.Batcher[storage.Advance, storage.Advanced]
 	marks    *batch.Batcher[tidemark.PendingDelivery, bool]
 	clears   *batch.Batcher[storage.Clear, bool]
-	// One batcher for each kind of read that every reconnecting client makes. A thousand
-	// reconnecting clients share a few statements.
-	pages   *batch.Batcher[storage.Range, page]
-	pending *batch.Batcher[pendingQuery, pendingPage]
-	states  *batch.Batcher[storage.StateKey, tidemark.DeliveryState]
+	reads
 
 	// lives are the lives of the data, of which the last is the present one. They do not change.
 	lives []lives.Life
@@ -89,6 +85,15 @@ type Store struct {
 	health  health.Writes
 	calls   inflight.Gate
 	release sync.Once
+}
+
+// reads has one batcher for each kind of read that every reconnecting client makes. A thousand
+// reconnecting clients share a few statements. Documents are read for each user who is notified.
+type reads struct {
+	pages     *batch.Batcher[storage.Range, page]
+	pending   *batch.Batcher[pendingQuery, pendingPage]
+	states    *batch.Batcher[storage.StateKey, tidemark.DeliveryState]
+	documents *batch.Batcher[storage.DocumentKey, storage.Document]
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -147,6 +152,7 @@ func open(ctx context.Context, to *dsn.DSN, config Config) (*Store, error) {
 	s.pages = newBatcher(s.readers, nil, pageReaders, maxPages, readPages)
 	s.pending = newBatcher(s.readers, nil, 2, maxPages, readPending)
 	s.states = newBatcher(s.readers, nil, 2, maxItems, readStates)
+	s.documents = newBatcher(s.readers, nil, 2, maxItems, readDocuments)
 	for _, b := range s.batchers() {
 		b.Start()
 	}
@@ -161,7 +167,10 @@ func (s *Store) batchers() []interface {
 	return []interface {
 		Start()
 		Stop()
-	}{s.appends.Batcher, s.advances, s.marks, s.clears, s.pages, s.pending, s.states}
+	}{
+		s.appends.Batcher, s.advances, s.marks, s.clears, s.pages, s.pending, s.states,
+		s.documents,
+	}
 }
 
 // fit returns an error if the server may not use the database, because of its schema or its
