@@ -127,58 +127,7 @@ func TestEngine_members_come_before_their_messages(t *testing.T) {
 	})
 }
 
-func TestEngine_receiver_that_is_down_gets_all_later(t *testing.T) {
-	for name, answer := range map[string]answer{
-		"refuses": refuse(500),
-		"hangs": func(ctx context.Context, _ []outlet.Event) (int, *outlet.Refusal) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(15 * time.Second):
-			}
-			return 0, &outlet.Refusal{Detail: "no answer"}
-		},
-		"asks to wait": func(context.Context, []outlet.Event) (int, *outlet.Refusal) {
-			return 0, &outlet.Refusal{Status: 429, After: time.Minute}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				p := w.start(nil)
-				w.outlet(p, NewOutlet{})
-				other := w.outlet(p, NewOutlet{URL: "https://down", Batch: true})
-				w.inbox("https://down").does(answer)
-				chats := []tidemark.ChatID{w.group(), w.group(), w.group()}
-				for n := range 600 {
-					w.send(chats[n%3], p)
-					time.Sleep(100 * time.Millisecond)
-				}
-				w.whole(home, 3*time.Second)
-				if n := w.backlogs(other); n != 3 {
-					t.Errorf("the receiver that is down has %d backlogs, want 3", n)
-				}
-				time.Sleep(10 * time.Second)
-				if n := w.backlogs(storage.AllOutlets); n != 0 {
-					t.Errorf("%d backlogs for all are open", n)
-				}
-				w.inbox("https://down").does(nil)
-				w.whole("https://down", 3*time.Minute)
-				w.whole(home, 0)
-				time.Sleep(5 * time.Second)
-				if n := w.backlogs(other); n != 0 {
-					t.Errorf("%d backlogs are left", n)
-				}
-				for _, c := range chats { // It is up again.
-					w.send(c, p)
-				}
-				time.Sleep(time.Minute + 2*time.Second)
-				w.whole("https://down", 0)
-			})
-		})
-	}
-}
-
-// TestEngine_slow_receiver_gets_each_event_once_or_twice: others do not wait for it.
+// TestEngine_slow_receiver_does_not_hold_up_others: others do not wait for it.
 func TestEngine_slow_receiver_does_not_hold_up_others(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

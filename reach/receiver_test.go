@@ -4,10 +4,12 @@ import (
 	"context"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // TestReceiver_begins_nothing_after_its_end: what would begin then waits in the outlet's own
@@ -130,4 +132,60 @@ func TestReceiver_told_or_owed_when_aborted(t *testing.T) {
 		}
 	}
 	r.close()
+}
+
+func TestEngine_receiver_that_is_down_gets_all_later(t *testing.T) {
+	for name, answer := range map[string]answer{
+		"refuses": refuse(500),
+		"hangs": func(ctx context.Context, _ []outlet.Event) (int, *outlet.Refusal) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(15 * time.Second):
+			}
+			return 0, &outlet.Refusal{Detail: "no answer"}
+		},
+		"asks to wait": func(context.Context, []outlet.Event) (int, *outlet.Refusal) {
+			return 0, &outlet.Refusal{Status: 429, After: time.Minute}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				p := w.start(nil)
+				w.outlet(p, NewOutlet{})
+				other := w.outlet(p, NewOutlet{URL: "https://down", Batch: true})
+				w.inbox("https://down").does(answer)
+				chats := []tidemark.ChatID{w.group(), w.group(), w.group()}
+				for n := range 600 {
+					w.send(chats[n%3], p)
+					time.Sleep(100 * time.Millisecond)
+				}
+				w.whole(home, 3*time.Second)
+				if n := w.backlogs(other); n != 3 {
+					t.Errorf("the receiver that is down has %d backlogs, want 3", n)
+				}
+				time.Sleep(10 * time.Second)
+				if n := w.backlogs(storage.AllOutlets); n != 0 {
+					t.Errorf("%d backlogs for all are open", n)
+				}
+				for n := 0; n < 60 && name == "refuses"; n++ { // for an hour, and others go on
+					time.Sleep(time.Minute)
+					w.send(chats[0], p)
+					w.whole(home, 3*time.Second)
+				}
+				w.inbox("https://down").does(nil)
+				w.whole("https://down", 70*time.Minute) // It is tried once an hour.
+				w.whole(home, 0)
+				time.Sleep(5 * time.Second)
+				if n := w.backlogs(other); n != 0 {
+					t.Errorf("%d backlogs are left", n)
+				}
+				for _, c := range chats { // It is up again.
+					w.send(c, p)
+				}
+				time.Sleep(time.Minute + 2*time.Second)
+				w.whole("https://down", 0)
+			})
+		})
+	}
 }

@@ -31,6 +31,7 @@ type backlogKey struct {
 func (s *Store) news(c *chat, before storage.Position) {
 	//rule:told_or_owed.open-backlog-in-step
 	if storage.PositionOf(&c.Chat) != before {
+		//rule:row_once.one-backlog-for-all-messages
 		c.outbox.open = true
 	}
 }

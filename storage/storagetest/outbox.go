@@ -48,7 +48,7 @@ var outboxRules = []rule{
 			}
 		}
 	}},
-	{"a_backlog_begins_before_its_step_and_stays", func(f *fixture) {
+	{"row_once_a_backlog_begins_before_its_step_and_stays", func(f *fixture) {
 		alice := f.user("alice")
 		c := f.group("c", alice)
 		f.send(c, alice, 2)
