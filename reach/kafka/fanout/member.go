@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 const (
@@ -117,7 +116,10 @@ func (f *Fanout) Run(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			f.notFetched(Topic(f.cfg.Prefix), -1, err)
-			signal.Pause(ctx, watchPause)
+			select {
+			case <-ctx.Done():
+			case <-time.After(watchPause):
+			}
 		}
 	}
 }

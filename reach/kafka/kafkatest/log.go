@@ -99,7 +99,9 @@ func (p *Place) Delete(end string) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.Until("the topic is deleted", func() bool { return len(p.partitions(p.Context(), name)) == 0 })
+	p.Until("the topic is deleted", func() bool {
+		return len(p.partitions(p.Context(), name)) == 0
+	})
 }
 
 // Drop deletes all records of a topic of one partition, as Kafka does when their retention has
