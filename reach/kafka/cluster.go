@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,11 +37,12 @@ type Cluster struct {
 
 // ParseURL parses a URL of this form:
 //
-//	kafka://[user:password@]host[:port],…[?sasl=MECHANISM&ca=FILE]
+//	kafka://[user:password@]host[:port],…[?sasl=MECHANISM&ca=FILE&cert=FILE&key=FILE]
 //
 // kafkas in place of kafka means TLS. MECHANISM is scram-sha-512, the default, or scram-sha-256, or
-// plain, which needs TLS. FILE has the authorities in PEM, in place of those of the system. The
-// error is Invalid and contains no password.
+// plain, which needs TLS. ca has the authorities in PEM, in place of those of the system. cert has
+// the client's certificate, with those between it and its authority, and key its private key, both
+// in PEM. The error is Invalid and contains no password.
 func ParseURL(raw string) (Cluster, error) {
 	scheme, rest, _ := strings.Cut(raw, "://")
 	if scheme != "kafka" && scheme != "kafkas" {
@@ -58,9 +60,9 @@ func ParseURL(raw string) (Cluster, error) {
 			"the URL of Kafka is malformed; write ? and # in a password as %%3F and %%23")
 	}
 	for name, values := range options {
-		if name != "sasl" && name != "ca" || len(values) > 1 {
+		if !slices.Contains([]string{"sasl", "ca", "cert", "key"}, name) || len(values) > 1 {
 			return Cluster{}, tidemark.Errorf(tidemark.Invalid,
-				"the URL of Kafka takes the options sasl and ca only, once each")
+				"the URL of Kafka takes the options sasl, ca, cert and key only, once each")
 		}
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
@@ -73,6 +75,9 @@ func ParseURL(raw string) (Cluster, error) {
 			"the URL of Kafka has the option sasl, but no user and password")
 	}
 	if err := c.trust(options.Get("ca")); err != nil {
+		return Cluster{}, err
+	}
+	if err := c.present(options.Get("cert"), options.Get("key")); err != nil {
 		return Cluster{}, err
 	}
 	return c, c.hosts(strings.TrimSuffix(rest, "/"))
@@ -122,6 +127,31 @@ func (c *Cluster) trust(file string) error {
 		return tidemark.Errorf(tidemark.Invalid, "the file %q, ca of the URL of Kafka, has no "+
 			"certificate in PEM", file)
 	}
+	return nil
+}
+
+// present sets the client's certificate from two files, if they are named. They are read again for
+// each connection, so that they can be renewed.
+func (c *Cluster) present(cert, key string) error {
+	switch {
+	case cert == "" && key == "":
+		return nil
+	case c.TLS == nil:
+		return tidemark.Errorf(tidemark.Invalid,
+			"cert and key in the URL of Kafka need the scheme kafkas")
+	case cert == "" || key == "":
+		return tidemark.Errorf(tidemark.Invalid,
+			"the URL of Kafka needs both cert and key, or none of them")
+	}
+	load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		return &pair, err
+	}
+	if _, err := load(nil); err != nil {
+		return tidemark.Wrap(tidemark.Invalid, err, "the client's certificate for Kafka (cert and "+
+			"key in its URL) cannot be used; it needs two files in PEM")
+	}
+	c.TLS.GetClientCertificate = load
 	return nil
 }
 

@@ -1,8 +1,14 @@
 package kafka_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
+	"math/big"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -44,9 +50,12 @@ func TestParseURL(t *testing.T) {
 		"kafka://secret@a":                          "needs USER:PASSWORD",
 		"kafka://u:secret%zz@a":                     "needs USER:PASSWORD",
 		"kafka://u:sec#ret@a":                       "malformed",
-		"kafka://a?x=1":                             "options sasl and ca only",
-		"kafkas://u:secret@a?sasl=plain&sasl=gs":    "options sasl and ca only",
+		"kafka://a?x=1":                             "options sasl, ca, cert and key only",
+		"kafkas://u:secret@a?sasl=plain&sasl=gs":    "options sasl, ca, cert and key only",
 		"kafka://a?sasl=plain":                      "no user and password",
+		"kafka://a?cert=/a&key=/b":                  "need the scheme kafkas",
+		"kafkas://a?cert=/a":                        "both cert and key",
+		"kafkas://a?cert=/none&key=/none":           "cannot be used",
 		"kafka://u:secret@a?sasl=plain":             "in clear text",
 		"kafka://u:secret@a?sasl=gssapi":            "must be scram-sha-512",
 		"kafka://a?ca=" + url.QueryEscape(empty):    "needs the scheme kafkas",
@@ -143,5 +152,69 @@ func TestDeliver_with_TLS_and_a_password(t *testing.T) {
 		if why == nil || strings.Contains(why.Detail, "wrongsecret") {
 			t.Errorf("%s: %+v", name, why)
 		}
+	}
+}
+
+// TestDeliver_with_a_client_certificate logs in by a certificate: the broker refuses connections
+// without it.
+func TestDeliver_with_a_client_certificate(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	dir := t.TempDir()
+	file := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return url.QueryEscape(path)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tidemark"},
+		NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true, IsCA: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	cluster := fake(t, kfake.NumBrokers(1), kfake.TLS(&tls.Config{
+		Certificates: server.TLS.Certificates, ClientCAs: clients,
+		ClientAuth: tls.RequireAndVerifyClientCert,
+	}))
+	address := "kafkas://" + cluster.ListenAddrs()[0] + "?ca=" +
+		file("ca.pem", "CERTIFICATE", server.Certificate().Raw)
+	with, err := kafka.ParseURL(address + "&cert=" + file("cert.pem", "CERTIFICATE", der) +
+		"&key=" + file("key.pem", "PRIVATE KEY", private))
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, err := kafka.ParseURL(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := kafkatest.NewPlace(t, cluster.ListenAddrs(), kgo.DialTLSConfig(with.TLS.Clone()))
+	p.Create(1, nil)
+	deliver := func(c kafka.Cluster) *outlet.Refusal {
+		o := p.Open(nil, func(cfg *kafka.Config) { cfg.Cluster, cfg.Timeout = c, 3*time.Second })
+		_, why := o.Deliver(t.Context(), []outlet.Event{kafkatest.Message("c", 1, 10)})
+		return why
+	}
+	if why := deliver(without); why == nil {
+		t.Error("without a certificate the broker takes an event")
+	}
+	if why := deliver(with); why != nil {
+		t.Errorf("refused: %+v", why)
 	}
 }
