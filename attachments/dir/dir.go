@@ -345,3 +345,35 @@ func (d *Dir) Open(id, signed string) (Get, error) {
 		File: f, Type: g.Type, Disposition: g.Disposition, ETag: strconv.Quote(string(sum)),
 	}, nil
 }
+
+// Check writes a small file into a directory, reads it, and removes it. NotFound: there is no
+// directory yet, and New can make it. It makes none itself.
+func Check(root string) error {
+	info, err := os.Stat(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Dir(filepath.Clean(root))); err == nil {
+			return tidemark.Errorf(tidemark.NotFound, "there is no directory yet")
+		}
+	}
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is no directory")
+	}
+	if err != nil {
+		return err
+	}
+	content := []byte("tidemark doctor: this file can be removed")
+	f, err := os.CreateTemp(root, "doctor-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	read, readErr := os.ReadFile(f.Name())
+	if readErr == nil && err == nil && string(read) != string(content) {
+		err = errors.New("what is read is not what was written")
+	}
+	return errors.Join(err, readErr, os.Remove(f.Name()))
+}

@@ -31,7 +31,8 @@ type doctorCommand struct {
 // Help returns the rest of the text of `doctor --help`.
 func (doctorCommand) Help() string {
 	return "Give it the flags, variables and file of serve. It changes nothing, and may run " +
-		"beside the server. The exit code is 1 if it finds a problem."
+		"beside the server. Where files are kept, it writes a small one and removes it. It " +
+		"sends no notification. The exit code is 1 if it finds a problem."
 }
 
 // diagnosis prints what doctor finds.
@@ -75,6 +76,7 @@ func (c *doctorCommand) Run(ctx context.Context, std streams) error {
 		text, err := c.redis(ctx)
 		d.say("redis", text, err)
 	}
+	c.reach(ctx, d)
 	if room := connectionsFor(openFiles()); room < fewConnections {
 		d.line("note", "open files", fmt.Sprintf("their limit leaves room for %d connections; "+
 			"raise it for more (LimitNOFILE=, ulimit -n)", room))

@@ -38,6 +38,7 @@ func Run(t *testing.T, brokers []string) {
 		"fan-out of what is deleted":   deleted,
 		"fan-out of a topic made anew": anew,
 		"a topic made anew":            topicAnew,
+		"what a topic lacks":           checked,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -256,6 +257,37 @@ func topicAnew(t *testing.T, p *Place) {
 		}
 	}
 	p.InOrder([]tidemark.ChatID{"c"}, 1)
+}
+
+// checked shows that a check says what is wrong with a topic, and what to do.
+func checked(t *testing.T, p *Place) {
+	cluster := kafka.Cluster{Brokers: p.brokers}
+	p.create(".good", 2, map[string]string{"retention.ms": "86400000"})
+	p.create(".bad", 1, map[string]string{"retention.ms": "60000", "cleanup.policy": "compact"})
+	for end, want := range map[string][]string{
+		".good": nil,
+		".none": {"the topic " + p.Prefix + ".none does not exist; create it"},
+		".bad":  {"keeps messages for 1m0s only", "set cleanup.policy to delete"},
+	} {
+		found, err := cluster.Check(t.Context(), p.Prefix+end)
+		if err == nil != (want == nil) {
+			t.Errorf("%s: %v, want %q", end, err, want)
+		}
+		for _, words := range want {
+			if err != nil && !strings.Contains(err.Error(), words) {
+				t.Errorf("%s: %v, want %q", end, err, words)
+			}
+		}
+		if want == nil && (!strings.HasSuffix(found.Fine, "has 2 partitions") ||
+			len(found.Notes) != 1 || !strings.Contains(found.Notes[0], "has 1 replicas")) {
+			t.Errorf("%s: %+v", end, found)
+		}
+	}
+	nobody := kafka.Cluster{Brokers: []string{"127.0.0.1:1"}}
+	if _, err := nobody.Check(t.Context(), ""); err == nil ||
+		!strings.Contains(err.Error(), "check --kafka") {
+		t.Errorf("nobody answers: %v", err)
+	}
 }
 
 // tooLarge shows that a record that is too large for the topic holds up its own chat only, although

@@ -11,8 +11,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -248,4 +251,16 @@ func printable(reason string) string {
 
 func refused(detail string) push.Result {
 	return push.Result{Outcome: push.Refused, Detail: detail}
+}
+
+// Look reports why the servers of APNs cannot be used, or nil. It sends no notification, and so
+// does not try the key.
+func (p *Provider) Look(ctx context.Context) error {
+	errs := map[string]error{}
+	for _, server := range p.urls {
+		if _, looked := errs[server]; !looked {
+			errs[server] = wire.Look(ctx, p.client, server)
+		}
+	}
+	return errors.Join(slices.Collect(maps.Values(errs))...)
 }

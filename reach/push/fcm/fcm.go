@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -307,4 +308,16 @@ func (p *Provider) judge(a wire.Answer) push.Result {
 
 func refused(detail string) push.Result {
 	return push.Result{Outcome: push.Refused, Detail: detail}
+}
+
+// Look reports why FCM cannot be used, or nil. It logs in, and sends no notification.
+func (p *Provider) Look(ctx context.Context) error {
+	if token, failed := p.login.get(ctx, ""); token == "" {
+		return errors.New("the login fails: " + failed.Detail)
+	}
+	server, err := url.Parse(p.url)
+	if err != nil {
+		return err
+	}
+	return wire.Look(ctx, p.client, server.Scheme+"://"+server.Host)
 }

@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,18 +61,45 @@ func (s *Server) Bucket(t *testing.T) string {
 	for name, value := range Environment() {
 		t.Setenv(name, value)
 	}
+	return s.NewBucket(t, "*")
+}
+
+// NewBucket makes an empty bucket that pages of an origin may call, and returns its URL for `serve
+// --attachments`.
+func (s *Server) NewBucket(t *testing.T, origin string) string {
+	t.Helper()
 	bucket := fmt.Sprint("bucket-", s.buckets.Add(1))
 	if err := os.Mkdir(filepath.Join(s.data(), bucket), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.allowPages(t.Context(), bucket); err != nil {
+	if err := s.allowPages(t.Context(), bucket, origin); err != nil {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("s3://%s/%s/files?endpoint=%s", Region, bucket, s.URL())
 }
 
-// allowPages sets the CORS rule of docs/attachments.md, for all origins.
-func (s *Server) allowPages(ctx context.Context, bucket string) error {
+// Objects returns the names of the files in a bucket that NewBucket has made.
+func (s *Server) Objects(t *testing.T, bucket string) (names []string) {
+	t.Helper()
+	at, err := url.Parse(bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(s.data(), strings.Split(at.Path, "/")[1])
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			names = append(names, strings.TrimPrefix(path, root))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// allowPages sets the CORS rule of docs/attachments.md.
+func (s *Server) allowPages(ctx context.Context, bucket, origin string) error {
 	client := s3.New(s3.Options{
 		Region: Region, BaseEndpoint: aws.String(s.URL()), UsePathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""),
@@ -77,7 +107,7 @@ func (s *Server) allowPages(ctx context.Context, bucket string) error {
 	_, err := client.PutBucketCors(ctx, &s3.PutBucketCorsInput{
 		Bucket: &bucket,
 		CORSConfiguration: &types.CORSConfiguration{CORSRules: []types.CORSRule{{
-			AllowedOrigins: []string{"*"},
+			AllowedOrigins: []string{origin},
 			AllowedMethods: []string{http.MethodGet, http.MethodPut},
 			AllowedHeaders: []string{"content-type", "if-none-match", "x-amz-checksum-sha256"},
 		}}},

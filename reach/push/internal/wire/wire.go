@@ -5,6 +5,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -80,4 +81,31 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 		return min(max(at.Sub(now), 0), MaxWait)
 	}
 	return 0
+}
+
+// mostSkew is how far the clock of a provider may be from ours. Tokens of logins name times.
+const mostSkew = time.Minute
+
+// Look asks a server for its root, which means nothing to it. It returns why the server cannot be
+// used: it is not reached, it speaks no HTTP/2, or its clock is another one.
+func Look(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("it cannot be reached: %w; check this machine's way to it", err)
+	}
+	defer response.Body.Close()
+	if response.ProtoMajor != 2 {
+		return fmt.Errorf("%s answers by %s, and HTTP/2 is needed; check what is in between",
+			request.URL.Host, response.Proto)
+	}
+	date, err := http.ParseTime(response.Header.Get("Date"))
+	if skew := time.Until(date).Round(time.Second); err == nil && skew.Abs() > mostSkew {
+		return fmt.Errorf("the clock of this machine differs by %v from that of %s; set it", skew,
+			request.URL.Host)
+	}
+	return nil
 }

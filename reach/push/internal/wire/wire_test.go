@@ -2,6 +2,8 @@ package wire
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 )
@@ -33,4 +35,36 @@ func TestBusy_waits_at_least(t *testing.T) {
 	if got := Busy(answer, time.Now(), time.Second).Wait; got != 5*time.Second {
 		t.Errorf("the wait is %v, want 5 s", got)
 	}
+}
+
+// TestLook says why a server cannot be used.
+func TestLook(t *testing.T) {
+	late := false
+	start := func(http2 bool) *httptest.Server {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) {
+				if late {
+					w.Header().Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))
+				}
+				w.WriteHeader(http.StatusNotFound)
+			}))
+		server.EnableHTTP2 = http2
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		return server
+	}
+	new, old := start(true), start(false)
+	look := func(server *httptest.Server, want string) {
+		t.Helper()
+		err := Look(t.Context(), server.Client(), server.URL)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	look(new, "")
+	look(old, "HTTP/2 is needed")
+	late = true
+	look(new, "the clock of this machine differs by -1h0m")
+	new.Close()
+	look(new, "cannot be reached")
 }
