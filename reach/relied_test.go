@@ -2,7 +2,7 @@ package reach
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,23 +143,22 @@ func TestEngine_R_LATER_a_process_comes_during_a_deletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.own, w.relied = true, true
+		var comes *process
+		var deleting atomic.Bool
+		w.written = func(_ *process, d storage.Document) {
+			if d.Kind == listKind && deleting.Swap(false) {
+				w.off = false
+				comes = w.start(nil)
+				time.Sleep(4500 * time.Millisecond) // It reads the list each second.
+			}
+		}
 		first := w.start(nil)
 		time.Sleep(time.Minute)
 		first.stop()
 		w.off = true
 		off := w.start(nil)
 		time.Sleep(time.Minute)
-		w.off = false
-		var comes *process
-		var once sync.Once
-		w.written = func(p *process, d storage.Document) {
-			if p == off && d.Kind == listKind {
-				once.Do(func() {
-					comes = w.start(nil)
-					time.Sleep(4500 * time.Millisecond) // It reads the list each second.
-				})
-			}
-		}
+		deleting.Store(true)
 		w.ok(off.Delete(w.ctx, "push"))
 		for range 100 {
 			time.Sleep(100 * time.Millisecond)

@@ -336,7 +336,7 @@ func (s *mortal) PutDocument(ctx context.Context, d storage.Document) (uint64, e
 func (w *world) start(dice func() error) *process {
 	p := &process{ended: make(chan struct{})}
 	open := func(s *Spec, _ []string) (outlet.Client, error) {
-		if w.off && !w.relied && s.Kind == "own" {
+		if !w.relied && w.off && s.Kind == "own" {
 			return nil, tidemark.Errorf(tidemark.Invalid, "the kind is not served")
 		}
 		return &fakeOutlet{w.inbox(s.URL), s.Batch, &p.dead}, nil
