@@ -102,6 +102,9 @@ test('everything can be done by the keyboard', async () => {
   await page.keyboard.type(a);
   await keys('Enter');
   await caughtUp(page);
+  await reaches('HEADER');
+  await keys('Tab');
+  await reaches('new-chat');
   await keys('Control+k');
   await reaches('filter');
   await page.keyboard.type('ben');
@@ -238,10 +241,18 @@ test('axe-core finds nothing, in any state of the page', async () => {
   const { page } = alice;
   const findings = [];
   const look = async (state) => {
-    await page.evaluate(AXE);
-    const { violations } = await page.evaluate(() => globalThis.axe.run(document, {
+    await alice.page.evaluate(AXE);
+    const { violations } = await alice.page.evaluate(() => globalThis.axe.run(document, {
       resultTypes: ['violations'],
     }));
+    const wide = await alice.page.evaluate(() => {
+      const all = [document.body, ...document.querySelectorAll('.panel, dialog[open], .menu-box')];
+      return all.filter((one) => {
+        const { left, right } = one.getBoundingClientRect();
+        return left < 0 || right > innerWidth || one.scrollWidth > innerWidth;
+      }).map(({ tagName, className }) => `${tagName} ${className}`);
+    });
+    for (const one of wide) findings.push(`${state}: wider than the screen: ${one}`);
     for (const { id, nodes } of violations) {
       for (const { html, failureSummary } of nodes) {
         findings.push(`${state}: ${id}: ${html}\n${failureSummary}`);
@@ -283,11 +294,50 @@ test('axe-core finds nothing, in any state of the page', async () => {
   await goOffline(page);
   await write(page, 'later');
   await look('offline');
-  await page.setViewportSize({ width: 390, height: 760 });
+  await page.setViewportSize({ width: 320, height: 640 });
   await look('narrow');
   await page.getByTestId('back').click();
   await page.getByTestId('chat').first().waitFor();
   await look('narrow list');
+  await page.getByTestId('menu').click();
+  await page.getByTestId('logout').click();
+  await page.getByTestId('stay').waitFor();
+  await look('unsent messages at sign-out');
+  await page.getByTestId('stay').click();
+  await page.route('**/messages', (route) => route.request().method() === 'POST'
+    ? route.fulfill({ status: 403, contentType: 'application/problem+json',
+      body: '{"code":"DENIED","detail":"readers do not write"}' })
+    : route.continue());
+  await page.getByTestId('online-switch').click();
+  await caughtUp(page);
+  await openChat(page, b);
+  for (const colorScheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme });
+    await page.getByTestId('discard').waitFor();
+    await look(`failed, ${colorScheme}`);
+  }
+  // Both buttons stand in one line.
+  await page.setViewportSize({ width: 390, height: 640 });
+  const [retry, discard] = await Promise.all(['retry', 'discard'].map((name) =>
+    page.getByTestId(name).boundingBox()));
+  assert.equal(retry.y, discard.y);
+  await page.getByTestId('info').click();
+  await page.getByTestId('count-read').waitFor();
+  await look('narrow: who has it');
+  await page.getByTestId('close-panel').click();
+  await page.getByRole('button', { name: 'Under the hood' }).click();
+  await page.getByTestId('marks').first().waitFor();
+  await look('narrow: drawer');
+  await page.getByTestId('close-panel').click();
+  await page.context().setOffline(true);
+  await page.getByTestId('banner').waitFor();
+  await look('no network');
+  await page.context().setOffline(false);
+  await alice.newTab();
+  await alice.page.emulateMedia({ reducedMotion: 'reduce' });
+  await comeIn(alice.page, `${a}-new`);
+  await alice.page.getByTestId('no-chats').waitFor();
+  await look('no chats');
   assert.deepEqual(findings, []);
   noErrors();
 });

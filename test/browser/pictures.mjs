@@ -162,6 +162,7 @@ const states = {
       : route.continue());
     await inList(page, () => page.getByTestId('online-switch').click());
     await page.getByTestId('discard').waitFor();
+    await page.getByTestId('banner').waitFor({ state: 'detached' });
   },
   async 'sign-out-unsent'(page) {
     await inChat(page);
@@ -173,10 +174,10 @@ const states = {
     await page.getByTestId('stay').waitFor();
   },
   async hood(page) {
-    await inChat(page);
-    await page.getByTestId('hood').click();
+    const all = await inChat(page);
+    await page.getByRole('button', { name: 'Under the hood' }).click();
     await page.getByTestId('frames').waitFor();
-    await write(page, 'Seen under the hood');
+    await say(all.name('bob'), all.bob, ['Seen under the hood']);
     await page.getByTestId('frame').first().waitFor();
   },
 };

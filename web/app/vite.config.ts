@@ -87,7 +87,7 @@ export default defineConfig(({ mode }) => {
       ],
     },
     build: {
-      outDir: process.env['TIDEMARK_PAGE'] ?? path('../dist'),
+      outDir: process.env['TIDEMARK_PAGE'] || path('../dist'),
       emptyOutDir: !forConsole,
       // The oldest browsers of the client.
       target: ['chrome111', 'firefox115', 'safari16.4'],

@@ -36,7 +36,10 @@ function Connection({ session: { client, network } }: { session: Session }) {
   const blocked = useView(network.blocksWebSocket);
   return (
     <section class="hood-part">
-      <h3>Connection</h3>
+      <div class="chat-line">
+        <h3>Connection</h3>
+        <p class="hint" role="status">{stateWords(state, power)}</p>
+      </div>
       <ol class="ladder" aria-label="Transports, the best first">
         {(['websocket', 'sse', 'longpoll'] as const).map((transport) => (
           <li key={transport} data-transport={transport}
@@ -44,8 +47,7 @@ function Connection({ session: { client, network } }: { session: Session }) {
             data-blocked={transport === 'websocket' && blocked}>{transportName(transport)}</li>
         ))}
       </ol>
-      <p class="soft" role="status" data-testid="hood-state">{stateWords(state, power)}
-        {!state.leader && ' Another tab of this browser holds the connection.'}</p>
+      {!state.leader && <p class="hint">Another tab of this browser holds the connection.</p>}
       <div class="hood-buttons">
         <button class="button" data-testid="cut" onClick={() => network.cut()}>
           Cut the connection</button>
@@ -109,9 +111,8 @@ function Pending({ session, chat }: { session: Session; chat: string | undefined
   return (
     <section class="hood-part" data-testid="pending">
       <h3>Pending rows</h3>
-      <p class="hint">Go offline, and let someone write. After ten seconds without an
-        acknowledgement, the chat gets one row. It disappears when you have acknowledged
-        everything, except in a chat that has had more than 500 members.</p>
+      <p class="hint">Go offline, and let someone write. After ten seconds the chat gets one row.
+        It disappears when you have acknowledged everything.</p>
       {list && rows.length === 0 && <p class="pending-none">None: you have everything.</p>}
       {rows.map(({ chat_id: id, first_undelivered_sequence: from }) => (
         <p class="pending-row" key={id} data-testid="pending-row">

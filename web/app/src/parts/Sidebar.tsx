@@ -1,7 +1,7 @@
 // The chats of the user, and who they are.
 
 import type { Ref } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { go } from '../route';
 import type { Session } from '../session';
 import { useView } from '../view';
@@ -25,9 +25,15 @@ export function Sidebar({ session, open, filter }: Props) {
   const [creating, setCreating] = useState(false);
   const state = useView(client.state);
   const power = useView(network.power);
+  const box = useRef<HTMLElement>(null);
+
+  useEffect(() => {
+    // The form of sign-in is gone, and the focus with it.
+    if (document.activeElement === document.body) box.current?.focus();
+  }, []);
 
   return (
-    <header class="side">
+    <header class="side" ref={box} tabIndex={-1}>
       <div class="bar">
         <Avatar name={user} />
         <span class="who">
