@@ -131,6 +131,11 @@ test('the drawer shows what its picture shows', async () => {
     await page.getByTestId('many').click();
     await page.getByTestId('pending-row').waitFor();
     await page.getByTestId('many').and(page.locator(':enabled')).waitFor();
+    // All that the README says of the picture is on the screen.
+    for (const name of ['marks', 'pending-row', 'frame']) {
+      const { y, height } = await page.getByTestId(name).first().boundingBox();
+      assert.ok(y + height <= page.viewportSize().height, `${name} at ${y}`);
+    }
     if (DRAWER) await page.screenshot({ path: DRAWER, animations: 'disabled' });
     await page.getByTestId('online-switch').click();
     await caughtUp(page);
