@@ -8,6 +8,7 @@ import type { Commands } from './core/timeline.js';
 import { TidemarkError, invalid, signedOut } from './errors.js';
 import { pathOf } from './shell/catchup.js';
 import { entriesAbove } from './shell/entries.js';
+import { insides, type Inside } from './shell/inside.js';
 import { restOf } from './shell/rest.js';
 import { surroundings } from './shell/surroundings.js';
 import { tabOf } from './shell/tab.js';
@@ -82,7 +83,11 @@ export function createClient(options: Options): Client {
     options, platform, rest, problem, frame,
     restored(event) { emit('restored', event); },
     shown: (chat) => shown.get(chat) ?? 0,
-    typing: isTyping,
+    event(event) {
+      if (event.type === 'typing') isTyping(event.payload);
+      inside.event?.(event);
+    },
+    notice(notice) { inside.notice?.(notice); },
     changed,
     reset() {
       rows.clear();
@@ -101,18 +106,19 @@ export function createClient(options: Options): Client {
       if (tab.data) spawn(settle());
       else for (const one of waiters.splice(0)) one.reject(signedOut('The user is signed out.'));
     },
-    open: () => [...open.values()].filter((one) => one.timelines.size > 0)
-      .map((one) => one.handle.id),
+    open: opened,
     visible() { for (const id of [...unread]) read(id); },
     state(next) {
-      const old = state.get();
-      const same = old.phase === next.phase && old.leader === next.leader
-        && old.durable === next.durable && old.transport === next.transport
-        && old.problem?.code === next.problem?.code
-        && old.problem?.retryAt === next.problem?.retryAt;
-      if (!same) state.set(next);
+      if (JSON.stringify(state.get()) !== JSON.stringify(next)) state.set(next);
     },
   });
+
+  const inside: Inside = { platform, rest, guard, tab, open: opened };
+
+  /** The chats that have a timeline on this page. */
+  function opened(): string[] {
+    return [...open.values()].filter((one) => one.timelines.size > 0).map((one) => one.handle.id);
+  }
 
   /** Runs a task whose errors are handled where they come from. */
   function spawn(task: Promise<unknown>): void {
@@ -399,5 +405,6 @@ export function createClient(options: Options): Client {
       signal?.addEventListener('abort', () => listeners[type].delete(listener));
     },
   };
+  insides.set(client, inside);
   return client;
 }

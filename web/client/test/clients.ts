@@ -3,17 +3,23 @@
 import assert from 'node:assert/strict';
 
 import { createClient, memoryStore, type Client, type Options } from '../src/index.js';
-import { FakeServer, type Place, type VirtualTabs } from '../src/testing/index.js';
+import {
+  FakeServer, type FakeServerOptions, type Place, type VirtualTabs,
+} from '../src/testing/index.js';
 import type { Message } from '../src/wire.gen.js';
 
 export interface Tab { readonly client: Client; readonly place: Place; readonly end: () => void }
 
 /** A server with the chat `team` of some users. */
 export class Scene {
-  readonly server = new FakeServer();
+  readonly server: FakeServer;
   #sent = 0;
 
-  constructor(...users: string[]) {
+  constructor(...users: string[]);
+  constructor(options: FakeServerOptions, ...users: string[]);
+  constructor(first: string | FakeServerOptions, ...rest: string[]) {
+    const users = typeof first === 'string' ? [first, ...rest] : rest;
+    this.server = new FakeServer(typeof first === 'string' ? {} : first);
     this.call(users[0] ?? '', 'POST', '/chats', {
       type: 'group', chat_id: 'team', member_ids: users, history: 'full',
     });

@@ -1,7 +1,7 @@
 // Turns events of the stream into one step of the store.
 
 import { isSequence, type StreamEvent } from '../wire/events.js';
-import type { Gap, Message, OwnState, StatusUpdate, Typing } from '../wire.gen.js';
+import type { Gap, Message, OwnState, StatusUpdate } from '../wire.gen.js';
 import type { ChatFacts, Entry, OutboxItem, StoredChat } from '../types.js';
 import { grown, withLatch } from './chats.js';
 import { merged } from './ticks.js';
@@ -20,7 +20,6 @@ export interface Plan {
   readonly discarded: ReadonlyMap<string, number>;
   /** Chats of which the server must be asked. */
   readonly refresh: ReadonlySet<string>;
-  readonly typing: readonly Typing[];
   /** The server needs the cursors. */
   readonly reset: boolean;
   readonly caughtUp: boolean;
@@ -76,7 +75,6 @@ export function planOf(
   const read: Draft['read'] = [];
   const discarded = new Map<string, number>();
   const refresh = new Set<string>();
-  const typing: Typing[] = [];
   let reset = false;
   let caughtUp = false;
 
@@ -154,7 +152,6 @@ export function planOf(
         if (version > (of(id)?.chat.version ?? 0)) refresh.add(id);
         break;
       }
-      case 'typing': typing.push(event.payload); break;
       case 'caught_up': caughtUp = true; break;
       // A refused cursor is in the answer of the sync, too. A lost session was announced already.
       case 'reset':
@@ -170,7 +167,7 @@ export function planOf(
       read,
       sent: sentBy(user, outbox, entries),
     },
-    discarded, refresh, typing, reset, caughtUp,
+    discarded, refresh, reset, caughtUp,
   };
 }
 

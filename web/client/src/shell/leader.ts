@@ -4,10 +4,10 @@ import { lastId, planOf, unknownChats, type Plan } from '../core/plan.js';
 import type {
   Frame, Options, Platform, Position, Problem, Restored, StoredChat, Transport,
 } from '../types.js';
-import { isShown } from '../wire/events.js';
-import type { Chat, SessionStart, Typing } from '../wire.gen.js';
+import { isShown, type StreamEvent } from '../wire/events.js';
+import type { Chat, SessionStart } from '../wire.gen.js';
 import { ackerOf } from './acker.js';
-import { catchUpOf } from './catchup.js';
+import { catchUpOf, pathOf } from './catchup.js';
 import type { Data } from './data.js';
 import { entriesAbove } from './entries.js';
 import { reignOf } from './reign.js';
@@ -36,7 +36,8 @@ export interface LeaderOwner {
   /** How far a chat was shown on this page. */
   shown(chat: string): number;
   line(line: Line): void;
-  typing(typing: Typing): void;
+  /** An event is stored, or has nothing to store. */
+  event(event: StreamEvent): void;
   restored(event: Restored): void;
   readonly problem: (problem: Problem) => void;
   readonly frame: (frame: Frame) => void;
@@ -58,6 +59,10 @@ export interface Leader {
   /** Takes a chat of an answer about data of this incarnation, if it was named. */
   know(chat: Chat, of?: string): Promise<void>;
   typing(chat: string): void;
+  /** Sends a frame. Returns whether there is a way to. */
+  send(frame: object): boolean;
+  /** The session of the stream. It is undefined before the first one. */
+  session(): SessionStart | undefined;
 }
 
 export function leaderOf(owner: LeaderOwner, term: number): Leader {
@@ -177,8 +182,10 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
       const batch = stream.take(end < 0 ? stream.inbox.length : end);
       // The connection that follows an older one brings this again, and may be of other data.
       if (first.connection !== stream.open) continue;
-      if (first.event.type === 'session') opened(first.event.payload, first.event.id);
-      else await take(batch);
+      if (first.event.type === 'session') {
+        opened(first.event.payload, first.event.id);
+        owner.event(first.event);
+      } else await take(batch);
     }
   }
 
@@ -252,6 +259,7 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
       if (discarded.size + (plan?.discarded.size ?? 0) === 0) position = next;
     }
     if (plan) after(plan, batch[0]?.connection);
+    for (const event of events) owner.event(event);
   }
 
   function after(plan: Plan, connection: number | undefined): void {
@@ -264,7 +272,6 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
       } else catchUp.recount(id);
     }
     for (const id of plan.refresh) catchUp.refresh(id);
-    for (const typing of plan.typing) owner.typing(typing);
     if (plan.reset) catchUp.sync();
     if (plan.caughtUp && connection === stream.open) {
       caughtUp = true;
@@ -342,8 +349,10 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
     know: (chat, of) => catchUp.know([chat], of),
     typing(chat) {
       if (stream.send({ type: 'typing', payload: { chat_id: chat } })) return;
-      reign.spawn(rest.call('POST', `/chats/${encodeURIComponent(chat)}/typing`));
+      reign.spawn(rest.call('POST', pathOf(chat, '/typing')));
     },
+    send: (frame) => stream.send(frame),
+    session: () => reign.session,
   };
   stream.start();
   sender.poke();

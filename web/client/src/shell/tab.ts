@@ -35,16 +35,20 @@ export interface Tab {
   /** Takes a chat of an answer about data of this incarnation, if it was named. */
   know(chat: Chat, of?: string): Promise<void>;
   typing(chat: string): void;
+  /** Tells the other tabs. */
+  post(notice: Notice): void;
 }
 
 export interface TabOwner extends Pick<LeaderOwner,
-  'typing' | 'restored' | 'problem' | 'frame' | 'shown'> {
+  'event' | 'restored' | 'problem' | 'frame' | 'shown'> {
   readonly options: Options;
   readonly platform: Platform;
   readonly rest: Rest;
   changed(chats: ReadonlySet<string>, outbox: boolean): void;
   /** The data are others, or gone. */
   reset(): void;
+  /** Another tab has posted what this code does not know. */
+  notice(notice: object): void;
   /** The chats on this page. */
   open(): Iterable<string>;
   /** The page is visible again. */
@@ -52,7 +56,8 @@ export interface TabOwner extends Pick<LeaderOwner,
   state(state: State): void;
 }
 
-type Notice =
+export type Notice =
+  | { readonly kind: 'looks' | 'presence' }
   | { readonly kind: 'changed'; readonly rev: number }
   | { readonly kind: 'line'; readonly line: Line }
   | { readonly kind: 'signed-out' }
@@ -272,9 +277,9 @@ export function tabOf(owner: TabOwner): Tab {
         tell();
         post({ kind: 'line', line });
       },
-      typing(typing) {
-        owner.typing(typing);
-        post({ kind: 'typing', typing });
+      event(event) {
+        owner.event(event);
+        if (event.type === 'typing') post({ kind: 'typing', typing: event.payload });
       },
       restored(restored) {
         owner.restored(restored);
@@ -334,11 +339,12 @@ export function tabOf(owner: TabOwner): Tab {
         input('ping');
         for (const chat of notice.chats) leader?.show(chat);
         break;
-      case 'typing': owner.typing(notice.typing); break;
+      case 'typing': owner.event({ type: 'typing', payload: notice.typing }); break;
       case 'restored': owner.restored(notice.restored); break;
       case 'type': leader?.typing(notice.chat); break;
       case 'know': if (leader) spawn(leader.know(notice.known, notice.of)); break;
       case 'signed-out': if (life === 'on') spawn(boot(own)); break;
+      default: owner.notice(notice);
     }
   }
 
@@ -436,6 +442,7 @@ export function tabOf(owner: TabOwner): Tab {
   return {
     get data() { return data; },
     get leader() { return leader; },
+    post,
     async start() {
       if (stopping) {
         starts = true;

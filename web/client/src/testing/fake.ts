@@ -24,6 +24,8 @@ export interface FakeServerOptions {
   /** Above this number of members, a chat has one status for all. The default is 50. */
   statusFanout?: number;
   tokenSeconds?: number;
+  /** Keeps when users were last seen. The default is false. */
+  lastSeen?: boolean;
   /** After how long a message that is not acknowledged counts as pending. The default is 10. */
   graceSeconds?: number;
 }
@@ -81,7 +83,7 @@ export class FakeServer {
     this.#core = new Core(this.clock, this.#dice, {
       times: { ...realTimes, grace: (options.graceSeconds ?? 10) * 1000 },
       heartbeatSeconds: options.heartbeatSeconds ?? 20, resumeSeconds,
-      statusFanout: options.statusFanout ?? 50,
+      statusFanout: options.statusFanout ?? 50, lastSeen: options.lastSeen ?? false,
     });
     this.#auth = new Auth(this.clock, this.#dice, resumeSeconds * 1000);
     this.#rest = new Rest(this.#core, this.#auth);

@@ -23,6 +23,7 @@ const SHAPES: Readonly<Record<string, readonly [string, string, string?]>> = {
   caught_up: ['', ''],
   reset: ['reason', ''],
   typing: ['chat_id user_id', 'expires_in_seconds'],
+  presence: ['chat_id', ''],
   problem: ['code detail', ''],
   $chat: ['chat_id type created_at',
     'head_sequence last_acked_sequence last_read_sequence unread_count member_count version'],

@@ -11,6 +11,7 @@ import {
 } from './data.js';
 import { checkId, type AckItem, type StreamQuery, type SyncCall } from './decode.js';
 import { isOpen } from './intervals.js';
+import { Presence } from './presence.js';
 import { invalid, invalidSequence, Refusal, refusalOf } from './refusal.js';
 import { Session, type Host, type Reader } from './session.js';
 
@@ -55,6 +56,8 @@ export class Core implements Host {
   /** Above this number of members, a chat has one status for all of them. */
   readonly statusFanout: number;
   readonly #times: Times;
+  readonly presence: Presence;
+  readonly lastSeen: boolean;
   readonly #dice: Dice;
   readonly #sessions = new Map<string, Session>();
   readonly #replaced = new Map<string, { user: string; until: number; refusal: Refusal }>();
@@ -75,7 +78,10 @@ export class Core implements Host {
 
   constructor(
     clock: VirtualClock, dice: Dice,
-    o: { times: Times; heartbeatSeconds: number; resumeSeconds: number; statusFanout: number },
+    o: {
+      times: Times; heartbeatSeconds: number; resumeSeconds: number; statusFanout: number;
+      lastSeen?: boolean;
+    },
   ) {
     this.clock = clock;
     this.#dice = dice;
@@ -83,6 +89,8 @@ export class Core implements Host {
     this.heartbeatSeconds = o.heartbeatSeconds;
     this.resumeSeconds = o.resumeSeconds;
     this.statusFanout = o.statusFanout;
+    this.lastSeen = o.lastSeen ?? false;
+    this.presence = new Presence(this);
     this.data = new Data();
     this.data.beginLife(dice.text(16));
   }
@@ -95,6 +103,7 @@ export class Core implements Host {
   restart(data?: Data): void {
     this.#boot++;
     if (data === undefined) this.#flush();
+    this.presence.restart();
     this.#sessions.clear();
     this.#replaced.clear();
     this.#typed.clear();
@@ -134,6 +143,7 @@ export class Core implements Host {
     }
     const session = new Session(this, this.#dice.text(22), user, device, q.statuses);
     this.#sessions.set(session.id, session);
+    if (this.sessionsOf(user).length === 1) this.presence.came(user);
     session.open(reader, reset);
     return session;
   }
@@ -164,12 +174,28 @@ export class Core implements Host {
 
   end(session: Session, reason: Refusal): void {
     this.#sessions.delete(session.id);
+    if (this.sessionsOf(session.user).length === 0) this.presence.left(session.user);
     if (reason.code === 'REPLACED') {
       const until = this.clock.now() + this.resumeSeconds * 1000;
       this.#replaced.set(session.id, { user: session.user, until, refusal: reason });
     }
     session.end(reason);
     for (const { chat, first } of session.behind()) this.#mark(session.user, chat, first);
+  }
+
+  now(): number {
+    return this.clock.now();
+  }
+
+  sessions(): Session[] {
+    return [...this.#sessions.values()];
+  }
+
+  /** A session that has ended, or is another user's, has no looks: its stream tells its client. */
+  look(user: string, id: string, chats: readonly string[]): void {
+    const session = this.#sessions.get(id);
+    if (session?.user === user) this.presence.look(session, chats);
+    else this.presence.mayLook(user, chats, 'chat_ids');
   }
 
   sessionsOf(user: string): Session[] {

@@ -63,6 +63,13 @@ export function ids(f: Fields, field: string): string[] | undefined {
   });
 }
 
+/** Returns the chats of a look. There may be none. */
+export function look(f: Fields): string[] {
+  const chats = ids(f, 'chat_ids');
+  if (chats === undefined) throw invalid('chat_ids', 'is missing');
+  return chats;
+}
+
 export function list(f: Fields, field: string): unknown[] | undefined {
   const value = f[field] ?? undefined;
   if (value === undefined) return undefined;

@@ -117,6 +117,10 @@ export class Rest {
       route('GET', '/statuses', (c) => this.#listStatuses(c)),
       route('GET', '/unread', (c) => this.#unread(c)),
       route('GET', '/pending', (c) => this.#listPending(c)),
+      route('GET', '/presence', ({ who, query }) => (
+        { body: this.#core.presence.results(who.user, query.getAll('chat_id')) })),
+      route('PUT', '/presence/settings', (c) => this.#hide(c)),
+      route('PUT', '/sessions/*/look', (c) => this.#look(c)),
       route('GET', '/sessions', (c) => this.#listSessions(c)),
       route('DELETE', '/sessions', (c) => this.#endSessions(c)),
       route('DELETE', '/sessions/*', (c) => this.#endSession(c)),
@@ -588,6 +592,19 @@ export class Rest {
     const all = this.#core.sessionsOf(who.user).map((s) => s.id);
     this.#core.endSessions(who.user, all.filter((id) => id !== except));
     return {};
+  }
+
+  #look({ who, path, request }: Call): { body?: object } {
+    const id = sessionId('session_id', path[0] ?? '');
+    this.#core.look(who.user, id, decode.look(bodyOf(request)));
+    return {};
+  }
+
+  #hide({ who, request }: Call): { body: object } {
+    const visible = decode.flag(bodyOf(request), 'visible');
+    if (visible === undefined) throw invalid('visible', 'is missing');
+    this.#core.presence.setVisible(who.user, visible);
+    return { body: { visible } };
   }
 
   #ticket({ who }: Call): { status: number; body: object } {

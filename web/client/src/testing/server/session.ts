@@ -1,7 +1,7 @@
 // A device's position in the stream, as the real server keeps it (delivery.md §3).
 
 import type {
-  ChatUpdated, Event, Membership, OwnState, Reset, StatusUpdate, Typing,
+  ChatUpdated, Event, Membership, OwnState, Presence, Reset, StatusUpdate, Typing,
 } from '../../wire.gen.js';
 import { headOf, messageAt, type ChatRecord, type Data } from './data.js';
 import { gapOf, isOpen, pieces } from './intervals.js';
@@ -12,6 +12,7 @@ export interface Host {
   readonly data: Data;
   readonly heartbeatSeconds: number;
   readonly resumeSeconds: number;
+  now(): number;
   statusesOf(chat: ChatRecord): StatusUpdate[];
   ownState(user: string, chat: ChatRecord): OwnState;
   /** A session has given an event to its connection. */
@@ -83,6 +84,9 @@ export class Session {
   #opening: { resumed: boolean } | undefined;
   #controls: Control[] = [];
   #typing: Typing[] = [];
+  /** The chats that the client shows, and until when; undefined: it has never said. */
+  #looks: Map<string, { readonly until: number; fresh: boolean }> | undefined;
+  #presence: Presence[] = [];
   // Statuses.
   readonly #raised = new Map<string, StatusUpdate>();
   #refresh: string[] = [];
@@ -155,6 +159,8 @@ export class Session {
     this.#reader = reader;
     if (announce) {
       this.#opening = { resumed };
+      this.#looks?.clear();
+      this.#presence = [];
       if (this.#snapshot && !resumed) this.#recentStatuses = true;
       if (this.#catchUp === 'caught up') this.#catchUp = 'catching';
     }
@@ -217,9 +223,49 @@ export class Session {
   }
 
   typing(payload: Typing): void {
+    const looked = this.#looks?.get(payload.chat_id)?.until ?? 0;
+    if (this.#looks && looked <= this.#host.now()) return;
     if (!this.attached || this.#typing.some((t) => t.chat_id === payload.chat_id &&
       t.user_id === payload.user_id)) return;
     this.#typing.push(payload);
+    this.#wake();
+  }
+
+  /** The client shows these chats. Those that it did not show before are new to it. */
+  look(chats: readonly string[], until: number): void {
+    const before = this.#looks;
+    const now = this.#host.now();
+    this.#looks = new Map(chats.map((id) => {
+      const old = before?.get(id);
+      return [id, { until, fresh: !old || old.fresh || old.until <= now }];
+    }));
+    this.#presence = this.#presence.filter((p) => this.#looks?.has(p.chat_id));
+    this.#typing = this.#typing.filter((t) => this.#looks?.has(t.chat_id));
+  }
+
+  /** The client gets all members of the chats that it shows. */
+  lookAgain(): void {
+    for (const one of this.#looks?.values() ?? []) one.fresh = true;
+  }
+
+  /** Returns the chats that the client shows. After this, none of them is new to it. */
+  looks(now: number): { id: string; fresh: boolean }[] {
+    return [...this.#looks ?? []].filter(([, { until }]) => until > now).map(([id, one]) => {
+      const { fresh } = one;
+      one.fresh = false;
+      return { id, fresh };
+    });
+  }
+
+  /** One event of a chat waits at most, with the latest of each member. */
+  present(payload: Presence): void {
+    const older = this.#presence.find((p) => p.chat_id === payload.chat_id)?.members ?? [];
+    const newer = payload.members;
+    const rest = older.filter((m) => newer?.every((n) => n.user_id !== m.user_id));
+    this.#presence = [
+      ...this.#presence.filter((p) => p.chat_id !== payload.chat_id),
+      { ...payload, members: newer && [...newer, ...rest] },
+    ];
     this.#wake();
   }
 
@@ -333,6 +379,8 @@ export class Session {
     this.#raised.clear();
     for (const payload of this.#typing) events.push({ type: 'typing', payload });
     this.#typing = [];
+    for (const payload of this.#presence) events.push({ type: 'presence', payload });
+    this.#presence = [];
     return events;
   }
 
@@ -500,6 +548,8 @@ export class Session {
     }
     this.#controls = this.#controls.filter((c) => c.chat !== chat);
     this.#typing = this.#typing.filter((t) => t.chat_id !== chat);
+    this.#presence = this.#presence.filter((p) => p.chat_id !== chat);
+    this.#looks?.delete(chat);
     this.#runs = this.#runs.map((r) => (r.kind === 'control' && r.control.chat === chat
       ? { kind: 'status', id: r.id, chat } : r));
   }

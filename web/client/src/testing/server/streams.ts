@@ -455,6 +455,11 @@ class Connection implements Open {
         }
         return;
       }
+      case 'look': {
+        const chats = decode.look(payload);
+        if (this.session !== undefined) this.#core.look(who.user, this.session.id, chats);
+        return;
+      }
       case 'ping':
         this.#send({ type: 'pong', ...named(requestId), payload: {} });
         return;
