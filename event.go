@@ -60,6 +60,8 @@ type SessionStart struct {
 	Resume time.Duration
 	// Incarnation is that of the data. All events of the session are of this incarnation.
 	Incarnation Incarnation
+	// Attachments reports whether the server keeps the files that messages name.
+	Attachments bool
 }
 
 // StatusUpdate is the payload of EventStatus: the exposed boundary of one member.

@@ -148,6 +148,8 @@ func (o SessionStart) AppendJSON(b []byte) []byte {
 	b = strconv.AppendInt(b, int64(o.Resume/time.Second), 10)
 	b = append(b, `,"incarnation":`...)
 	b = AppendString(b, string(o.Incarnation))
+	b = append(b, `,"attachments":`...)
+	b = strconv.AppendBool(b, o.Attachments)
 	return append(b, '}')
 }
 

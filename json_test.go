@@ -234,10 +234,10 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 				Heartbeat: 20 * time.Second,
 				Resume:    time.Minute,
 
-				Incarnation: "i",
+				Incarnation: "i", Attachments: true,
 			},
 			`{"session_id":"s","user_id":"u","resumed":true,"event_id":12,` +
-				`"heartbeat_seconds":20,"resume_seconds":60,"incarnation":"i"}`,
+				`"heartbeat_seconds":20,"resume_seconds":60,"incarnation":"i","attachments":true}`,
 		},
 		"reset": {
 			tidemark.Reset{Reason: tidemark.ResetOverflow},

@@ -47,6 +47,15 @@ func TestChromium_the_page_with_files(t *testing.T) {
 	})
 }
 
+// TestChromium_the_page_shows_who_is_online also uses the client's presence in Node.
+func TestChromium_the_page_shows_who_is_online(t *testing.T) {
+	t.Parallel() // It waits more than it works.
+	needWeb(t)
+	p := newProcess(t)
+	p.flags = append(p.flags, "--last-seen")
+	inChromium(t, "presence.test.mjs", "TIDEMARK_TEST_URL=http://"+p.serve())
+}
+
 func TestChromium_the_page_on_a_server_for_others(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	onSite(t, "site.test.mjs")

@@ -52,6 +52,27 @@ test('a picture and a text: sent, shown, saved, and there after a reload', async
   assert.deepEqual([...alice.errors, ...bob.errors], []);
 });
 
+test('a send after a failed one uploads only what is missing', async () => {
+  const [a, b] = await newPair(alice, bob);
+  await comeIn(alice.page, a);
+  await openChat(alice.page, b);
+  const announced = [];
+  await alice.page.route('**/api/v1/attachments', (route) => {
+    const { name } = route.request().postDataJSON();
+    announced.push(name);
+    return announced.length === 2 ? route.abort() : route.continue();
+  });
+  await alice.page.getByTestId('attach').setInputFiles(['one.txt', 'two.txt'].map((name) => (
+    { name, mimeType: 'text/plain', buffer: Buffer.from(name) })));
+  await alice.page.getByTestId('send').click();
+  await alice.page.getByRole('alert').filter({ hasText: 'cannot be sent now' }).waitFor();
+  await alice.page.getByTestId('send').click();
+  await alice.page.getByTestId('chosen').waitFor({ state: 'detached' });
+  await alice.page.getByTestId('attachment').nth(1).waitFor();
+  assert.deepEqual(announced, ['one.txt', 'two.txt', 'two.txt']);
+  assert.deepEqual(alice.errors, []);
+});
+
 test('an empty file is refused in words, and stays chosen', async () => {
   const [a, b] = await newPair(alice, bob);
   await comeIn(alice.page, a);

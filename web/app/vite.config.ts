@@ -80,6 +80,7 @@ export default defineConfig(({ mode }) => {
     resolve: {
       alias: [
         { find: '@tidemark/client/store-indexeddb', replacement: client('store/indexeddb.ts') },
+        { find: '@tidemark/client/presence', replacement: client('presence/index.ts') },
         { find: '@tidemark/client/tabs', replacement: client('tabs/index.ts') },
         { find: '@tidemark/client', replacement: client('index.ts') },
         { find: 'react/jsx-runtime', replacement: 'preact/jsx-runtime' },

@@ -1,11 +1,13 @@
 // Parts of the page that most users do not need at first. Each is a separate file, loaded when the
 // page shows it.
 
-import type { ComponentType } from 'preact';
+import type { ComponentChild, ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 
-/** Returns a component that shows nothing until its part is loaded. */
-export function later<P extends object>(load: () => Promise<ComponentType<P>>): ComponentType<P> {
+/** Returns a component that shows `before`, or nothing, until its part is loaded. */
+export function later<P extends object>(
+  load: () => Promise<ComponentType<P>>, before: ComponentChild = null,
+): ComponentType<P> {
   let Part: ComponentType<P> | undefined;
   return function Later(props: P) {
     const [, show] = useState({});
@@ -19,6 +21,6 @@ export function later<P extends object>(load: () => Promise<ComponentType<P>>): 
         // attempt loads it.
       });
     }, []);
-    return Part ? <Part {...props} /> : null;
+    return Part ? <Part {...props} /> : before;
   };
 }

@@ -1,5 +1,6 @@
 // Web Push notifies the service worker of messages while no tab is open. docs/push.md has the API.
 
+import { call } from './call';
 import type { Session } from './session';
 
 // The user who is notified on this device. All tabs share one subscription of the browser.
@@ -11,24 +12,20 @@ export function pushes(user: string): boolean {
   return localStorage.getItem(WHO) === user;
 }
 
-async function call(
-  { client, bearer, network }: Session, method: 'GET' | 'PUT' | 'DELETE', body?: object,
+/** Asks the server for its settings, or changes the registration of this browser. */
+function push(
+  session: Session, method: 'GET' | 'PUT' | 'DELETE', body?: object,
 ): Promise<Response> {
-  const answer = await network.fetch(
-    `/api/v1/push${method === 'GET' ? '' : `/devices/${client.device}`}`, {
-      method, signal: AbortSignal.timeout(CALL_MS),
-      headers: { 'Authorization': `Bearer ${bearer}`, 'Content-Type': 'application/json' },
-      ...body && { body: JSON.stringify(body) },
-    });
-  if (!answer.ok) throw new Error();
-  return answer;
+  return call(session, `push${method === 'GET' ? '' : `/devices/${session.client.device}`}`, {
+    method, signal: AbortSignal.timeout(CALL_MS), ...body && { body: JSON.stringify(body) },
+  });
 }
 
 /** Returns the key for subscriptions, or undefined if server or browser do not push. */
 export async function pushKey(session: Session): Promise<string | undefined> {
   if (!('PushManager' in window)) return undefined;
   const { platforms, vapid_public_key: key } =
-    await (await call(session, 'GET')).json() as Server;
+    await (await push(session, 'GET')).json() as Server;
   return platforms.includes('webpush') ? key : undefined;
 }
 
@@ -49,7 +46,7 @@ export async function startPush(session: Session): Promise<void> {
     return subscribe();
   });
   const { endpoint, keys } = subscription.toJSON();
-  await call(session, 'PUT', { platform: 'webpush', address: endpoint, keys });
+  await push(session, 'PUT', { platform: 'webpush', address: endpoint, keys });
   localStorage.setItem(WHO, session.user);
 }
 
@@ -63,7 +60,7 @@ export async function stopPush(session: Session): Promise<void> {
   const worker = await navigator.serviceWorker.ready;
   for (const shown of await worker.getNotifications()) shown.close();
   const subscription = await worker.pushManager.getSubscription();
-  await Promise.allSettled([call(session, 'DELETE'), subscription?.unsubscribe()]);
+  await Promise.allSettled([push(session, 'DELETE'), subscription?.unsubscribe()]);
 }
 
 /** Signs the user out. This browser then no longer notifies them. */

@@ -152,6 +152,8 @@ export interface State {
   readonly transport?: Transport;
   /** Messages are kept on disk. */
   readonly durable: boolean;
+  /** The server keeps files, which messages may name. Undefined: it has not said so yet. */
+  readonly attachments?: boolean | undefined;
   readonly problem?: Problem;
 }
 

@@ -2989,7 +2989,8 @@ export interface components {
          *         "event_id": 0,
          *         "heartbeat_seconds": 20,
          *         "resume_seconds": 60,
-         *         "incarnation": "x7k2mbq4vnr3wd5t"
+         *         "incarnation": "x7k2mbq4vnr3wd5t",
+         *         "attachments": true
          *       }
          *     }
          */
@@ -3254,6 +3255,8 @@ export interface components {
             readonly heartbeat_seconds: number;
             readonly resume_seconds: number;
             readonly incarnation: components["schemas"]["Incarnation"];
+            /** @description Whether the server keeps files, which messages name by `s3_ref`. */
+            readonly attachments: boolean;
         };
         /**
          * @description One life of the server's data. When a backup was restored, it is another one. Store it

@@ -4,12 +4,15 @@ import type { Row } from '@tidemark/client';
 import { useRef, useState } from 'preact/hooks';
 import { Virtualizer, type VirtualizerHandle } from 'virtua';
 import { drafts } from '../drafts';
+import { later } from '../later';
 import { go } from '../route';
 import type { Session } from '../session';
 import { shortTime } from '../time';
 import { useView } from '../view';
 import { chatName, plural, preview, typingWords } from '../words';
 import { Avatar } from './Avatar';
+
+const Dot = later(() => import('./Presence').then((all) => all.Dot));
 
 interface Props {
   session: Session;
@@ -81,7 +84,8 @@ interface LinkProps {
   focused: () => void;
 }
 
-function ChatLink({ session: { client, user }, row, index, open, stop, focused }: LinkProps) {
+function ChatLink({ session, row, index, open, stop, focused }: LinkProps) {
+  const { client, user } = session;
   const { chat, last, unread, atLeast } = row;
   const id = chat.chat_id;
   const typing = typingWords(useView(client.chat(id).typing));
@@ -102,6 +106,7 @@ function ChatLink({ session: { client, user }, row, index, open, stop, focused }
       <span class="chat-lines">
         <span class="chat-line">
           <strong><bdi>{name}</bdi></strong>
+          <Dot session={session} chat={chat} />
           {last && <time dateTime={last.created_at}>{shortTime(new Date(last.created_at))}</time>}
         </span>
         <span class="chat-line">

@@ -22,6 +22,7 @@ interface Props {
 
 export function Composer({ session, chat, row, text }: Props) {
   const draft = useView(drafts)[chat.id] ?? '';
+  const { attachments } = useView(session.client.state);
   const [problem, setProblem] = useState('');
   const [files, setFiles] = useState<readonly File[]>([]);
   const [uploading, setUploading] = useState(false);
@@ -86,14 +87,14 @@ export function Composer({ session, chat, row, text }: Props) {
         </li>)}
         {uploading && <li role="status">Uploading …</li>}
       </ul>}
-      <label class="button square attach" title="Attach files">
+      {attachments && <label class="button square attach" title="Attach files">
         <Icon name="clip" />
         <input type="file" class="unseen" multiple aria-label="Attach files" data-testid="attach"
           disabled={uploading} onChange={({ currentTarget }) => {
             setFiles([...files, ...currentTarget.files ?? []].slice(0, MAX_FILES));
             currentTarget.value = '';
           }} />
-      </label>
+      </label>}
       <label class="unseen" for="text">Message</label>
       <textarea id="text" ref={text} rows={1} dir="auto" placeholder="Message" data-testid="text"
         value={draft} enterkeyhint="send" readOnly={uploading} onKeyDown={keys}

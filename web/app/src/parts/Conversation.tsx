@@ -1,6 +1,7 @@
 // The open chat: its head, its messages, and what the user writes.
 
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { later } from '../later';
 import { go, route } from '../route';
 import type { Session } from '../session';
 import { useEvent, useView } from '../view';
@@ -11,6 +12,7 @@ import { Icon } from './Icon';
 import { Log } from './Log';
 
 const PAGE = 60;
+const Seen = later(() => import('./Presence').then((all) => all.Seen), 'Direct chat');
 
 export function Conversation({ session, id }: { session: Session; id: string }) {
   const { client } = session;
@@ -48,7 +50,8 @@ export function Conversation({ session, id }: { session: Session; id: string }) 
     );
   }
   const name = chatName(row.chat);
-  const head = row.chat.type === 'group' ? plural(row.chat.member_count, 'member') : 'Direct chat';
+  const head = row.chat.type === 'group' ? plural(row.chat.member_count, 'member')
+    : <Seen session={session} chat={row.chat} />;
   const newest = row.chat.head_sequence;
   return (
     <section class="conversation" aria-label={`Chat: ${name}`}>

@@ -2,6 +2,7 @@
 
 import { codeOf } from '@tidemark/client';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { later } from '../later';
 import { canNotify, notifies, setNotify } from '../notify';
 import { pushes, pushKey, signOut, startPush, stopPush } from '../push';
 import type { Session } from '../session';
@@ -10,6 +11,8 @@ import { useEvent } from '../view';
 import { problemWords } from '../words';
 import { Dialog } from './Dialog';
 import { Icon } from './Icon';
+
+const Visible = later(() => import('./Presence').then((all) => all.Visible));
 
 const THEMES: readonly (readonly [Theme, string])[] = [
   ['system', 'System'], ['light', 'Light'], ['dark', 'Dark'],
@@ -95,6 +98,7 @@ export function Menu({ session }: { session: Session }) {
           Also when closed<span class="knob" aria-hidden="true" />
         </button>}
         {problem !== '' && <p class="problem" role="alert">{problem}</p>}
+        <Visible session={session} />
         <button class="button wide" onClick={leave} data-testid="logout">Sign out</button>
         <p class="hint">Signing out removes your messages from this browser.</p>
       </div>}

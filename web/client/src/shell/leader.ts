@@ -25,6 +25,7 @@ export interface Line {
   readonly phase: 'connecting' | 'catching-up' | 'live' | 'refused';
   readonly transport?: Transport;
   readonly problem?: Problem;
+  readonly attachments?: boolean | undefined;
 }
 
 export interface LeaderOwner {
@@ -158,6 +159,7 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
       phase: state ?? (caughtUp && catchUp.synced ? 'live' : 'catching-up'),
       ...!state && { transport: stream.transport },
       ...problem && { problem },
+      attachments: reign.session?.attachments,
     });
   }
 

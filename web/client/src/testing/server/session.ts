@@ -359,6 +359,7 @@ export class Session {
           session_id: this.id, user_id: this.user, resumed, event_id: this.#lastId,
           heartbeat_seconds: this.#host.heartbeatSeconds,
           resume_seconds: this.#host.resumeSeconds, incarnation: this.#host.data.incarnation,
+          attachments: false,
         },
       });
     }
