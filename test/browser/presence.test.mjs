@@ -74,11 +74,12 @@ const words = (value) => value?.members?.filter((one) => one.online).map((one) =
   .join(' ');
 
 for (const transport of ['sse', 'longpoll']) {
-  test(`presence in Node over ${transport}`, async () => {
+  test(`presence in Node over ${transport}`, async (t) => {
     const users = ['one', 'two'].map((name) => `${name}-${transport}`);
     const [one, two] = users.map((user) => createClient({
       url: BASE, user, getToken: async () => `dev:${user}`, transports: [transport],
     }));
+    t.after(() => Promise.all([one.stop(), two.stop()]));
     await one.start();
     const chat = await one.createChat({ type: 'direct', member_ids: [users[1]] });
     const view = presenceOf(one).chat(chat.id);
@@ -101,11 +102,11 @@ for (const transport of ['sse', 'longpoll']) {
       .replace(/^import .*$/m, '');
     const unfollow = new Function('presenceOf', 'client', 'chat', 'document',
       `${block}; return unfollow;`)(presenceOf, one, chat, { querySelector: () => place });
-    await two.stop();
+    assert.equal(place.textContent, users.join(', '));
+    await presenceOf(two).setVisible(false);
     await until('the page of the README', () => place.textContent === users[0], () => place);
     unfollow();
     end();
     assert.equal(view.get(), undefined);
-    await one.stop();
   });
 }
