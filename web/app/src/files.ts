@@ -14,8 +14,8 @@ const REFUSED: Readonly<Record<number, string>> = {
 };
 
 /**
- * The files that are uploaded: a send after a failed one uploads only the others. The server removes
- * a file that no message names after 24 hours.
+ * The files that are uploaded: a send after a failed one uploads only the others. The server
+ * removes a file that no message names after 24 hours.
  */
 const kept = new WeakMap<File, Kept>();
 

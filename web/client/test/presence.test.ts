@@ -74,6 +74,23 @@ for (const transport of ['websocket', 'sse', 'longpoll'] satisfies Transport[]) 
   });
 }
 
+void test('what the lost answer of a poll had is told again', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { client, place } = await scene.started('ann', { transports: ['longpoll'] });
+  const team = follow(client);
+  await scene.until(() => team.now() === 'ann');
+  place.link.setOffline(true);
+  await scene.started('bob');
+  await scene.pass(3_000);
+  let polls = 0;
+  place.link.onRequest = ({ url }) =>
+    url.pathname.endsWith('/poll') && polls++ === 0 ? 'lose' : undefined;
+  place.link.setOffline(false);
+  client.retryNow();
+  await scene.until(() => team.now() === 'ann bob', 20_000);
+  assert.ok(polls > 1);
+});
+
 void test('without a connection nothing is known for long', async () => {
   const scene = new Scene('ann', 'bob');
   const { client, place } = await scene.started('ann');
