@@ -87,7 +87,7 @@ func New(cfg Config) (*Server, error) {
 		Expiry:      session.NewDeadlines(cfg.ResumeWindow),
 		Arrivals:    session.NewDeadlines(sessions.TransferWithin),
 		Incarnation: cfg.Storage.Incarnation(),
-		Attachments: cfg.Attachments != nil,
+		Start:       tidemark.SessionStart{Attachments: cfg.Attachments != nil},
 	}
 	s.leases = leases.New(leases.Config{
 		Registry: cfg.Registry, Nodes: cfg.Nodes, Bus: cfg.Bus, Node: s.node, Sessions: s.table,

@@ -75,8 +75,8 @@ type Host struct {
 	Heartbeat, Resume time.Duration
 	// Incarnation is that of the data.
 	Incarnation tidemark.Incarnation
-	// Attachments reports whether the server keeps files. The `session` event tells it.
-	Attachments bool
+	// Start has what is the same in all `session` events, apart from the fields above.
+	Start tidemark.SessionStart
 	// Grace has an entry for each chat that waits for an acknowledgement. Expiry has one for each
 	// connection that left, and Arrivals one for each arriving session.
 	Grace, Expiry, Arrivals *Deadlines

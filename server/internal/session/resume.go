@@ -71,7 +71,7 @@ func (s *Session) attach(announce, resumed bool) *Reader {
 		s.log.opening = &tidemark.SessionStart{
 			Session: s.ID(), User: s.User(), Resumed: resumed,
 			Heartbeat: s.host.Heartbeat, Resume: s.host.Resume,
-			Incarnation: s.host.Incarnation, Attachments: s.host.Attachments,
+			Incarnation: s.host.Incarnation, Attachments: s.host.Start.Attachments,
 		}
 		if s.statuses.snapshot && !resumed {
 			s.statuses.recent |= forStatuses
