@@ -26,11 +26,14 @@ type step struct {
 
 // reader reads the news of a chat from a position on, up to the end that the chat had when the
 // reader was made. Changes of the chat and its members come before the messages: so an outlet knows
-// a member before their first message.
+// a member before their first message. Without such changes, only the chat's id and its position
+// are needed.
 type reader struct {
 	store Store
 	chat  tidemark.Chat
 	at    storage.Position
+	// page has the first messages after at, if they were read before.
+	page []tidemark.Message
 	// member is the last member of the previous page.
 	member tidemark.UserID
 }
@@ -75,21 +78,25 @@ func (r *reader) members(ctx context.Context) ([]step, error) {
 
 // messages returns a page of the messages.
 func (r *reader) messages(ctx context.Context) ([]step, error) {
-	limit := min(pageMessages, int(r.chat.Head-r.at.Sequence))
-	pages, err := r.store.Ranges(ctx, []storage.Range{{
-		Chat: r.chat.ID, After: r.at.Sequence, Limit: limit, MaxBytes: pageBytes,
-	}})
-	if err != nil {
-		return nil, err
+	page := r.page
+	if r.page = nil; len(page) == 0 {
+		limit := min(pageMessages, int(r.chat.Head-r.at.Sequence))
+		pages, err := r.store.Ranges(ctx, []storage.Range{{
+			Chat: r.chat.ID, After: r.at.Sequence, Limit: limit, MaxBytes: pageBytes,
+		}})
+		if err != nil {
+			return nil, err
+		}
+		page = pages[0]
 	}
-	if len(pages[0]) == 0 {
+	if len(page) == 0 {
 		return nil, tidemark.Errorf(tidemark.Unavailable,
 			"message %d of the chat %s cannot be read", r.at.Sequence+1, r.chat.ID)
 	}
-	steps := make([]step, len(pages[0]))
-	for i := range pages[0] {
-		r.at.Sequence = pages[0][i].Sequence
-		steps[i] = step{messagePersisted(&pages[0][i]), r.at}
+	steps := make([]step, len(page))
+	for i := range page {
+		r.at.Sequence = page[i].Sequence
+		steps[i] = step{messagePersisted(&page[i]), r.at}
 	}
 	return steps, nil
 }

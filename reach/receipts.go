@@ -186,9 +186,9 @@ func (r *receipts) forget(chat tidemark.ChatID, m *mark) {
 	r.told[chat] = m.told
 }
 
-// take returns the chats that were hinted and are not known to be marked, and how many are known.
-// Of those that were hinted, the known ones are noted as work.
-func (r *receipts) take() (unknown []tidemark.ChatID, known int) {
+// take returns the chats that were hinted and are not known to be marked. The known ones are noted
+// as work.
+func (r *receipts) take() (unknown []tidemark.ChatID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for chat := range r.hinted {
@@ -199,7 +199,7 @@ func (r *receipts) take() (unknown []tidemark.ChatID, known int) {
 		}
 	}
 	clear(r.hinted)
-	return unknown, len(r.marks)
+	return unknown
 }
 
 // begin takes a chat whose states may be read now. quiet reports whether the mark may be settled
@@ -291,38 +291,18 @@ func (e *Engine) findMarks(ctx context.Context, r *receiver, after *storage.Back
 	return nil
 }
 
-// findHinted reads the marks of chats that hints announced. Several of them are read as a list of
-// the marks of their shards, if that takes fewer calls than one for each chat.
+// findHinted reads the marks of chats that hints announced.
 func (e *Engine) findHinted(ctx context.Context, r *receiver) error {
-	chats, marks := r.receipts.take()
-	q := storage.BacklogQuery{Outlet: receiptsOf(r.spec.ID), Limit: listed}
-	if pages := 1 + (marks+len(chats))/listed; len(chats) > pages {
-		for _, chat := range chats {
-			q.Shards = append(q.Shards, storage.ShardOf(chat))
-		}
-		slices.Sort(q.Shards)
-		q.Shards = slices.Compact(q.Shards)
-		return e.findMarked(ctx, r, q)
-	}
-	for _, q.Chat = range chats {
-		if err := e.findMarked(ctx, r, q); err != nil {
+	for some := range slices.Chunk(r.receipts.take(), listed) {
+		found, _, err := e.cfg.Store.Backlogs(ctx, storage.BacklogQuery{
+			Outlet: receiptsOf(r.spec.ID), Chats: some,
+		})
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// findMarked reads all marks of a query.
-func (e *Engine) findMarked(ctx context.Context, r *receiver, q storage.BacklogQuery) error {
-	for more := true; more; {
-		var found []storage.Backlog
-		var err error
-		if found, more, err = e.cfg.Store.Backlogs(ctx, q); err != nil {
-			return err
-		}
+		now := time.Now()
 		for i := range found {
-			q.After = found[i]
-			r.receipts.found(&found[i], time.Now())
+			r.receipts.found(&found[i], now)
 		}
 	}
 	return nil

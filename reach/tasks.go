@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -34,19 +33,8 @@ func (e *Engine) turn(ctx context.Context, all bool, until time.Time) error {
 		return nil
 	}
 	e.passReceipts(hinted)
-	halfway := time.Now().Add(time.Until(until) / 2)
-	for of := range hinted {
-		if !time.Now().Before(halfway) {
-			break // The list has them, too.
-		}
-		if of.feed == feedNews && e.hints.own(of.chat) {
-			if err := e.one(ctx, of.chat, until); err != nil {
-				return err
-			}
-		}
-	}
-	if !all {
-		return nil
+	if err := e.beginHinted(ctx, hinted, until); err != nil || !all {
+		return err
 	}
 	if err := e.settle(ctx, false); err != nil {
 		return err
@@ -54,14 +42,31 @@ func (e *Engine) turn(ctx context.Context, all bool, until time.Time) error {
 	return e.some(ctx, own, until)
 }
 
-// one begins to work on a chat, if it has a backlog.
-func (e *Engine) one(ctx context.Context, chat tidemark.ChatID, until time.Time) error {
-	found, _, err := e.cfg.Store.Backlogs(ctx, storage.BacklogQuery{Chat: chat, Limit: 1})
-	if err != nil || len(found) == 0 {
-		return err
+// beginHinted begins to work on the chats of some lines that have a backlog. The list has those for
+// which half of the time is not enough.
+func (e *Engine) beginHinted(
+	ctx context.Context, lines map[line]struct{}, until time.Time,
+) error {
+	halfway := time.Now().Add(time.Until(until) / 2)
+	chats := make([]tidemark.ChatID, 0, len(lines))
+	for of := range lines {
+		if of.feed == feedNews && e.hints.own(of.chat) {
+			chats = append(chats, of.chat)
+		}
 	}
-	_, err = e.offer(ctx, &found[0], until)
-	return err
+	for some := range slices.Chunk(chats, listed) {
+		if !time.Now().Before(halfway) {
+			break
+		}
+		found, _, err := e.cfg.Store.Backlogs(ctx, storage.BacklogQuery{Chats: some})
+		if err == nil {
+			_, err = e.begin(ctx, found, until)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // some goes on with the list of the backlogs for all outlets, where the last call ended, until its
@@ -77,51 +82,18 @@ func (e *Engine) some(ctx context.Context, own []int, until time.Time) error {
 		if err != nil {
 			return err
 		}
-		quiet := e.quiet(ctx, found)
-		for i := range found {
-			if !quiet[found[i].Chat] {
-				if begun, err := e.offer(ctx, &found[i], until); !begun || err != nil {
-					return err
-				}
-			}
-			e.after = found[i]
+		begun, err := e.begin(ctx, found, until)
+		if begun > 0 {
+			e.after = found[begun-1]
+		}
+		if begun < len(found) || err != nil {
+			return err
 		}
 		if !more || len(found) == 0 {
 			e.after = storage.Backlog{}
 			return nil
 		}
 	}
-}
-
-// quiet returns the chats whose backlogs only need to be settled: this process has delivered their
-// news, and they have no further messages. It checks all of them in one call, because most backlogs
-// of a list are like that. Settling finds other news that came without a hint.
-func (e *Engine) quiet(
-	ctx context.Context, found []storage.Backlog,
-) map[tidemark.ChatID]bool {
-	var ranges []storage.Range
-	e.mu.Lock()
-	for i := range found {
-		b := &found[i]
-		p := e.chats[b.Chat]
-		if p != nil && !p.busy && p.from == b.From && p.to != p.from {
-			ranges = append(ranges,
-				storage.Range{Chat: b.Chat, After: p.to.Sequence, Limit: 1, MaxBytes: 1})
-		}
-	}
-	e.mu.Unlock()
-	if len(ranges) == 0 {
-		return nil
-	}
-	pages, err := e.cfg.Store.Ranges(ctx, ranges)
-	if err != nil {
-		return nil // One chat may be the cause. They are looked at one by one.
-	}
-	quiet := make(map[tidemark.ChatID]bool, len(ranges))
-	for i := range ranges {
-		quiet[ranges[i].Chat] = len(pages[i]) == 0
-	}
-	return quiet
 }
 
 // openChats returns how many chats are worked on, or wait to be settled.
@@ -138,45 +110,127 @@ func (e *Engine) firstSave(now time.Time) time.Time {
 	return now.Add(min(e.times.Linger*5/4, e.times.Save))
 }
 
-// offer begins to work on a backlog, unless that is under way. begun is false if no slot became
-// free in time.
-func (e *Engine) offer(
-	ctx context.Context, b *storage.Backlog, until time.Time,
-) (begun bool, err error) {
+// task is the news of a chat that are to be delivered.
+type task struct {
+	backlog storage.Backlog
+	// place is that of the backlog among those that were read together.
+	place int
+	// progress is noted when the task ends. to and split are what it was at the beginning.
+	progress *progress
+	to       storage.Position
+	split    split
+	list     list
+	// page has the first messages after to, or nothing.
+	page []tidemark.Message
+}
+
+// begin begins to work on backlogs, unless that is under way. begun is how many of them, from the
+// first one on, need no more. The others have found no slot in time.
+func (e *Engine) begin(
+	ctx context.Context, found []storage.Backlog, until time.Time,
+) (begun int, err error) {
+	tasks := e.claim(found)
+	e.readAhead(ctx, tasks)
+	for i := range tasks {
+		t := &tasks[i]
+		if err := e.slot(ctx, until); err != nil {
+			for _, left := range tasks[i:] {
+				e.leave(&left)
+			}
+			return t.place, ctx.Err()
+		}
+		e.running.Go(func() {
+			defer func() { <-e.slots }()
+			to, split, err := e.deliver(ctx, t)
+			e.put(t.backlog.Chat, t.progress, to, split)
+			if err != nil && ctx.Err() == nil {
+				e.cfg.Log.Warn("the news of a chat cannot be delivered now; trying again",
+					"chat", t.backlog.Chat, "error", err)
+			}
+		})
+	}
+	return len(found), nil
+}
+
+// leave ends a task that has not begun. Nothing of it needs to be settled.
+func (e *Engine) leave(t *task) {
+	chat, p := t.backlog.Chat, t.progress
+	e.put(chat, p, t.to, t.split)
 	e.mu.Lock()
-	p := e.chats[b.Chat]
+	defer e.mu.Unlock()
+	if e.chats[chat] == p && p.from == p.to {
+		delete(e.chats, chat)
+	}
+}
+
+// claim returns the tasks of some backlogs. A backlog of which everything was delivered only needs
+// to be settled.
+func (e *Engine) claim(found []storage.Backlog) []task {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	now := time.Now()
-	switch {
-	case p == nil:
-		p = &progress{
-			from: b.From, to: b.From, split: splitOf(b), moved: now, save: e.firstSave(now),
+	var tasks []task
+	for i := range found {
+		b := &found[i]
+		p := e.chats[b.Chat]
+		switch {
+		case p == nil:
+			p = &progress{
+				from: b.From, to: b.From, split: splitOf(b), moved: now, save: e.firstSave(now),
+			}
+			e.chats[b.Chat] = p
+		case p.busy:
+			p.again = true
+			continue
+		case p.from != b.From && b.From.Covers(p.from):
+			// Another process has settled it.
+			p.from, p.to, p.split = b.From, p.to.Most(b.From), max(p.split, splitOf(b))
 		}
-		e.chats[b.Chat] = p
-	case p.busy:
-		p.again = true
-		e.mu.Unlock()
-		return true, nil
-	case p.from != b.From && b.From.Covers(p.from):
-		// Another process has settled it.
-		p.from, p.to, p.split = b.From, p.to.Most(b.From), max(p.split, splitOf(b))
-	}
-	p.busy = true
-	list := e.list
-	e.mu.Unlock()
-	if err := e.slot(ctx, until); err != nil {
-		e.put(b.Chat, p, p.to, p.split)
-		return false, ctx.Err()
-	}
-	e.running.Go(func() {
-		defer func() { <-e.slots }()
-		to, split, err := e.deliver(ctx, b.Chat, p.to, p.split, list)
-		e.put(b.Chat, p, to, split)
-		if err != nil && ctx.Err() == nil {
-			e.cfg.Log.Warn("the news of a chat cannot be delivered now; trying again",
-				"chat", b.Chat, "error", err)
+		if p.to.Covers(b.End) {
+			continue
 		}
-	})
-	return true, nil
+		p.busy = true
+		tasks = append(tasks, task{
+			backlog: *b, place: i, progress: p, to: p.to, split: p.split, list: e.list,
+		})
+	}
+	return tasks
+}
+
+// aheadBytes bounds what is read ahead for all tasks that begin together.
+const aheadBytes = 8 << 20
+
+// readAhead reads the first messages of several tasks in one call. Most tasks need nothing else.
+func (e *Engine) readAhead(ctx context.Context, tasks []task) {
+	var of []*task
+	for i := range tasks {
+		if t := &tasks[i]; t.onlyMessages() {
+			of = append(of, t)
+		}
+	}
+	if len(of) < 2 {
+		return
+	}
+	ranges := make([]storage.Range, len(of))
+	for i, t := range of {
+		ranges[i] = storage.Range{
+			Chat: t.backlog.Chat, After: t.to.Sequence,
+			Limit:    min(pageMessages, int(t.backlog.End.Sequence-t.to.Sequence)),
+			MaxBytes: min(pageBytes, aheadBytes/len(of)),
+		}
+	}
+	pages, err := e.cfg.Store.Ranges(ctx, ranges)
+	if err != nil {
+		return // One chat may be the cause. Each task reads its own messages.
+	}
+	for i, t := range of {
+		t.page = pages[i]
+	}
+}
+
+// onlyMessages reports whether the chat and its members have not changed.
+func (t *task) onlyMessages() bool {
+	return t.to.Members >= t.backlog.End.Members && t.to.Version >= t.backlog.End.Version
 }
 
 // slot waits for a free slot, until a time.
@@ -213,237 +267,6 @@ func (e *Engine) put(chat tidemark.ChatID, p *progress, to storage.Position, spl
 		p.to, p.moved = to, time.Now()
 	}
 	p.split = split
-}
-
-// deliver delivers the news of a chat from a position on to all outlets of the list. What one does
-// not accept in time waits in its own backlog. deliver returns how far it came, and whether an
-// outlet may have an own backlog of the chat.
-func (e *Engine) deliver(
-	ctx context.Context, id tidemark.ChatID, from storage.Position, split split, l list,
-) (to storage.Position, splits split, err error) {
-	chat, err := e.cfg.Store.Chat(ctx, id)
-	if err != nil {
-		return from, split, err
-	}
-	r := reader{store: e.cfg.Store, chat: chat, at: from}
-	if r.done() {
-		return from, split, nil
-	}
-	round := round{
-		e: e, chat: id, waiting: map[storage.OutletID]bool{},
-		pending: map[storage.OutletID]storage.OutletID{},
-	}
-	for i := range l.Outlets {
-		s := &l.Outlets[i]
-		if !s.State.keeps() {
-			continue
-		}
-		round.outlets = append(round.outlets, s)
-		if s.wantsPending() && !chat.Large {
-			round.pending[pendingOf(s.ID)] = s.ID
-		}
-	}
-	if err := round.findWaiting(ctx, split); err != nil {
-		return from, split, err
-	}
-	for !r.done() {
-		before := r.at
-		steps, err := r.next(ctx)
-		if err == nil {
-			err = round.deliver(ctx, before, steps)
-		}
-		if err != nil {
-			return before, max(split, round.split()), err
-		}
-	}
-	return r.at, round.split(), nil
-}
-
-// round delivers the news of a chat to the outlets. An outlet that waits has an own backlog, which
-// covers all that the round reads: it was opened, or found, after these news were stored (R_FRESH).
-type round struct {
-	e       *Engine
-	chat    tidemark.ChatID
-	outlets []*Spec
-	waiting map[storage.OutletID]bool
-	// pending has the outlets that get outlet.PendingCreated, by the ids of these backlogs. Their
-	// messages always wait there.
-	pending map[storage.OutletID]storage.OutletID
-}
-
-// split returns for which outlets backlogs are open.
-func (r *round) split() split {
-	s := unsplit
-	for id := range r.waiting {
-		if _, pending := r.pending[id]; !pending {
-			return splitNews
-		}
-		s = splitPending
-	}
-	return s
-}
-
-// findWaiting looks for own backlogs of the chat (R_OWED). Without a split there are only those of
-// outlets that get the chat for the first time: these get it from its beginning.
-func (r *round) findWaiting(ctx context.Context, split split) error {
-	begin := make(map[storage.OutletID]storage.Position)
-	for id := range r.pending {
-		if split == unsplit {
-			break
-		}
-		if err := r.findWaitingFor(ctx, id); err != nil {
-			return err
-		}
-	}
-	for _, s := range r.outlets {
-		first := s.Walk != nil && s.Walk.First
-		if split < splitNews && !first {
-			continue
-		}
-		err := r.findWaitingFor(ctx, s.ID)
-		switch {
-		case err != nil:
-			return err
-		case r.waiting[s.ID]:
-		//rule:told_in_order.begin-at-the-beginning
-		case first && !s.Walk.Opened:
-			begin[s.ID] = storage.Position{}
-		}
-	}
-	return r.wait(ctx, begin)
-}
-
-// findWaitingFor looks for an own backlog of the chat.
-func (r *round) findWaitingFor(ctx context.Context, id storage.OutletID) error {
-	found, _, err := r.e.cfg.Store.Backlogs(ctx,
-		storage.BacklogQuery{Outlet: id, Chat: r.chat, Limit: 1})
-	//rule:told_in_order.wait-behind-own-backlog
-	if len(found) > 0 {
-		r.waiting[id] = true
-	}
-	return err
-}
-
-// deliver delivers some steps, which begin at a position. When it returns nil, each outlet has
-// accepted them, or waits.
-func (r *round) deliver(ctx context.Context, before storage.Position, steps []step) error {
-	if len(steps) == 0 || ctx.Err() != nil {
-		return ctx.Err()
-	}
-	late := make(map[storage.OutletID]storage.Position)
-	var all []pending
-	for id := range r.pending {
-		//rule:pending_told.wait-for-the-look
-		if !r.waiting[id] && hasMessage(steps) {
-			late[id] = before
-		}
-	}
-	for _, s := range r.outlets {
-		id := s.ID
-		receiver := r.e.receiver(id)
-		if r.waiting[id] {
-			if receiver != nil {
-				receiver.further(line{chat: r.chat})
-			}
-			continue
-		}
-		if receiver == nil || !receiver.health.prompt() || receiver.full() {
-			late[id] = before
-			continue
-		}
-		done := receiver.start(line{chat: r.chat}, steps)
-		if done == nil {
-			late[id] = before
-			continue
-		}
-		all = append(all, pending{id, receiver, done, r.e.cfg.Kinds[s.Kind].Urgent})
-	}
-	slices.SortStableFunc(all, urgentFirst)
-	linger := time.NewTimer(r.e.times.Linger)
-	defer linger.Stop()
-	over := false
-	for i, p := range all {
-		if i > 0 && !p.urgent && all[i-1].urgent {
-			linger.Reset(min(r.e.times.Linger, urgentLinger))
-			over = false
-		}
-		var out outcome // Until there is one, nothing is accepted.
-		select {
-		case out = <-p.done:
-		default:
-			if !over {
-				select {
-				case out = <-p.done:
-				case <-linger.C:
-					over = true
-				}
-			}
-			if over {
-				p.receiver.health.late()
-			}
-		}
-		if out.refused != nil && out.refused.Action == outlet.Later {
-			p.receiver.later(line{chat: r.chat}, out.refused)
-		}
-		if out.accepted < len(steps) {
-			late[p.id] = before
-			if out.accepted > 0 {
-				late[p.id] = steps[out.accepted-1].after
-			}
-		}
-	}
-	return r.wait(ctx, late)
-}
-
-// pending is a delivery of a round.
-type pending struct {
-	id       storage.OutletID
-	receiver *receiver
-	done     <-chan outcome
-	urgent   bool
-}
-
-// urgentLinger is how long the news of a chat wait for other outlets, after an urgent one has
-// answered.
-const urgentLinger = 100 * time.Millisecond
-
-func urgentFirst(a, b pending) int {
-	switch {
-	case a.urgent == b.urgent:
-		return 0
-	case a.urgent:
-		return -1
-	}
-	return 1
-}
-
-// wait opens own backlogs.
-func (r *round) wait(ctx context.Context, late map[storage.OutletID]storage.Position) error {
-	if len(late) == 0 {
-		return nil
-	}
-	var open []storage.Backlog
-	for id, from := range late {
-		open = append(open, storage.Backlog{Outlet: id, Chat: r.chat, From: from})
-	}
-	//rule:told_or_owed.rewind-before-settling
-	if err := r.e.cfg.Store.Rewind(context.WithoutCancel(ctx), open); err != nil {
-		return err
-	}
-	for id := range late {
-		r.waiting[id] = true
-		if of, pending := r.pending[id]; pending {
-			if receiver := r.e.receiver(of); receiver != nil {
-				receiver.later(line{r.chat, feedPending}, &outlet.Refusal{After: missedAfter})
-			}
-			continue
-		}
-		if receiver := r.e.receiver(id); receiver != nil {
-			receiver.count(countDeferred, 1)
-			receiver.news.wake.Set()
-		}
-	}
-	return nil
 }
 
 func (e *Engine) receiver(id storage.OutletID) *receiver {

@@ -251,13 +251,13 @@ func (s *mortal) Backlogs(
 	if err := s.alive(); err != nil {
 		return nil, false, err
 	}
-	if q.Chat != "" && tidemark.ValidID(string(q.Outlet)) {
+	if len(q.Chats) > 0 && tidemark.ValidID(string(q.Outlet)) {
 		s.lookups.Add(1)
 	}
 	if s.blind.Load() {
 		return nil, false, nil
 	}
-	if s.slow.Load() && q.Chat == "" {
+	if s.slow.Load() && len(q.Chats) == 0 {
 		signal.Pause(ctx, time.Second)
 		q.Limit = min(q.Limit, 10)
 	}

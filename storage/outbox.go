@@ -24,7 +24,8 @@ import (
 type Outbox interface {
 	// Backlogs returns a page of the backlogs for an outlet. The shards ascend, and the chat ids of
 	// each. It sees every Rewind and Settle that returned before the call, if the outlet is not
-	// AllOutlets. The backlogs for AllOutlets are eventual. q.Limit is at least 1.
+	// AllOutlets. The backlogs for AllOutlets are eventual. q.Limit is at least 1. If q names
+	// chats, all of their backlogs are on one page, in any order.
 	Backlogs(ctx context.Context, q BacklogQuery) (backlogs []Backlog, more bool, err error)
 
 	// Rewind opens backlogs for single outlets, or lets open ones begin lower: the least value of
@@ -117,6 +118,10 @@ type Backlog struct {
 	// other backlogs. If it is true, there may be backlogs of single outlets. They must be looked
 	// for before anything is delivered: these outlets have earlier news to come (R_OWED).
 	Split bool
+	// End is the position of the chat, and Large is tidemark.Chat.Large, both read in one step with
+	// From. They are zero in backlogs of single outlets. Rewind and Settle ignore them.
+	End   Position
+	Large bool
 }
 
 // Settlement is a Backlog as it was read, with how far it was delivered.
@@ -132,8 +137,9 @@ type BacklogQuery struct {
 	Outlet OutletID
 	// Shards ascend.
 	Shards []int
-	// Chat, if it is not "", asks for the backlog of one chat. Shards and After do not count then.
-	Chat tidemark.ChatID
+	// Chats, if there are any, asks for the backlogs of these chats, each of which is named once.
+	// The other fields but Outlet do not count then.
+	Chats []tidemark.ChatID
 	// After is the last backlog of the previous page, of which Shard and Chat count. If its Chat is
 	// "", the first page is asked for.
 	After Backlog

@@ -31,13 +31,13 @@ const shardsAtOnce = 16
 func (s *Store) Backlogs(
 	ctx context.Context, q storage.BacklogQuery,
 ) ([]storage.Backlog, bool, error) {
-	c, ctx, leave, err := s.enter(ctx, "backlogs", 0)
+	c, ctx, leave, err := s.enterBatch(ctx, "backlogs", len(q.Chats))
 	if err != nil {
 		return nil, false, err
 	}
 	defer leave()
-	if q.Chat != "" {
-		found, err := c.backlogOf(ctx, q.Outlet, q.Chat)
+	if len(q.Chats) > 0 {
+		found, err := c.backlogsOf(ctx, q.Outlet, q.Chats)
 		return found, false, call.Public(err)
 	}
 	found, more, err := c.backlogs(ctx, q)
@@ -54,7 +54,11 @@ func (c caller) backlogs(
 		listed, more, err := c.listed(ctx, q)
 		opened := listed
 		if err == nil && q.Outlet == storage.AllOutlets {
-			opened, err = c.opened(ctx, listed)
+			chats := make([]tidemark.ChatID, len(listed))
+			for i := range listed {
+				chats[i] = listed[i].Chat
+			}
+			opened, err = c.opened(ctx, chats, true)
 		}
 		if err != nil {
 			return nil, false, err
@@ -67,26 +71,29 @@ func (c caller) backlogs(
 	}
 }
 
-// backlogOf returns the backlog of one chat for an outlet, if it is open.
-func (c caller) backlogOf(
-	ctx context.Context, outlet storage.OutletID, chat tidemark.ChatID,
-) ([]storage.Backlog, error) {
-	if outlet != storage.AllOutlets {
-		it, err := c.Get(ctx, record.Backlogs, record.BacklogKey(outlet, chat))
-		if err != nil || it == nil {
-			return nil, err
-		}
-		b, err := backlogIn(outlet, it)
-		return []storage.Backlog{b}, err
+// backlogsOf returns the open backlogs of some chats for an outlet.
+func (c caller) backlogsOf(
+	ctx context.Context, outlet storage.OutletID, chats []tidemark.ChatID,
+) (found []storage.Backlog, err error) {
+	if outlet == storage.AllOutlets {
+		return c.opened(ctx, chats, false)
 	}
-	counter, err := c.Counter(ctx, chat)
-	if tidemark.CodeOf(err) == tidemark.NotFound {
-		return nil, nil
+	keys := make([]call.Item, len(chats))
+	for i, chat := range chats {
+		keys[i] = record.BacklogKey(outlet, chat)
 	}
-	if err != nil || !counter.Outbox.Open {
+	items, err := c.GetAll(ctx, call.Read{Table: record.Backlogs}, keys)
+	if err != nil {
 		return nil, err
 	}
-	return []storage.Backlog{backlogFor(counter)}, nil
+	for _, it := range items {
+		b, err := backlogIn(outlet, it)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, b)
+	}
+	return found, nil
 }
 
 // backlogFor returns the open backlog of a chat for all outlets.
@@ -94,6 +101,7 @@ func backlogFor(counter *record.Counter) storage.Backlog {
 	return storage.Backlog{
 		Chat: counter.ID, Shard: storage.ShardOf(counter.ID),
 		From: counter.Outbox.From, Split: counter.Outbox.Split,
+		End: storage.PositionOf(&counter.Chat), Large: counter.Large,
 	}
 }
 
@@ -167,15 +175,11 @@ func (c caller) listedIn(
 	return found, err
 }
 
-// opened returns those backlogs for all outlets that are open, with their positions.
+// opened returns the open backlogs of some chats for all outlets, with their positions.
 func (c caller) opened(
-	ctx context.Context, listed []storage.Backlog,
+	ctx context.Context, chats []tidemark.ChatID, eventual bool,
 ) (found []storage.Backlog, err error) {
-	chats := make([]tidemark.ChatID, len(listed))
-	for i := range listed {
-		chats[i] = listed[i].Chat
-	}
-	counters, err := c.Counters(ctx, chats, true)
+	counters, err := c.Counters(ctx, chats, eventual)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ func backlogOf(
 ) *storage.Backlog {
 	t.Helper()
 	found, _, err := s.Backlogs(t.Context(),
-		storage.BacklogQuery{Outlet: outlet, Chat: chat, Limit: 1})
+		storage.BacklogQuery{Outlet: outlet, Chats: []tidemark.ChatID{chat}})
 	must(t, err)
 	if len(found) == 0 {
 		return nil

@@ -22,7 +22,8 @@ func all(outlet storage.OutletID, limit int) storage.BacklogQuery {
 func (w *workload) settlement(
 	outlet storage.OutletID, chat tidemark.ChatID,
 ) (item storage.Settlement, err error) {
-	found, _, err := w.s.Backlogs(w.t.Context(), storage.BacklogQuery{Outlet: outlet, Chat: chat})
+	found, _, err := w.s.Backlogs(w.t.Context(),
+		storage.BacklogQuery{Outlet: outlet, Chats: []tidemark.ChatID{chat}})
 	if err != nil {
 		return item, err
 	}
@@ -130,8 +131,13 @@ func (w *workload) outbox() []operation {
 		},
 		{
 			"`Backlogs` of one chat", nil,
-			backlogs(storage.BacklogQuery{Chat: chatNo(150), Limit: 1}, 1),
-			bound{calls: "GetItem", reads: 1},
+			backlogs(storage.BacklogQuery{Chats: []tidemark.ChatID{chatNo(150)}}, 1),
+			bound{calls: "BatchGetItem", reads: 1},
+		},
+		{
+			"`Backlogs` of 50 chats", nil,
+			backlogs(storage.BacklogQuery{Chats: chatNos(160, 50)}, 50),
+			bound{calls: "BatchGetItem", reads: 50},
 		},
 		{
 			"`EachChat`, 100 items", nil, func(int) error {

@@ -158,7 +158,8 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 			return err
 		},
 		"Backlogs of one chat": func() error {
-			_, _, err := one.Backlogs(t.Context(), storage.BacklogQuery{Chat: "c", Limit: 1})
+			_, _, err := one.Backlogs(t.Context(),
+				storage.BacklogQuery{Chats: []tidemark.ChatID{"c"}})
 			return err
 		},
 		"Rewind": func() error {

@@ -40,26 +40,24 @@ func (s *Store) news(c *chat, before storage.Position) {
 func (s *Store) Backlogs(
 	ctx context.Context, q storage.BacklogQuery,
 ) ([]storage.Backlog, bool, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.enterBatch(ctx, len(q.Chats)); err != nil {
 		return nil, false, err
 	}
 	defer s.mu.Unlock()
+	if len(q.Chats) > 0 {
+		return s.backlogsOf(q.Outlet, q.Chats), false, nil
+	}
 	var found []storage.Backlog
 	add := func(b storage.Backlog) {
 		b.Shard = storage.ShardOf(b.Chat)
-		wanted := slices.Contains(q.Shards, b.Shard) &&
-			(q.After.Chat == "" || byShard(b, q.After) > 0)
-		if q.Chat != "" {
-			wanted = b.Chat == q.Chat
-		}
-		if wanted {
+		if slices.Contains(q.Shards, b.Shard) && (q.After.Chat == "" || byShard(b, q.After) > 0) {
 			found = append(found, b)
 		}
 	}
 	if q.Outlet == storage.AllOutlets {
-		for id, c := range s.chats {
+		for _, c := range s.chats {
 			if c.outbox.open {
-				add(storage.Backlog{Chat: id, From: c.outbox.from, Split: c.outbox.split})
+				add(c.backlog())
 			}
 		}
 	}
@@ -71,6 +69,30 @@ func (s *Store) Backlogs(
 	slices.SortFunc(found, byShard)
 	found, more := page(found, q.Limit)
 	return found, more, nil
+}
+
+// backlogsOf returns the open backlogs of some chats for an outlet. The mutex is held.
+func (s *Store) backlogsOf(
+	outlet storage.OutletID, chats []tidemark.ChatID,
+) (found []storage.Backlog) {
+	for _, id := range chats {
+		b, open := s.backlogs[backlogKey{outlet, id}]
+		if c := s.chats[id]; outlet == storage.AllOutlets && c != nil && c.outbox.open {
+			b, open = c.backlog(), true
+		}
+		if b.Shard = storage.ShardOf(id); open {
+			found = append(found, b)
+		}
+	}
+	return found
+}
+
+// backlog returns the chat's backlog for all outlets, without its shard. The mutex is held.
+func (c *chat) backlog() storage.Backlog {
+	return storage.Backlog{
+		Chat: c.ID, From: c.outbox.from, Split: c.outbox.split,
+		End: storage.PositionOf(&c.Chat), Large: c.Large,
+	}
 }
 
 func byShard(a, b storage.Backlog) int {

@@ -71,6 +71,18 @@ func TestBatches_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
 			})
 			return err
 		}},
+		{"Settle", chat, func(first, second tidemark.ChatID) error {
+			return settleInOrder(ctx, s, storage.AllOutlets, first, second)
+		}},
+		{"Settle for an outlet", chat, func(first, second tidemark.ChatID) error {
+			err := s.Rewind(ctx, []storage.Backlog{
+				{Outlet: "hook", Chat: first}, {Outlet: "hook", Chat: second},
+			})
+			if err != nil {
+				return err
+			}
+			return settleInOrder(ctx, s, "hook", first, second)
+		}},
 	} {
 		for _, order := range [][2]tidemark.ChatID{{"c", "d"}, {"d", "c"}} {
 			t.Run(tc.name+" of "+string(order[0])+" and "+string(order[1]), func(t *testing.T) {
@@ -93,4 +105,21 @@ func TestBatches_rows_are_locked_in_the_order_of_their_keys(t *testing.T) {
 			})
 		}
 	}
+}
+
+// settleInOrder settles nothing of the backlogs of two chats.
+func settleInOrder(
+	ctx context.Context, s *Store, outlet storage.OutletID, chats ...tidemark.ChatID,
+) error {
+	var items []storage.Settlement
+	for _, chat := range chats {
+		found, _, err := s.Backlogs(ctx,
+			storage.BacklogQuery{Outlet: outlet, Chats: []tidemark.ChatID{chat}})
+		if err != nil {
+			return err
+		}
+		items = append(items, storage.Settlement{Backlog: found[0], To: found[0].From})
+	}
+	_, err := s.Settle(ctx, items)
+	return err
 }

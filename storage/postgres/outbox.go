@@ -45,56 +45,67 @@ func (p *position) position() storage.Position {
 }
 
 const (
-	backlogsOfChats = `SELECT id, outbox_shard, outbox_sequence, outbox_members, outbox_version,
-			outbox_split, ''
+	backlogsOfAll = `SELECT id, outbox_shard, outbox_sequence, outbox_members, outbox_version,
+			outbox_split, '', head, members_version, version, large
 		FROM chats
 		WHERE outbox_shard = ANY ($1::smallint[]) AND (outbox_shard, id) > ($2::smallint, $3)
 		ORDER BY outbox_shard, id LIMIT $4`
 	// backlogsOfOutlet looks at one shard after the other. So it does not read those of others, of
 	// which an outlet that is down may have millions.
-	backlogsOfOutlet = `SELECT b.chat_id, b.shard, b.sequence, b.members, b.version, false, b.stamp
+	backlogsOfOutlet = `SELECT b.chat_id, b.shard, b.sequence, b.members, b.version, false, b.stamp,
+			0::bigint, 0::bigint, 0::bigint, false
 		FROM unnest($1::smallint[], $2::text[]) WITH ORDINALITY AS s (shard, after, no)
 		CROSS JOIN LATERAL (SELECT * FROM outlet_backlogs
 			WHERE outlet = $4 AND shard = s.shard AND chat_id > s.after
 			ORDER BY chat_id LIMIT $3) AS b
 		ORDER BY s.no, b.chat_id LIMIT $3`
-	// backlogOfChat returns a row without a backlog, too. A condition would fit chats_in_outbox.
-	backlogOfChat = `SELECT id, coalesce(outbox_shard, -1), outbox_sequence, outbox_members,
-			outbox_version, outbox_split, ''
-		FROM chats WHERE id = $1`
-	backlogOfBoth = `SELECT chat_id, shard, sequence, members, version, false, stamp
-		FROM outlet_backlogs WHERE outlet = $3 AND shard = $2 AND chat_id = $1`
+	// backlogsOfChats reads a chat without a backlog, too. A condition in the subquery would fit
+	// chats_in_outbox.
+	backlogsOfChats = `SELECT c.id, c.outbox_shard, c.outbox_sequence, c.outbox_members,
+			c.outbox_version, c.outbox_split, '', c.head, c.members_version, c.version, c.large
+		FROM unnest($1::text[]) AS n (id)
+		CROSS JOIN LATERAL (SELECT * FROM chats WHERE id = n.id LIMIT 1) AS c
+		WHERE c.outbox_shard IS NOT NULL`
+	backlogsOfBoth = `SELECT b.chat_id, b.shard, b.sequence, b.members, b.version, false, b.stamp,
+			0::bigint, 0::bigint, 0::bigint, false
+		FROM unnest($1::text[], $2::smallint[]) AS n (id, shard)
+		CROSS JOIN LATERAL (SELECT * FROM outlet_backlogs
+			WHERE outlet = $3 AND shard = n.shard AND chat_id = n.id LIMIT 1) AS b`
 )
 
 // Backlogs implements storage.Outbox.
 func (s *Store) Backlogs(
 	ctx context.Context, q storage.BacklogQuery,
 ) ([]storage.Backlog, bool, error) {
-	text, parameters := backlogsQuery(&q)
-	found, more, err := list(ctx, s, text, q.Limit, parameters, func(
-		row pgx.Rows,
-	) (storage.Backlog, error) {
-		b := storage.Backlog{Outlet: q.Outlet}
-		var from position
-		err := row.Scan(&b.Chat, &b.Shard, &from.sequence, &from.members, &from.version, &b.Split,
-			&b.Stamp)
-		b.From = from.position()
-		return b, err
-	})
-	if len(found) == 1 && found[0].Shard < 0 {
+	if err := checkBatch(len(q.Chats)); err != nil {
 		return nil, false, err
 	}
-	return found, more, err
+	if len(q.Chats) > 0 {
+		q.Limit = len(q.Chats)
+	}
+	text, parameters := backlogsQuery(&q)
+	return list(ctx, s, text, q.Limit, parameters, func(row pgx.Rows) (storage.Backlog, error) {
+		b := storage.Backlog{Outlet: q.Outlet}
+		var from, end position
+		err := row.Scan(&b.Chat, &b.Shard, &from.sequence, &from.members, &from.version, &b.Split,
+			&b.Stamp, &end.sequence, &end.members, &end.version, &b.Large)
+		b.From, b.End = from.position(), end.position()
+		return b, err
+	})
 }
 
 // backlogsQuery returns the statement of a query, with its parameters.
 func backlogsQuery(q *storage.BacklogQuery) (text string, parameters []any) {
 	all := q.Outlet == storage.AllOutlets
-	if q.Chat != "" {
+	if len(q.Chats) > 0 {
 		if all {
-			return backlogOfChat, []any{string(q.Chat)}
+			return backlogsOfChats, []any{texts(q.Chats)}
 		}
-		return backlogOfBoth, []any{string(q.Chat), shardOf(q.Chat), string(q.Outlet)}
+		shards := make([]int16, len(q.Chats))
+		for i, chat := range q.Chats {
+			shards[i] = shardOf(chat)
+		}
+		return backlogsOfBoth, []any{texts(q.Chats), shards, string(q.Outlet)}
 	}
 	shards := make([]int16, len(q.Shards))
 	for i, shard := range q.Shards {
@@ -105,7 +116,7 @@ func backlogsQuery(q *storage.BacklogQuery) (text string, parameters []any) {
 		after = -1
 	}
 	if all {
-		return backlogsOfChats, []any{shards, after, string(q.After.Chat), int64(q.Limit) + 1}
+		return backlogsOfAll, []any{shards, after, string(q.After.Chat), int64(q.Limit) + 1}
 	}
 	shards = slices.DeleteFunc(shards, func(shard int16) bool { return shard < after })
 	begin := make([]string, len(shards))
@@ -140,10 +151,7 @@ func (s *Store) Rewind(ctx context.Context, backlogs []storage.Backlog) error {
 		return err
 	}
 	backlogs = slices.Clone(backlogs)
-	slices.SortFunc(backlogs, func(a, b storage.Backlog) int {
-		return cmp.Or(cmp.Compare(a.Outlet, b.Outlet),
-			cmp.Compare(shardOf(a.Chat), shardOf(b.Chat)), cmp.Compare(a.Chat, b.Chat))
-	})
+	slices.SortFunc(backlogs, func(a, b storage.Backlog) int { return byKey(&a, &b) })
 	n := len(backlogs)
 	outlets, chats, stamps := make([]string, n), make([]string, n), make([]string, n)
 	shards := make([]int16, n)
@@ -177,20 +185,31 @@ const (
 	soon   = `SET LOCAL synchronous_commit = off`
 	keysOf = `SELECT n.no, c.key FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
 		CROSS JOIN LATERAL (SELECT key FROM chats WHERE id = n.id LIMIT 1) AS c`
+	// settleChats settles the backlogs of chats. $1 are their keys, ascending, so that the rows are
+	// locked in this order. A simpler condition would fit chats_in_outbox.
+	//
 	//rule:told_or_owed.keep-backlog-of-later-news-in-postgres
-	settleChat = `UPDATE chats AS c SET
-			outbox_sequence = greatest(c.outbox_sequence, least($5, c.head)),
-			outbox_members = greatest(c.outbox_members, least($6, c.members_version)),
-			outbox_version = greatest(c.outbox_version, least($7, c.version)),
-			outbox_split = $8,
-			outbox_shard = CASE WHEN greatest(c.outbox_sequence, $5) >= c.head
-					AND greatest(c.outbox_members, $6) >= c.members_version
-					AND greatest(c.outbox_version, $7) >= c.version THEN NULL
+	settleChats = `UPDATE chats AS c SET
+			outbox_sequence = greatest(c.outbox_sequence,
+				least(($5::bigint[])[width_bucket(c.key, $1)], c.head)),
+			outbox_members = greatest(c.outbox_members,
+				least(($6::bigint[])[width_bucket(c.key, $1)], c.members_version)),
+			outbox_version = greatest(c.outbox_version,
+				least(($7::bigint[])[width_bucket(c.key, $1)], c.version)),
+			outbox_split = ($8::boolean[])[width_bucket(c.key, $1)],
+			outbox_shard = CASE
+				WHEN greatest(c.outbox_sequence, $5[width_bucket(c.key, $1)]) >= c.head
+					AND greatest(c.outbox_members, $6[width_bucket(c.key, $1)]) >= c.members_version
+					AND greatest(c.outbox_version, $7[width_bucket(c.key, $1)]) >= c.version
+				THEN NULL
 				ELSE c.outbox_shard END
-		WHERE c.key = $1 AND c.outbox_shard IS NOT NULL
-			AND (c.outbox_sequence, c.outbox_members, c.outbox_version) = ($2, $3, $4)`
-	positionOfChat = `SELECT head, members_version, version FROM chats WHERE key = $1
-		FOR NO KEY UPDATE`
+		WHERE c.key = ANY ($1) AND coalesce(c.outbox_shard, -1) >= 0
+			AND c.outbox_sequence = ($2::bigint[])[width_bucket(c.key, $1)]
+			AND c.outbox_members = ($3::bigint[])[width_bucket(c.key, $1)]
+			AND c.outbox_version = ($4::bigint[])[width_bucket(c.key, $1)]
+		RETURNING c.key`
+	positionsOfChats = `SELECT key, head, members_version, version FROM chats
+		WHERE key = ANY ($1) ORDER BY key FOR NO KEY UPDATE`
 	closeBacklog = `DELETE FROM outlet_backlogs WHERE outlet = $1 AND shard = $2 AND chat_id = $3
 		AND sequence = $4 AND members = $5 AND version = $6 AND stamp = $7`
 	//rule:told_in_order.move-what-was-read-in-postgres
@@ -207,6 +226,7 @@ func (s *Store) Settle(ctx context.Context, items []storage.Settlement) ([]bool,
 	}
 	settled := make([]bool, len(items))
 	err = s.again(ctx, func(ctx context.Context, c *conn) error {
+		clear(settled) // An attempt before may have had no answer.
 		keys := make([]int64, len(items))
 		chats := make([]string, len(items))
 		for i := range items {
@@ -240,38 +260,31 @@ func (s *Store) Settle(ctx context.Context, items []storage.Settlement) ([]bool,
 }
 
 // settle settles backlogs in an order, and notes which of them were settled. Those of chats are one
-// transaction of one round trip. Each of the others is a transaction of its own, which locks one
-// chat.
+// statement. Those of single outlets are transactions of ownAtOnce, because each locks its chats
+// for a round trip.
 func settle(
 	ctx context.Context, c *conn, items []storage.Settlement, keys []int64, order []int,
 	settled []bool,
 ) error {
-	var batch pgx.Batch
+	var chats, own []int
 	for _, i := range order {
-		item := &items[i]
-		if item.Outlet != storage.AllOutlets {
-			continue
+		if items[i].Outlet == storage.AllOutlets {
+			chats = append(chats, i)
+		} else {
+			own = append(own, i)
 		}
-		from, to := positionOf(item.From), positionOf(item.To)
-		batch.Queue(settleChat, keys[i], from.sequence, from.members, from.version, to.sequence,
-			to.members, to.version, item.NowSplit).Exec(func(done pgconn.CommandTag) error {
-			settled[i] = done.RowsAffected() > 0
-			return nil
-		})
 	}
-	if batch.Len() > 0 {
-		err := c.soon(ctx, func(tx pgx.Tx) error { return tx.SendBatch(ctx, &batch).Close() })
+	if len(chats) > 0 {
+		err := c.soon(ctx, func(tx pgx.Tx) error {
+			return settleForAll(ctx, tx, items, keys, chats, settled)
+		})
 		if err != nil {
 			return err
 		}
 	}
-	for _, i := range order {
-		if items[i].Outlet == storage.AllOutlets {
-			continue
-		}
-		err := c.soon(ctx, func(tx pgx.Tx) (err error) {
-			settled[i], err = settleOwn(ctx, tx, keys[i], &items[i])
-			return err
+	for some := range slices.Chunk(own, ownAtOnce) {
+		err := c.soon(ctx, func(tx pgx.Tx) error {
+			return settleOwn(ctx, tx, items, keys, some, settled)
 		})
 		if err != nil {
 			return err
@@ -280,32 +293,105 @@ func settle(
 	return nil
 }
 
-// settleOwn settles the backlog of a single outlet, in one step with its chat: the chat is locked.
-func settleOwn(
-	ctx context.Context, tx pgx.Tx, key int64, item *storage.Settlement,
-) (settled bool, err error) {
-	from := positionOf(item.From)
-	var found position
-	err = tx.QueryRow(ctx, positionOfChat, key).
-		Scan(&found.sequence, &found.members, &found.version)
-	if err != nil {
-		return false, err
+// ownAtOnce is how many backlogs of single outlets one transaction settles.
+const ownAtOnce = 100
+
+// settleForAll settles the backlogs of chats, of which order has the numbers by ascending keys.
+func settleForAll(
+	ctx context.Context, tx pgx.Tx, items []storage.Settlement, keys []int64, order []int,
+	settled []bool,
+) error {
+	n := len(order)
+	sorted, split := make([]int64, n), make([]bool, n)
+	var from, to [3][]int64
+	for place, i := range order {
+		sorted[place], split[place] = keys[i], items[i].NowSplit
+		a, b := positionOf(items[i].From), positionOf(items[i].To)
+		for k, v := range [3]int64{a.sequence, a.members, a.version} {
+			from[k] = append(from[k], v)
+		}
+		for k, v := range [3]int64{b.sequence, b.members, b.version} {
+			to[k] = append(to[k], v)
+		}
 	}
-	end := found.position()
-	now := item.From.Most(item.To.Least(end))
+	rows, err := tx.Query(ctx, settleChats, sorted, from[0], from[1], from[2], to[0], to[1], to[2],
+		split)
+	if err != nil {
+		return err
+	}
+	var key int64
+	_, err = pgx.ForEachRow(rows, []any{&key}, func() error {
+		place, _ := slices.BinarySearch(sorted, key)
+		settled[order[place]] = true
+		return nil
+	})
+	return err
+}
+
+// settleOwn settles backlogs of single outlets, in one step with their chats: these are locked.
+func settleOwn(
+	ctx context.Context, tx pgx.Tx, items []storage.Settlement, keys []int64, order []int,
+	settled []bool,
+) error {
+	sorted := make([]int64, len(order))
+	for place, i := range order {
+		sorted[place] = keys[i]
+	}
+	rows, err := tx.Query(ctx, positionsOfChats, slices.Compact(sorted))
+	if err != nil {
+		return err
+	}
+	ends := make(map[int64]storage.Position, len(order))
+	var key int64
+	var end position
+	_, err = pgx.ForEachRow(rows, []any{&key, &end.sequence, &end.members, &end.version},
+		func() error {
+			ends[key] = end.position()
+			return nil
+		})
+	if err != nil {
+		return err
+	}
+	// The backlogs are locked in the order of their key, as by Rewind.
+	order = slices.Clone(order)
+	slices.SortFunc(order, func(a, b int) int {
+		return byKey(&items[a].Backlog, &items[b].Backlog)
+	})
+	var batch pgx.Batch
+	for _, i := range order {
+		end, exists := ends[keys[i]]
+		if !exists {
+			continue
+		}
+		text, parameters := settlementOf(&items[i], end)
+		batch.Queue(text, parameters...).Exec(func(done pgconn.CommandTag) error {
+			settled[i] = done.RowsAffected() > 0
+			return nil
+		})
+	}
+	return tx.SendBatch(ctx, &batch).Close()
+}
+
+// settlementOf returns the statement that settles the backlog of a single outlet, if its chat ends
+// at a position.
+func settlementOf(item *storage.Settlement, end storage.Position) (text string, parameters []any) {
+	from, now := positionOf(item.From), item.From.Most(item.To.Least(end))
 	same := []any{
 		string(item.Outlet), shardOf(item.Chat), string(item.Chat), from.sequence, from.members,
 		from.version, item.Stamp,
 	}
 	//rule:told_or_owed.keep-own-backlog-of-later-news-in-postgres
 	if now == end {
-		done, err := tx.Exec(ctx, closeBacklog, same...)
-		return done.RowsAffected() > 0, err
+		return closeBacklog, same
 	}
 	next := positionOf(now)
-	done, err := tx.Exec(ctx, moveBacklog, append(same, next.sequence, next.members,
-		next.version)...)
-	return done.RowsAffected() > 0, err
+	return moveBacklog, append(same, next.sequence, next.members, next.version)
+}
+
+// byKey compares backlogs of single outlets by the key of their table.
+func byKey(a, b *storage.Backlog) int {
+	return cmp.Or(cmp.Compare(a.Outlet, b.Outlet), cmp.Compare(shardOf(a.Chat), shardOf(b.Chat)),
+		cmp.Compare(a.Chat, b.Chat))
 }
 
 const eachChat = `SELECT id FROM chats WHERE id > $1 ORDER BY id LIMIT $2`

@@ -14,18 +14,13 @@ func (w *workload) outlets() []operation {
 	ctx := w.t.Context()
 	name := func(prefix string, r int) string { return fmt.Sprintf("%s-%d", prefix, r) }
 	all := func(chats ...tidemark.ChatID) (items []storage.Settlement, err error) {
-		for _, chat := range chats {
-			found, _, err := w.s.Backlogs(ctx, storage.BacklogQuery{Chat: chat, Limit: 1})
-			if err != nil {
-				return nil, err
-			}
-			for _, b := range found {
-				items = append(items, storage.Settlement{Backlog: b, To: storage.Position{
-					Sequence: 1 << 40, Members: 1 << 40, Version: 1 << 40,
-				}})
-			}
+		found, _, err := w.s.Backlogs(ctx, storage.BacklogQuery{Chats: chats})
+		for _, b := range found {
+			items = append(items, storage.Settlement{Backlog: b, To: storage.Position{
+				Sequence: 1 << 40, Members: 1 << 40, Version: 1 << 40,
+			}})
 		}
-		return items, nil
+		return items, err
 	}
 	settle := func(items []storage.Settlement, want int) error {
 		settled, err := w.s.Settle(ctx, items)
@@ -41,7 +36,7 @@ func (w *workload) outlets() []operation {
 			return err
 		}
 		found, _, err := w.s.Backlogs(ctx,
-			storage.BacklogQuery{Outlet: "hook", Chat: b.Chat, Limit: 1})
+			storage.BacklogQuery{Outlet: "hook", Chats: []tidemark.ChatID{b.Chat}})
 		if err == nil {
 			items = []storage.Settlement{{Backlog: found[0], To: to}}
 		}
@@ -101,9 +96,10 @@ func (w *workload) outlets() []operation {
 			return rewind("listed", chatNos(150, 50)...)
 		}, list(20, storage.BacklogQuery{Outlet: "listed", Limit: 20})},
 		{"`Backlogs` of one chat", nil,
-			list(1, storage.BacklogQuery{Chat: chatNo(99), Limit: 1})},
+			list(1, storage.BacklogQuery{Chats: []tidemark.ChatID{chatNo(99)}})},
+		{"`Backlogs` of 50 chats", nil, list(50, storage.BacklogQuery{Chats: chatNos(90, 50)})},
 		{"`Backlogs` of an outlet and a chat", nil,
-			list(1, storage.BacklogQuery{Outlet: "listed", Chat: chatNo(167), Limit: 1})},
+			list(1, storage.BacklogQuery{Outlet: "listed", Chats: []tidemark.ChatID{chatNo(167)}})},
 		{"`EachChat`, 100", nil, func(int) error {
 			_, _, _, err := w.s.EachChat(ctx, chatNo(500), 100)
 			return err

@@ -43,26 +43,34 @@ func positionOf(c *chat) storage.Position {
 const (
 	// backlogsOfChats names each shard in a statement of its own, so that the index has the order.
 	backlogsOfChats = `SELECT id, outbox_sequence, outbox_members, outbox_version, outbox_split,
-			outbox_shard
+			outbox_shard, head, members_version, version, large
 		FROM chats WHERE outbox_shard = ? AND id > ? ORDER BY id LIMIT ?`
 	backlogsOfOutlet = `SELECT chat_id, sequence, members, version, stamp, shard
 		FROM outlet_backlogs WHERE outlet = ? AND shard = ? AND chat_id > ?
 		ORDER BY chat_id LIMIT ?`
 	backlogOfChat = `SELECT id, outbox_sequence, outbox_members, outbox_version, outbox_split,
-			outbox_shard
+			outbox_shard, head, members_version, version, large
 		FROM chats WHERE id = ? AND outbox_shard IS NOT NULL`
 	backlogOfBoth = `SELECT chat_id, sequence, members, version, stamp, shard
 		FROM outlet_backlogs WHERE chat_id = ?1 AND outlet = ?2 AND shard = ?3`
 )
 
-// Backlogs implements storage.Outbox, with one statement for each shard.
+// Backlogs implements storage.Outbox, with one statement for each shard, or for each chat.
 func (s *Store) Backlogs(
 	ctx context.Context, q storage.BacklogQuery,
 ) ([]storage.Backlog, bool, error) {
+	if err := checkBatch(len(q.Chats)); err != nil {
+		return nil, false, err
+	}
+	if len(q.Chats) > 0 {
+		q.Shards, q.Limit = nil, len(q.Chats)
+	}
 	var found []storage.Backlog
 	err := s.snapshot(ctx, func(c *conn) error {
-		if q.Chat != "" {
-			return c.backlogOf(q.Outlet, q.Chat, &found)
+		for _, chat := range q.Chats {
+			if err := c.backlogOf(q.Outlet, chat, &found); err != nil {
+				return err
+			}
 		}
 		for _, shard := range q.Shards {
 			after := tidemark.ChatID("")
@@ -140,6 +148,7 @@ func scanBacklog(row *stmt, outlet storage.OutletID) storage.Backlog {
 	}
 	if outlet == storage.AllOutlets {
 		b.Split = row.integerAt(4) != 0
+		b.End, b.Large = positionAt(row, 6), row.integerAt(9) != 0
 	} else {
 		b.Stamp = row.stringAt(4)
 	}

@@ -241,7 +241,7 @@ func everyMethodOfOutlets(t *testing.T, s *Store, chat tidemark.ChatID) {
 			})
 			ok(err)
 			_, _, err = s.Backlogs(ctx, storage.BacklogQuery{
-				Outlet: outlet, Chat: chat, Limit: 10,
+				Outlet: outlet, Chats: []tidemark.ChatID{chat},
 			})
 			ok(err)
 			for _, b := range found {

@@ -345,25 +345,103 @@ var outboxRules = []rule{
 		}
 		f.equal("chats", got, want)
 	}},
-	{"Backlogs_finds_that_of_one_chat", func(f *fixture) {
+	{"Settle_of_several_settles_each_by_itself", func(f *fixture) {
 		alice := f.user("alice")
-		c, d := f.group("c", alice), f.group("d", alice)
+		var chats []tidemark.ChatID
+		for _, name := range []string{"e", "a", "d", "b", "c"} {
+			c := f.group(name, alice)
+			f.send(c, alice, 4)
+			f.rewind(hook, c, storage.Position{})
+			f.rewind("other", c, storage.Position{Sequence: 1, Members: 1, Version: 1})
+			chats = append(chats, c)
+		}
+		all, part := storage.PositionOf(ref(f.info(chats[0]))), storage.Position{
+			Sequence: 3, Members: 1, Version: 1,
+		}
+		var items []storage.Settlement
+		var want []bool
+		for i, c := range chats {
+			to := []storage.Position{all, part}[i%2]
+			for _, outlet := range []storage.OutletID{"other", storage.AllOutlets, hook} {
+				b := f.backlogs(outlet)[c]
+				if i == 3 {
+					b.From.Sequence++ // As if another worker had settled it.
+				}
+				items = append(items, storage.Settlement{Backlog: b, To: to, NowSplit: i == 1})
+				want = append(want, i != 3)
+			}
+		}
+		got, err := f.store.Settle(f.ctx, items)
+		f.ok(err)
+		f.equal("settled", got, want)
+		for _, outlet := range []storage.OutletID{storage.AllOutlets, hook, "other"} {
+			left := f.backlogs(outlet)
+			f.equal("backlogs that are left", len(left), 2)
+			f.equal("a part", left[chats[1]].From, part)
+			f.equal("split", left[chats[1]].Split, outlet == storage.AllOutlets)
+			least := storage.Position{}
+			if outlet == "other" {
+				least = storage.Position{Sequence: 1, Members: 1, Version: 1}
+			}
+			f.equal("one of another worker", left[chats[3]].From, least)
+		}
+	}},
+	{"Backlogs_finds_those_of_some_chats", func(f *fixture) {
+		alice := f.user("alice")
+		c, d, e := f.group("c", alice), f.group("d", alice), f.group("e", alice)
 		f.settleAll(d)
 		f.rewind(hook, c, storage.Position{})
-		one := func(outlet storage.OutletID, chat tidemark.ChatID) []storage.Backlog {
+		f.rewind(hook, d, storage.Position{})
+		of := func(outlet storage.OutletID, chats ...tidemark.ChatID) any {
 			found, more, err := f.store.Backlogs(f.ctx,
-				storage.BacklogQuery{Outlet: outlet, Chat: chat, Limit: 1})
+				storage.BacklogQuery{Outlet: outlet, Chats: chats})
 			f.ok(err)
 			f.equal("more", more, false)
-			return found
+			all := map[tidemark.ChatID]storage.Backlog{}
+			for _, b := range found {
+				b.End, b.Large = storage.Position{}, false
+				all[b.Chat] = b
+			}
+			f.equal("backlogs of different chats", len(all), len(found))
+			return all
 		}
-		f.equal("backlog of c", one(storage.AllOutlets, c), []storage.Backlog{*f.backlog(c)})
-		f.equal("own backlog of c", one(hook, c), []storage.Backlog{f.backlogs(hook)[c]})
-		for _, outlet := range []storage.OutletID{storage.AllOutlets, hook, "other"} {
-			f.equal("backlog of d", len(one(outlet, d)), 0)
-			f.equal("backlog of none", len(one(outlet, f.chat("none"))), 0)
+		type backlogs = map[tidemark.ChatID]storage.Backlog
+		none := f.chat("none")
+		f.equal("backlogs", of(storage.AllOutlets, e, d, none, c),
+			backlogs{c: *f.backlog(c), e: *f.backlog(e)})
+		f.equal("backlog of c", of(storage.AllOutlets, c), backlogs{c: *f.backlog(c)})
+		f.equal("own backlogs", of(hook, none, e, d, c), f.backlogs(hook))
+		for _, outlet := range []storage.OutletID{storage.AllOutlets, "other"} {
+			f.equal("backlogs of d", of(outlet, d, none), backlogs{})
 		}
-		f.equal("backlog of another", len(one("other", c)), 0)
+		_, _, err := f.store.Backlogs(f.ctx,
+			storage.BacklogQuery{Chats: make([]tidemark.ChatID, storage.MaxBatch+1)})
+		f.code(err, tidemark.Invalid)
+	}},
+	{"Backlogs_for_all_outlets_have_the_end_of_the_chat", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
+		f.settleAll(c)
+		f.rename(c, "x")
+		f.add(c, f.user("bob"))
+		f.send(c, alice, 3)
+		f.rewind(hook, c, storage.Position{})
+		end := storage.PositionOf(ref(f.info(c)))
+		for _, q := range []storage.BacklogQuery{
+			{Chats: []tidemark.ChatID{c}},
+			{Shards: []int{storage.ShardOf(c)}, Limit: storage.MaxBatch},
+		} {
+			found, _, err := f.store.Backlogs(f.ctx, q)
+			f.ok(err)
+			n := slices.IndexFunc(found, func(b storage.Backlog) bool { return b.Chat == c })
+			f.equal("end", found[n].End, end)
+			f.equal("large", found[n].Large, false)
+			q.Outlet = hook
+			found, _, err = f.store.Backlogs(f.ctx, q)
+			f.ok(err)
+			n = slices.IndexFunc(found, func(b storage.Backlog) bool { return b.Chat == c })
+			f.equal("end in the backlog of an outlet", found[n].End, storage.Position{})
+		}
 	}},
 	{"told_or_owed_and_told_in_order_whatever_workers_do", testWorkers},
 }
@@ -484,97 +562,3 @@ func (f *fixture) work(o *outlet, dice *rand.Rand) {
 		f.settle(backlog, to, false)
 	}
 }
-
-// backlogs returns those of the fixture's chats to an outlet. It reads them in small pages.
-func (f *fixture) backlogs(to storage.OutletID) map[tidemark.ChatID]storage.Backlog {
-	f.Helper()
-	shards := make([]int, storage.Shards)
-	for i := range shards {
-		shards[i] = i
-	}
-	all := map[tidemark.ChatID]storage.Backlog{}
-	var seen []storage.Backlog
-	for more, after := true, (storage.Backlog{}); more; {
-		var found []storage.Backlog
-		var err error
-		found, more, err = f.store.Backlogs(f.ctx,
-			storage.BacklogQuery{Outlet: to, Shards: shards, After: after, Limit: 3})
-		f.ok(err)
-		f.checkPage(len(found), 3, more)
-		for _, b := range found {
-			after = b
-			seen = append(seen, b)
-			if strings.HasPrefix(string(b.Chat), f.prefix) {
-				all[b.Chat] = b
-			}
-		}
-	}
-	if !slices.IsSortedFunc(seen, func(a, b storage.Backlog) int { return a.Shard - b.Shard }) {
-		f.Errorf("the shards of the backlogs do not ascend")
-	}
-	return all
-}
-
-// from returns the backlog of a chat for all outlets from a position on.
-func from(chat tidemark.ChatID, p storage.Position) *storage.Backlog {
-	return &storage.Backlog{Chat: chat, Shard: storage.ShardOf(chat), From: p}
-}
-
-// backlog returns the chat's backlog for all outlets, or nil.
-func (f *fixture) backlog(chat tidemark.ChatID) *storage.Backlog {
-	f.Helper()
-	if b, open := f.backlogs(storage.AllOutlets)[chat]; open {
-		return &b
-	}
-	return nil
-}
-
-func (f *fixture) rewind(to storage.OutletID, chat tidemark.ChatID, from storage.Position) {
-	f.Helper()
-	f.ok(f.store.Rewind(f.ctx, []storage.Backlog{{Outlet: to, Chat: chat, From: from}}))
-}
-
-func (f *fixture) settle(b storage.Backlog, to storage.Position, split bool) bool {
-	f.Helper()
-	settled, err := f.store.Settle(f.ctx,
-		[]storage.Settlement{{Backlog: b, To: to, NowSplit: split}})
-	f.ok(err)
-	f.equal("number of results", len(settled), 1)
-	return settled[0]
-}
-
-// settleAll closes the chat's backlog for all outlets, if it is open.
-func (f *fixture) settleAll(chat tidemark.ChatID) {
-	f.Helper()
-	if b := f.backlog(chat); b != nil {
-		f.equal("settled", f.settle(*b, storage.PositionOf(ref(f.info(chat))), false), true)
-	}
-}
-
-// since returns the present and former members whose last change is above a version, by id. It
-// reads them in small pages.
-func (f *fixture) since(chat tidemark.ChatID, version uint64) []storage.ChangedMember {
-	f.Helper()
-	var all []storage.ChangedMember
-	q := storage.MembersQuery{Chat: chat, Since: version, Limit: 2}
-	for more := true; more; {
-		var found []storage.ChangedMember
-		var err error
-		found, more, err = f.store.MembersSince(f.ctx, q)
-		f.ok(err)
-		f.checkPage(len(found), q.Limit, more)
-		for _, m := range found {
-			q.After = m.UserID
-		}
-		all = append(all, found...)
-	}
-	return all
-}
-
-func (f *fixture) rename(chat tidemark.ChatID, name string) {
-	f.Helper()
-	_, err := f.store.UpdateChat(f.ctx, chat, renamed(name))
-	f.ok(err)
-}
-
-func ref[T any](v T) *T { return &v }

@@ -134,7 +134,7 @@ func (w *worker) PutDocument(ctx context.Context, d storage.Document) (uint64, e
 func (w *worker) Backlogs(
 	ctx context.Context, q storage.BacklogQuery,
 ) ([]storage.Backlog, bool, error) {
-	if q.Chat == "" {
+	if len(q.Chats) == 0 {
 		return w.plain.Backlogs(ctx, q)
 	}
 	return w.backend.Backlogs(ctx, q)

@@ -61,7 +61,8 @@ func missed(t *testing.T, outlets, messages int) (cost spent, slow bool) {
 	for n := range outlets {
 		wait.Until(t, "all messages are looked at", func() bool {
 			found, _, err := w.plain.Backlogs(t.Context(), storage.BacklogQuery{
-				Outlet: storage.OutletID(fmt.Sprintf("o%d/pending", n)), Chat: chat, Limit: 1,
+				Outlet: storage.OutletID(fmt.Sprintf("o%d/pending", n)),
+				Chats:  []tidemark.ChatID{chat},
 			})
 			return err == nil && len(found) == 0
 		})

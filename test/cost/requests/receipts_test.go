@@ -87,7 +87,8 @@ func raises(t *testing.T, outlets, raises int) spent {
 	// The worker settles like that when the chat has been quiet for a minute.
 	for n := range outlets {
 		found, _, err := w.plain.Backlogs(t.Context(), storage.BacklogQuery{
-			Outlet: storage.OutletID(fmt.Sprintf("o%d/receipts", n)), Chat: chat, Limit: 1,
+			Outlet: storage.OutletID(fmt.Sprintf("o%d/receipts", n)),
+			Chats:  []tidemark.ChatID{chat},
 		})
 		if err != nil || len(found) != 1 {
 			t.Fatalf("the chat is marked by %v, %v", found, err)
