@@ -25,6 +25,7 @@ type Store interface {
 	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
 		author tidemark.UserID) (storage.Summary, error)
 	Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error)
+	Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error)
 }
 
 // Kind makes the outlets of one kind.

@@ -2,8 +2,10 @@ package reach
 
 import (
 	"context"
+	"errors"
 	"math"
-	"sort"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -183,15 +185,12 @@ func (e *Engine) walk(ctx context.Context, id storage.OutletID) error {
 		if err != nil {
 			return err
 		}
-		var open []storage.Backlog
-		for _, chat := range chats {
-			from, found, err := e.since(ctx, chat, walk.Since)
-			if err != nil {
-				return err
-			}
-			if found {
-				open = append(open, storage.Backlog{Outlet: id, Chat: chat, From: from})
-			}
+		open, err := e.since(ctx, chats, walk.Since)
+		if err != nil {
+			return err
+		}
+		for i := range open {
+			open[i].Outlet = id
 		}
 		if err := e.cfg.Store.Rewind(ctx, open); err != nil {
 			return err
@@ -239,29 +238,118 @@ func (e *Engine) endWalk(ctx context.Context, id storage.OutletID) error {
 // their times only so far.
 const slack = time.Minute
 
-// since returns the position before the first message of a chat that is not older than a time, less
-// slack. found is false if there is none. With a zero time, all news of the chat count.
+// since returns backlogs of chats that begin before the first message that is not older than a
+// time, less slack. Chats without such a message are left out. With a zero time, all news of each
+// chat count. What was delivered of changes of the chats and their members is not in them. What may
+// be undelivered is: a worker that finds such a backlog leaves it that.
 func (e *Engine) since(
-	ctx context.Context, id tidemark.ChatID, at time.Time,
-) (from storage.Position, found bool, err error) {
+	ctx context.Context, chats []tidemark.ChatID, at time.Time,
+) ([]storage.Backlog, error) {
+	var open []storage.Backlog
 	if at.IsZero() {
-		return storage.Position{}, true, nil
-	}
-	chat, err := e.cfg.Store.Chat(ctx, id)
-	if err != nil {
-		return storage.Position{}, false, err
-	}
-	// The first message that is young enough is at first+1.
-	first := sort.Search(int(chat.Head), func(n int) bool {
-		if err != nil {
-			return true
+		for _, chat := range chats {
+			open = append(open, storage.Backlog{Chat: chat})
 		}
-		var pages [][]tidemark.Message
-		pages, err = e.cfg.Store.Ranges(ctx,
-			[]storage.Range{{Chat: id, After: tidemark.Sequence(n), Limit: 1}})
-		return err != nil || len(pages[0]) == 0 || !pages[0][0].CreatedAt.Before(at.Add(-slack))
-	})
-	from = storage.PositionOf(&chat)
-	from.Sequence = tidemark.Sequence(first)
-	return from, first < int(chat.Head), err
+		return open, nil
+	}
+	searches, err := e.search(ctx, chats, at.Add(-slack))
+	if err != nil || len(searches) == 0 {
+		return nil, err
+	}
+	ends, err := e.ends(ctx, searches)
+	if err != nil {
+		return nil, err
+	}
+	q := storage.BacklogQuery{}
+	for i, s := range searches {
+		ends[i].Sequence = s.low
+		open = append(open, storage.Backlog{Chat: s.chat, From: ends[i]})
+		q.Chats = append(q.Chats, s.chat)
+	}
+	undelivered, _, err := e.cfg.Store.Backlogs(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range undelivered {
+		i := slices.Index(q.Chats, b.Chat)
+		//rule:told_or_owed.replay-what-is-undelivered
+		open[i].From = open[i].From.Least(b.From)
+	}
+	return open, nil
+}
+
+// search is a binary search for the first message of a chat that is young enough: it is after low,
+// and at most after high.
+type search struct {
+	chat      tidemark.ChatID
+	low, high tidemark.Sequence
+}
+
+// search finds in each chat the first message that is not older than a time. It leaves out chats
+// without one. It looks at one message of every chat in each call, the last one first.
+func (e *Engine) search(
+	ctx context.Context, chats []tidemark.ChatID, at time.Time,
+) ([]search, error) {
+	heads, err := e.cfg.Store.Heads(ctx, chats)
+	if err != nil {
+		return nil, err
+	}
+	var all []search
+	for i, chat := range chats {
+		if heads[i] > 0 {
+			all = append(all, search{chat: chat, high: heads[i]})
+		}
+	}
+	for last := true; ; last = false {
+		var ranges []storage.Range
+		var of []int
+		for i, s := range all {
+			n := (s.low + s.high) / 2
+			if last {
+				n = s.high - 1
+			}
+			if s.low < s.high {
+				ranges = append(ranges, storage.Range{Chat: s.chat, After: n, Limit: 1})
+				of = append(of, i)
+			}
+		}
+		if len(ranges) == 0 {
+			return all, nil
+		}
+		pages, err := e.cfg.Store.Ranges(ctx, ranges)
+		if err != nil {
+			return nil, err
+		}
+		for k, i := range of {
+			if n := ranges[k].After; len(pages[k]) == 0 || !pages[k][0].CreatedAt.Before(at) {
+				all[i].high = n
+			} else {
+				all[i].low = n + 1
+			}
+		}
+		if last {
+			all = slices.DeleteFunc(all, func(s search) bool { return 0 < s.low && s.low == s.high })
+		}
+	}
+}
+
+// endsAtOnce is how many chats ends reads at once.
+const endsAtOnce = 16
+
+// ends returns the positions of all news of some chats.
+func (e *Engine) ends(ctx context.Context, of []search) ([]storage.Position, error) {
+	ends, errs := make([]storage.Position, len(of)), make([]error, len(of))
+	slots := make(chan struct{}, endsAtOnce)
+	var group sync.WaitGroup
+	for i := range of {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			var chat tidemark.Chat
+			chat, errs[i] = e.cfg.Store.Chat(ctx, of[i].chat)
+			ends[i] = storage.PositionOf(&chat)
+		})
+	}
+	group.Wait()
+	return ends, errors.Join(errs...)
 }
