@@ -179,9 +179,7 @@ func (e *Engine) drainOne(ctx context.Context, r *receiver, b storage.Backlog) e
 func (e *Engine) settleOwn(
 	ctx context.Context, b storage.Backlog, to storage.Position,
 ) (settled bool, err error) {
-	done, err := e.cfg.Store.Settle(context.WithoutCancel(ctx),
-		[]storage.Settlement{{Backlog: b, To: to}})
-	return err == nil && done[0], err
+	return e.joined.settle.one(context.WithoutCancel(ctx), storage.Settlement{Backlog: b, To: to})
 }
 
 // drainSteps delivers steps of a line to one outlet. It returns how many of them were accepted or

@@ -135,6 +135,7 @@ type Engine struct {
 	after     storage.Backlog
 	hints     hints
 	ahead     ahead
+	joined    joined
 	// total has the figures of all receivers, and failures what they refused, also of those that
 	// were closed.
 	total    *counts
@@ -211,6 +212,7 @@ func New(cfg Config) *Engine {
 		}},
 		hints:    hints{lines: map[line]struct{}{}},
 		ahead:    ahead{markedFor: times.Quiet / 3, listedFor: times.Quiet / 2},
+		joined:   newJoined(cfg.Store),
 		total:    new(counts),
 		failures: new(failures),
 		guarded: guarded{
@@ -231,6 +233,7 @@ func (e *Engine) Run(ctx context.Context) {
 		e.aside(ctx)
 		return
 	}
+	e.joined.start()
 	next := time.Now()
 	for ctx.Err() == nil {
 		polled := !time.Now().Before(next) || e.changed.Swap(false)
@@ -296,6 +299,7 @@ func (e *Engine) stop(ctx context.Context) {
 		r.close()
 	}
 	e.running.Wait()
+	e.joined.stop()
 	e.processes.leave(ctx)
 }
 

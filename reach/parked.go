@@ -146,8 +146,8 @@ func logKind(id storage.OutletID) string { return "log:" + string(id) }
 
 // failures are what outlets have refused and no log has yet. It is safe for concurrent use.
 type failures struct {
-	// saved is when they were last stored. Only the goroutine of Run uses it.
-	saved time.Time
+	// logged is when logs were stored. Only the goroutine of Engine.Run uses it.
+	logged time.Time
 
 	mu sync.Mutex
 	of map[storage.OutletID][]Failure
@@ -191,11 +191,11 @@ func short(detail string) string {
 // saveFailures adds what was refused lately to the stored logs. A log is one document, which is
 // written as a whole, so that is done once in Times.Save, and at the end.
 func (e *Engine) saveFailures(ctx context.Context, end bool) error {
-	if !end && time.Since(e.failures.saved) < e.times.Save {
+	if !end && time.Since(e.failures.logged) < e.times.Save {
 		return nil
 	}
 	for id, of := range e.failures.take() {
-		e.failures.saved = time.Now()
+		e.failures.logged = time.Now()
 		if err := e.saveLog(ctx, id, of); err != nil {
 			return err
 		}

@@ -188,11 +188,11 @@ func (e *Engine) pageAfter(
 func (e *Engine) missedBy(
 	ctx context.Context, chat *tidemark.Chat, before *tidemark.Message, page []tidemark.Message,
 ) ([]missed, error) {
-	rosters, err := e.cfg.Store.Rosters(ctx, []tidemark.ChatID{chat.ID})
-	if err != nil || rosters[0] == nil || len(rosters[0].Members) == 0 {
+	roster, err := e.joined.rosters.one(ctx, chat.ID)
+	if err != nil || roster == nil || len(roster.Members) == 0 {
 		return nil, err
 	}
-	members := rosters[0].Members
+	members := roster.Members
 	keys := make([]storage.StateKey, len(members))
 	for i := range members {
 		keys[i] = storage.StateKey{User: members[i].UserID, Chat: chat.ID}

@@ -50,6 +50,8 @@ type mark struct {
 	busy, again bool
 	next        time.Time
 	told        told
+	// chat is the chat as it was when its states were read first. Then it has an id.
+	chat tidemark.Chat
 	// place is its index in receipts.work, or -1.
 	place int
 }
@@ -355,11 +357,12 @@ func (e *Engine) deliverReceipts(
 	ctx context.Context, r *receiver, m *mark, id tidemark.ChatID,
 ) (whole, large bool, err error) {
 	defer r.health.abandoned() // If nothing was delivered.
-	chat, err := e.cfg.Store.Chat(ctx, id)
-	if err != nil {
-		return false, false, err
+	if m.chat.ID == "" {
+		if m.chat, err = e.cfg.Store.Chat(ctx, id); err != nil {
+			return false, false, err
+		}
 	}
-	states, large, err := e.boundaries(ctx, &chat)
+	states, large, err := e.boundaries(ctx, &m.chat)
 	if err != nil {
 		return false, large, err
 	}
@@ -367,7 +370,7 @@ func (e *Engine) deliverReceipts(
 	var keys []toldKey
 	for _, user := range slices.Sorted(maps.Keys(states)) {
 		for _, t := range []outlet.Type{outlet.DeliveryUpdated, outlet.ReadUpdated} {
-			event := receipt(t, &chat, user, states[user])
+			event := receipt(t, &m.chat, user, states[user])
 			key := toldKey{user, t}
 			//rule:receipts_converge.tell-what-differs
 			if r.spec.wants(t) && m.told[key] != tidemark.Watermark(event.Sequence) {
@@ -391,11 +394,11 @@ func (e *Engine) boundaries(
 	large = chat.Large
 	var keys []storage.StateKey
 	if !large {
-		rosters, err := e.cfg.Store.Rosters(ctx, []tidemark.ChatID{chat.ID})
-		if err != nil || rosters[0] == nil {
+		roster, err := e.joined.rosters.one(ctx, chat.ID)
+		if err != nil || roster == nil {
 			return states, false, err
 		}
-		for _, m := range rosters[0].Members {
+		for _, m := range roster.Members {
 			keys = append(keys, storage.StateKey{User: m.UserID, Chat: chat.ID})
 		}
 		large = len(keys) > tidemark.StatusFanoutLimit

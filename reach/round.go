@@ -113,10 +113,9 @@ func (r *round) findWaiting(ctx context.Context, split split) error {
 
 // findWaitingFor looks for an own backlog of the chat.
 func (r *round) findWaitingFor(ctx context.Context, id storage.OutletID) error {
-	found, _, err := r.e.cfg.Store.Backlogs(ctx,
-		storage.BacklogQuery{Outlet: id, Chats: []tidemark.ChatID{r.chat}})
+	open, err := r.e.joined.waiting.one(ctx, backlogName{id, r.chat})
 	//rule:told_in_order.wait-behind-own-backlog
-	if len(found) > 0 {
+	if open {
 		r.waiting[id] = true
 	}
 	return err
@@ -225,7 +224,7 @@ func (r *round) wait(ctx context.Context, late map[storage.OutletID]storage.Posi
 		open = append(open, storage.Backlog{Outlet: id, Chat: r.chat, From: from})
 	}
 	//rule:told_or_owed.rewind-before-settling
-	if err := r.e.cfg.Store.Rewind(context.WithoutCancel(ctx), open); err != nil {
+	if err := r.e.joined.rewind.all(context.WithoutCancel(ctx), open); err != nil {
 		return err
 	}
 	for id := range late {
