@@ -291,14 +291,14 @@ func (e *Engine) stop(ctx context.Context) {
 	if err := e.settle(ctx, true); err != nil {
 		e.cfg.Log.Warn("what was delivered to outlets may be delivered again", "error", err)
 	}
-	if err := e.saveFailures(ctx, true); err != nil {
-		e.cfg.Log.Warn("refusals of the last seconds are not listed", "error", err)
-	}
 	for _, r := range receivers {
 		r.end()
 		r.close()
 	}
 	e.running.Wait()
+	if err := e.saveFailures(ctx, true); err != nil {
+		e.cfg.Log.Warn("refusals of the last seconds are not listed", "error", err)
+	}
 	e.joined.stop()
 	e.processes.leave(ctx)
 }
