@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach"
 	"github.com/tidemark-im/tidemark/reach/outlet"
@@ -24,8 +26,9 @@ import (
 type told struct {
 	store    storage.Store
 	receiver *webhooktest.Receiver
-	// postmaster is the process of Postgres, or 0.
+	// postmaster is the process of Postgres, or 0. statements counts those of the database.
 	postmaster int
+	statements func() int
 	times      reach.Times
 	outlets    []storage.OutletID
 	chats      []tidemark.ChatID
@@ -43,7 +46,15 @@ func openTold(t *testing.T, name string, r *webhooktest.Receiver, times reach.Ti
 	w := &told{receiver: r, times: times}
 	if name == "Postgres" {
 		server := service.Shared(t)
-		w.store, w.postmaster = openStore(t, server.Database(t)), server.PID()
+		server.Exec(t, "postgres", "CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+		url := server.Database(t)
+		w.store, w.postmaster = openStore(t, url), server.PID()
+		meter, err := pgx.Connect(t.Context(), server.URL("postgres"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = meter.Close(context.Background()) })
+		w.statements = func() int { return statementsOf(t, meter, url) }
 		return w
 	}
 	s, err := sqlite.Open(t.Context(),
@@ -141,26 +152,48 @@ func (w *told) cpu(t *testing.T) time.Duration {
 	return ownTime(t) + treeTime(t, w.postmaster)
 }
 
-// idle returns the share of a CPU that the engine needs while nothing is sent.
-func (w *told) idle(t *testing.T, e *reach.Engine, period time.Duration) float64 {
-	t.Helper()
-	before, began := w.cpu(t), time.Now()
-	for end := began.Add(period); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
-		w.settled(t, e, 0)
-	}
-	return float64(w.cpu(t)-before) / float64(time.Since(began))
+// spent is what was used up to a time: microseconds of CPU, and statements of Postgres.
+type spent struct {
+	at                time.Time
+	micro, statements float64
 }
 
-// message returns the microseconds of CPU that a message takes, if each chat gets a burst of some,
-// until the outlets have accepted them and everything is settled. What the engine needs without
-// messages in that time is not in it.
-func (w *told) message(t *testing.T, burst int) float64 {
+func (w *told) spent(t *testing.T) spent {
+	t.Helper()
+	s := spent{at: time.Now(), micro: float64(w.cpu(t)) / float64(time.Microsecond)}
+	if w.statements != nil {
+		s.statements = float64(w.statements())
+	}
+	return s
+}
+
+// since returns what was used since an earlier time.
+func (s spent) since(before spent) spent {
+	return spent{s.at, s.micro - before.micro, s.statements - before.statements}
+}
+
+// idle returns what the engine needs in a period while nothing is sent.
+func (w *told) idle(t *testing.T, e *reach.Engine, period time.Duration) spent {
+	t.Helper()
+	before := w.spent(t)
+	for end := before.at.Add(period); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
+		w.settled(t, e, 0)
+	}
+	return w.spent(t).since(before)
+}
+
+// message returns what a message takes, if each chat gets a burst of some, until the outlets have
+// accepted them and everything is settled. What the engine needs without messages in that time is
+// not in it.
+func (w *told) message(t *testing.T, burst int) spent {
 	t.Helper()
 	e, stop := w.run(t, w.times)
 	defer stop()
 	sending := e.Hinting(w.store)
-	base := w.idle(t, e, w.times.Linger)
-	before, began := w.cpu(t), time.Now()
+	began := time.Now()
+	idle := w.idle(t, e, 2*w.times.Linger)
+	period := float64(idle.at.Sub(began))
+	before := w.spent(t)
 	var next atomic.Int64
 	var group sync.WaitGroup
 	for range senders {
@@ -179,8 +212,11 @@ func (w *told) message(t *testing.T, burst int) float64 {
 	group.Wait()
 	messages := len(w.chats) * burst
 	w.settled(t, e, uint64(messages))
-	used := float64(w.cpu(t)-before) - base*float64(time.Since(began))
-	return used / float64(time.Microsecond) / float64(messages)
+	used := w.spent(t).since(before)
+	share := float64(used.at.Sub(before.at)) / period
+	used.micro = (used.micro - share*idle.micro) / float64(messages)
+	used.statements = (used.statements - share*idle.statements) / float64(messages)
+	return used
 }
 
 // TestOutlets_cost_of_a_message measures on each SQL store what outlets add to a message, in
@@ -224,17 +260,20 @@ func outletCosts(
 	for _, burst := range []int{1, 10} {
 		costs := make([][]float64, len(variants))
 		ratios := make([][]float64, len(variants))
+		statements := make([][]float64, len(variants))
 		for range rounds {
 			for i, w := range worlds {
 				cost := w.message(t, burst)
-				costs[i] = append(costs[i], cost)
-				ratios[i] = append(ratios[i], cost/costs[0][len(costs[0])-1])
+				costs[i] = append(costs[i], cost.micro)
+				ratios[i] = append(ratios[i], cost.micro/costs[0][len(costs[0])-1])
+				statements[i] = append(statements[i], cost.statements)
 			}
 		}
 		for i, v := range variants {
 			t.Logf("bursts of %d, outlets: %s: least %.0f, median %.0f µs a message; %.1f times a "+
-				"message without outlets (median of %d)", burst, v.name, slices.Min(costs[i]),
-				median(costs[i]), median(ratios[i]), rounds)
+				"message without outlets; %.2f statements (medians of %d)", burst, v.name,
+				slices.Min(costs[i]), median(costs[i]), median(ratios[i]), median(statements[i]),
+				rounds)
 		}
 	}
 }

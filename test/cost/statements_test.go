@@ -80,8 +80,9 @@ func statementsOf(t *testing.T, meter *pgx.Conn, url string) (calls int) {
 		t.Fatal(err)
 	}
 	err = meter.QueryRow(t.Context(),
-		"SELECT sum(calls) FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid "+
-			"WHERE d.datname = $1", config.Database).Scan(&calls)
+		"SELECT coalesce(sum(calls), 0) FROM pg_stat_statements AS s "+
+			"JOIN pg_database AS d ON d.oid = s.dbid WHERE d.datname = $1",
+		config.Database).Scan(&calls)
 	if err != nil {
 		t.Fatal(err)
 	}
