@@ -328,7 +328,7 @@ func (e *Engine) search(
 			}
 		}
 		if last {
-			all = slices.DeleteFunc(all, func(s search) bool { return 0 < s.low && s.low == s.high })
+			all = slices.DeleteFunc(all, func(s search) bool { return s.low > 0 })
 		}
 	}
 }
