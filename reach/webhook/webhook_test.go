@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/tidemark-im/tidemark"
@@ -254,8 +255,8 @@ func TestDeliver_answers(t *testing.T) {
 			}
 			want := tc.want
 			want.Status, want.Detail = tc.status, refused.Detail
-			if *refused != want {
-				t.Errorf("got %+v, want %+v", *refused, want)
+			if diff := cmp.Diff(want, *refused); diff != "" {
+				t.Errorf("the refusal (- want, + got):\n%s", diff)
 			}
 			if len(r.got) != 1 {
 				t.Errorf("%d requests came", len(r.got))
