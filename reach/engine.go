@@ -128,14 +128,13 @@ type Engine struct {
 
 	// changed says that the list was changed here, so that Run looks at it at once.
 	changed atomic.Bool
-	// processes, reliance and after are used by the goroutine of Run only. after is the last
-	// backlog of the list that is being worked on.
-	processes processes
-	reliance  reliance
-	after     storage.Backlog
-	hints     hints
-	ahead     ahead
-	joined    joined
+	// lives and after are used by the goroutine of Run only. after is the last backlog of the list
+	// that is being worked on.
+	lives
+	after  storage.Backlog
+	hints  hints
+	ahead  ahead
+	joined joined
 	// total has the figures of all receivers, and failures what they refused, also of those that
 	// were closed.
 	total    *counts
@@ -143,6 +142,12 @@ type Engine struct {
 
 	mu sync.Mutex
 	guarded
+}
+
+// lives are the documents by which processes show that they live, and on what they rely.
+type lives struct {
+	processes processes
+	reliance  reliance
 }
 
 // guarded is what Engine.mu guards.
@@ -204,12 +209,14 @@ func New(cfg Config) *Engine {
 	}
 	return &Engine{
 		cfg: cfg, times: times, wake: signal.New(), slots: make(chan struct{}, maxTasks),
-		processes: processes{
-			store: cfg.Store, kind: processKind, own: rand.Text(), dead: times.Dead,
+		lives: lives{
+			processes: processes{
+				store: cfg.Store, kind: processKind, own: rand.Text(), dead: times.Dead,
+			},
+			reliance: reliance{processes: processes{
+				store: cfg.Store, kind: reliantKind, own: rand.Text(), dead: times.Dead,
+			}},
 		},
-		reliance: reliance{processes: processes{
-			store: cfg.Store, kind: reliantKind, own: rand.Text(), dead: times.Dead,
-		}},
 		hints:    hints{lines: map[line]struct{}{}},
 		ahead:    ahead{markedFor: times.Quiet / 3, listedFor: times.Quiet / 2},
 		joined:   newJoined(cfg.Store),

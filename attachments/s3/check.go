@@ -34,15 +34,16 @@ func (b *S3) Check(ctx context.Context, origins []string) error {
 	if err != nil {
 		return err
 	}
-	answer, said, err := call(ctx, up.Method, up.URL, up.Header, content)
+	uploaded, err := call(ctx, up.Method, up.URL, up.Header, content)
 	if err != nil {
 		return fmt.Errorf("%s cannot be reached: %w; check --attachments, and this machine's way "+
 			"to it", b.origin, err)
 	}
-	errs := []error{b.skewed(answer)}
-	if answer.StatusCode >= http.StatusMultipleChoices {
+	errs := []error{b.skewed(uploaded)}
+	if uploaded.code >= http.StatusMultipleChoices {
 		return errors.Join(append(errs, fmt.Errorf("the upload of a file to the bucket %s is "+
-			"answered %s: %s; give this server s3:PutObject", b.at.Bucket, answer.Status, said))...)
+			"answered %s: %s; give this server s3:PutObject", b.at.Bucket, uploaded.status,
+			uploaded.said))...)
 	}
 	errs = append(errs, b.checkStored(ctx, f, content, until))
 	if err := b.Remove(ctx, f.ID); err != nil {
@@ -67,13 +68,13 @@ func (b *S3) checkStored(
 	if err != nil {
 		return err
 	}
-	answer, said, err := call(ctx, http.MethodGet, address, nil, nil)
+	downloaded, err := call(ctx, http.MethodGet, address, nil, nil)
 	switch {
 	case err != nil:
 		return fmt.Errorf("the uploaded file cannot be downloaded: %w; try again", err)
-	case answer.StatusCode != http.StatusOK || said != string(content):
+	case downloaded.code != http.StatusOK || downloaded.said != string(content):
 		return fmt.Errorf("the download of the uploaded file is answered %s; give this server "+
-			"s3:GetObject", answer.Status)
+			"s3:GetObject", downloaded.status)
 	}
 	return nil
 }
@@ -87,8 +88,8 @@ func causeOf(err error) error {
 }
 
 // skewed returns an error if an answer is of another time.
-func (b *S3) skewed(answer *http.Response) error {
-	date, err := http.ParseTime(answer.Header.Get("Date"))
+func (b *S3) skewed(a answer) error {
+	date, err := http.ParseTime(a.header.Get("Date"))
 	if skew := date.Sub(b.now()).Round(time.Second); err == nil && skew.Abs() > mostSkew {
 		return fmt.Errorf("the clock of this machine differs by %v from that of %s; set it", skew,
 			b.origin)
@@ -107,38 +108,45 @@ func mayUpload(ctx context.Context, up attachments.Request, origin string) error
 		names = append(names, strings.ToLower(name))
 	}
 	slices.Sort(names)
-	answer, _, err := call(ctx, http.MethodOptions, up.URL, map[string]string{
+	asked, err := call(ctx, http.MethodOptions, up.URL, map[string]string{
 		"Origin": page, "Access-Control-Request-Method": up.Method,
 		"Access-Control-Request-Headers": strings.Join(names, ","),
 	}, nil)
 	if err != nil {
 		return err
 	}
-	allowed := answer.Header.Get("Access-Control-Allow-Origin")
-	if answer.StatusCode >= http.StatusMultipleChoices || allowed != "*" && allowed != page {
+	allowed := asked.header.Get("Access-Control-Allow-Origin")
+	if asked.code >= http.StatusMultipleChoices || allowed != "*" && allowed != page {
 		return fmt.Errorf("pages of %s cannot upload: the bucket answers their question %s; add a "+
-			"CORS rule for this origin, with GET, PUT and the headers %s", origin, answer.Status,
+			"CORS rule for this origin, with GET, PUT and the headers %s", origin, asked.status,
 			strings.Join(names, ", "))
 	}
 	return nil
 }
 
-// call makes a request, and returns the answer and the beginning of its body.
+// answer is what a request got: status is its code with words, and said the beginning of its body.
+type answer struct {
+	code         int
+	status, said string
+	header       http.Header
+}
+
+// call makes a request. Its context bounds it.
 func call(
 	ctx context.Context, method, address string, header map[string]string, body []byte,
-) (*http.Response, string, error) {
+) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
-		return nil, "", err
+		return answer{}, err
 	}
 	for name, value := range header {
 		request.Header.Set(name, value)
 	}
-	answer, err := http.DefaultClient.Do(request)
+	got, err := new(http.Client).Do(request)
 	if err != nil {
-		return nil, "", err
+		return answer{}, err
 	}
-	defer answer.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(answer.Body, 500))
-	return answer, string(said), err
+	defer got.Body.Close()
+	said, err := io.ReadAll(io.LimitReader(got.Body, 500))
+	return answer{got.StatusCode, got.Status, string(said), got.Header}, err
 }

@@ -124,7 +124,7 @@ func mayJoin(ctx context.Context, client *kgo.Client, topic string) error {
 	case errors.Is(err, kerr.GroupIDNotFound):
 		return nil
 	case err != nil:
-		return fmt.Errorf("Kafka's groups cannot be used: %w; repair the cluster", err)
+		return fmt.Errorf("the groups of Kafka cannot be used: %w; repair the cluster", err)
 	}
 	return nil
 }
