@@ -51,8 +51,8 @@ func TestContract_knows_every_code(t *testing.T) {
 	for _, code := range []tidemark.Code{
 		tidemark.Invalid, tidemark.Unauthenticated, tidemark.NotMember, tidemark.Denied,
 		tidemark.NotFound, problem.MethodNotAllowed, tidemark.Conflict, tidemark.Expired,
-		tidemark.Replaced, tidemark.Gone, tidemark.TooLarge, problem.UnsupportedMediaType,
-		tidemark.InvalidSequence, tidemark.Exhausted, tidemark.Internal, tidemark.Unavailable,
+		tidemark.Replaced, tidemark.Gone, problem.PreconditionFailed, tidemark.TooLarge,
+		problem.UnsupportedMediaType, problem.RangeNotSatisfiable, tidemark.InvalidSequence, tidemark.Exhausted, tidemark.Internal, tidemark.Unavailable,
 	} {
 		got = append(got, string(code))
 	}

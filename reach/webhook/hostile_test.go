@@ -361,8 +361,9 @@ func TestDeliver_GOAWAY(t *testing.T) {
 	if got := requests.Load(); got != 4 {
 		t.Errorf("the receiver took %d deliveries, want 4", got)
 	}
-	if got := r.opened.Load(); got != 4 {
-		t.Errorf("there were %d connections, want 4", got)
+	// net/http may open one more while it waits for one that ends.
+	if got := r.opened.Load(); got < 4 {
+		t.Errorf("there were %d connections, want at least 4", got)
 	}
 }
 
