@@ -116,8 +116,6 @@ test('everything can be done by the keyboard', async () => {
   await keys('Enter');
   await shows(page, ['one', 'two', 'three', 'four'].map((text) => ({ text })));
   await keys('Shift+Tab');
-  await reaches('attach');
-  await keys('Shift+Tab');
   await reaches('log');
   await keys('ArrowUp');
   await reaches('row 3');
