@@ -185,9 +185,12 @@ func eventually(t *testing.T, what string, check func() bool, seen func() string
 func TestOutlets_told_or_owed_after_kills(t *testing.T) {
 	t.Parallel()
 	binary := build(t)
-	for name, nodes := range map[string]int{"sqlite": 1, "postgres": 2, "dynamodb": 2} {
+	for name, of := range map[string]struct{ nodes, kills int }{
+		"sqlite": {1, 2}, "postgres": {2, 10}, "dynamodb": {2, 10},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			nodes := of.nodes
 			key, file := apiKey(t, binary, "--scope", "admin")
 			// The other node takes over after a second, so that many kills fit into a run.
 			flags := []string{"--dev", "--api-keys-file", file, "--worker-timeout", "1s"}
@@ -214,7 +217,7 @@ func TestOutlets_told_or_owed_after_kills(t *testing.T) {
 			operator := user{name: "operator", url: "http://" + all[0].address, token: key}
 			w := writePersistently(t, all[0], 5)
 			h.create(t, operator, map[string]any{"outlet_id": "crm", "begin": "start"})
-			for kill := range fromEnvironment(t, "TIDEMARK_OUTLET_KILLS", 7) {
+			for kill := range fromEnvironment(t, "TIDEMARK_OUTLET_KILLS", of.kills) {
 				before := w.size()
 				told := func() int {
 					h.mu.Lock()
