@@ -52,7 +52,8 @@ func TestContract_knows_every_code(t *testing.T) {
 		tidemark.Invalid, tidemark.Unauthenticated, tidemark.NotMember, tidemark.Denied,
 		tidemark.NotFound, problem.MethodNotAllowed, tidemark.Conflict, tidemark.Expired,
 		tidemark.Replaced, tidemark.Gone, problem.PreconditionFailed, tidemark.TooLarge,
-		problem.UnsupportedMediaType, problem.RangeNotSatisfiable, tidemark.InvalidSequence, tidemark.Exhausted, tidemark.Internal, tidemark.Unavailable,
+		problem.UnsupportedMediaType, problem.RangeNotSatisfiable, tidemark.InvalidSequence,
+		tidemark.Exhausted, tidemark.Internal, tidemark.Unavailable,
 	} {
 		got = append(got, string(code))
 	}
