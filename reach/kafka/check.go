@@ -17,6 +17,12 @@ import (
 // leastRetention is the least time for which a topic should keep what a group has to read.
 const leastRetention = time.Hour
 
+// So often, and with this pause, Check asks for the coordinator of a group.
+const (
+	coordinatorTries = 60
+	coordinatorPause = 500 * time.Millisecond
+)
+
 // Checked is what Check finds. Notes are no problems.
 type Checked struct {
 	Fine  string
@@ -104,18 +110,19 @@ func mayUse(topic string, operations int32) error {
 		strings.Join(missing, " and "))
 }
 
-// mayJoin returns an error if the user may not be in groups of the topic.
+// mayJoin returns an error if the user may not be in groups of the topic. A cluster that has had no
+// group yet needs some seconds until it has a coordinator.
 func mayJoin(ctx context.Context, client *kgo.Client, topic string) error {
-	request := kmsg.NewPtrDescribeGroupsRequest()
-	request.Groups, request.IncludeAuthorizedOperations = []string{topic + ".doctor"}, true
-	answer, err := request.RequestWith(ctx, client)
-	if err == nil && len(answer.Groups) == 1 {
-		group := &answer.Groups[0]
-		err = kerr.ErrorForCode(group.ErrorCode)
-		operations := group.AuthorizedOperations
-		if err == nil && operations > 0 && operations&(1<<kmsg.ACLOperationRead) == 0 {
-			err = kerr.GroupAuthorizationFailed
+	err := groupRights(ctx, client, topic)
+	for range coordinatorTries - 1 {
+		if !errors.Is(err, kerr.CoordinatorNotAvailable) || ctx.Err() != nil {
+			break
 		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(coordinatorPause):
+		}
+		err = groupRights(ctx, client, topic)
 	}
 	switch {
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
@@ -125,6 +132,25 @@ func mayJoin(ctx context.Context, client *kgo.Client, topic string) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("the groups of Kafka cannot be used: %w; repair the cluster", err)
+	}
+	return nil
+}
+
+// groupRights asks for a group of the topic.
+func groupRights(ctx context.Context, client *kgo.Client, topic string) error {
+	request := kmsg.NewPtrDescribeGroupsRequest()
+	request.Groups, request.IncludeAuthorizedOperations = []string{topic + ".doctor"}, true
+	answer, err := request.RequestWith(ctx, client)
+	if err != nil || len(answer.Groups) != 1 {
+		return err
+	}
+	group := &answer.Groups[0]
+	if err := kerr.ErrorForCode(group.ErrorCode); err != nil {
+		return err
+	}
+	operations := group.AuthorizedOperations
+	if operations > 0 && operations&(1<<kmsg.ACLOperationRead) == 0 {
+		return kerr.GroupAuthorizationFailed
 	}
 	return nil
 }

@@ -74,6 +74,18 @@ async function received() {
 const worker = () => until('the service worker runs', () =>
   bob.page.context().serviceWorkers().find((one) => one.url().startsWith(BASE)));
 
+/** Lets banners stay. Without a desktop, Chromium ends each one after 25 s. */
+async function keepBanners() {
+  await (await worker()).evaluate(() => {
+    if (globalThis.kept) return;
+    globalThis.kept = true;
+    const { showNotification } = ServiceWorkerRegistration.prototype;
+    ServiceWorkerRegistration.prototype.showNotification = function show(title, options) {
+      return showNotification.call(this, title, { ...options, requireInteraction: true });
+    };
+  });
+}
+
 /** Returns what delivers a payload to the service worker. No tab of the page is needed for it. */
 async function pusher() {
   const blank = await bob.page.context().newPage();
@@ -86,9 +98,12 @@ async function pusher() {
   await cdp.send('ServiceWorker.enable');
   await until('the service worker is known', () => registrationId);
   return {
-    deliver: (payload) => cdp.send('ServiceWorker.deliverPushMessage', {
-      origin: BASE, registrationId, data: JSON.stringify(payload),
-    }),
+    async deliver(payload) {
+      await keepBanners();
+      await cdp.send('ServiceWorker.deliverPushMessage', {
+        origin: BASE, registrationId, data: JSON.stringify(payload),
+      });
+    },
     close: () => blank.close(),
   };
 }
