@@ -76,8 +76,9 @@ func TestBot_answers_each_message_once(t *testing.T) {
 			rounds*each)
 	}
 	var s state
-	as(address, "echo").call(t, "GET", "/chats/"+chat+"/delivery-state", nil, &s)
-	if s.Read == 0 || s.Acked == 0 {
-		t.Errorf("the bot has read and acknowledged %+v", s)
-	}
+	echo := as(address, "echo")
+	until(t, "the bot has read and acknowledged", func() bool {
+		echo.call(t, "GET", "/chats/"+chat+"/delivery-state", nil, &s)
+		return s.Read > 0 && s.Acked > 0
+	}, func() string { return fmt.Sprintf("%+v", s) })
 }

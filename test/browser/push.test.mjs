@@ -111,9 +111,20 @@ async function pusher() {
 const banners = async () => (await worker()).evaluate(async () =>
   (await registration.getNotifications()).map(({ title, body }) => [title, body]));
 
-async function showsBanners(want) {
-  const same = async () => JSON.stringify(await banners()) === JSON.stringify(want);
-  await until(`banners ${JSON.stringify(want)}`, same, banners);
+/**
+ * Waits for banners. The browser's tools do not say whether a payload reached the service worker,
+ * and on a busy machine some showed nothing. So `again` delivers it once more every five seconds.
+ */
+async function showsBanners(want, again = undefined) {
+  let next = Date.now() + 5_000;
+  await until(`banners ${JSON.stringify(want)}`, async () => {
+    if (JSON.stringify(await banners()) === JSON.stringify(want)) return true;
+    if (again && Date.now() > next) {
+      next += 5_000;
+      await again();
+    }
+    return false;
+  }, banners);
 }
 
 /** Clicks the banner. Only a person may open a window, so the address is returned instead. */
@@ -151,13 +162,13 @@ test('a message to a closed page: banner, ✓✓, and a click opens the chat', a
   const first = await received();
   assert.deepEqual(await banners(), []);
   await push.deliver(first);
-  await showsBanners([[a, 'Lunch at one?']]);
+  await showsBanners([[a, 'Lunch at one?']], () => push.deliver(first));
   await shows(alice.page, rows(['Lunch at one?'], 'delivered'));
 
   await say(a, chat, ['Or at two?']);
   const second = await received();
   await push.deliver(second);
-  await showsBanners([[a, 'Or at two?']]);
+  await showsBanners([[a, 'Or at two?']], () => push.deliver(second));
   await shows(alice.page, rows(['Lunch at one?', 'Or at two?'], 'delivered'));
   // The first one comes once more, and late.
   await push.deliver(first);
@@ -183,8 +194,9 @@ test('a message to a closed page: banner, ✓✓, and a click opens the chat', a
     await bob.page.getByTestId('log').waitFor({ state: 'detached' });
     await say(a, chat, [text]);
     await bob.page.getByTestId('unread').waitFor();
-    await push.deliver({ ...second, to_sequence: ++to, body: text, ack_token: undefined });
-    await showsBanners([[a, text]]);
+    const payload = { ...second, to_sequence: ++to, body: text, ack_token: undefined };
+    await push.deliver(payload);
+    await showsBanners([[a, text]], () => push.deliver(payload));
   };
   await tell('At three.');
   assert.equal(await click(), 'focused');
@@ -205,7 +217,7 @@ test('a message to a closed page: banner, ✓✓, and a click opens the chat', a
   await carol('Hello', to - 1);
   await until('both are shown', async () => (await banners()).length === 2, banners);
   await carol('Hello?', to);
-  await showsBanners([['Carol', 'Hello?']]);
+  await showsBanners([['Carol', 'Hello?']], () => carol('Hello?', to));
   await push.close();
   noErrors();
 });
