@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,17 +133,17 @@ func TestEngine_notices_reach_others_after_a_crash(t *testing.T) {
 			strings.HasPrefix(d.Kind, "parked:")
 	}
 	for _, disabled := range []bool{false, true} {
-		for dies := 1; ; dies++ {
-			writes := 0
+		for dies := int64(1); ; dies++ {
+			var writes atomic.Int64
 			synctest.Test(t, func(t *testing.T) {
 				w, p, id := noticeWorld(t)
-				w.written = func(by *process, d storage.Document) {
+				w.onWrite(func(by *process, d storage.Document) {
 					if by == p && matters(d) {
-						if writes++; writes == dies {
+						if writes.Add(1) == dies {
 							by.kill()
 						}
 					}
-				}
+				})
 				if disabled {
 					w.inbox(home).does(func(
 						context.Context, []outlet.Event,
@@ -173,7 +174,7 @@ func TestEngine_notices_reach_others_after_a_crash(t *testing.T) {
 					t.Errorf("died at the write %d: %d notices are left", dies, n)
 				}
 			})
-			if writes < dies {
+			if writes.Load() < dies {
 				break
 			}
 		}

@@ -26,11 +26,11 @@ func TestEngine_writes_a_log_seldom(t *testing.T) {
 			}
 			return len(events), nil
 		})
-		w.written = func(_ *process, d storage.Document) {
+		w.onWrite(func(_ *process, d storage.Document) {
 			if d.Kind == logKind(id) {
 				writes.Add(1) // before and after each
 			}
-		}
+		})
 		for range 60 {
 			w.send(w.group(), p)
 			time.Sleep(time.Second)

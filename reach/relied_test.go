@@ -145,13 +145,13 @@ func TestEngine_R_LATER_a_process_comes_during_a_deletion(t *testing.T) {
 		w.own, w.relied = true, true
 		var comes *process
 		var deleting atomic.Bool
-		w.written = func(_ *process, d storage.Document) {
+		w.onWrite(func(_ *process, d storage.Document) {
 			if d.Kind == listKind && deleting.Swap(false) {
 				w.off = false
 				comes = w.start(nil)
 				time.Sleep(4500 * time.Millisecond) // It reads the list each second.
 			}
-		}
+		})
 		first := w.start(nil)
 		time.Sleep(time.Minute)
 		first.stop()

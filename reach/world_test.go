@@ -40,8 +40,8 @@ type world struct {
 	advance func(p *process)
 	// online, if not nil, returns the devices with a session.
 	online func(ctx context.Context, users []tidemark.UserID) ([][]tidemark.DeviceID, error)
-	// written, if not nil, is called before and after each document that a process writes.
-	written func(p *process, d storage.Document)
+	// written is called before and after each document that a process writes (see [world.onWrite]).
+	written atomic.Pointer[func(p *process, d storage.Document)]
 	sent    int
 	chats   []tidemark.ChatID
 
@@ -56,6 +56,10 @@ func newWorld(t testing.TB) *world {
 		inboxes: map[string]*inbox{},
 	}
 }
+
+// onWrite has f called before and after each document that a process writes. A process writes from
+// several goroutines, so f may run more than once at a time.
+func (w *world) onWrite(f func(p *process, d storage.Document)) { w.written.Store(&f) }
 
 // answer says what a receiver does with events, and how many of them it accepts.
 type answer func(ctx context.Context, events []outlet.Event) (int, *outlet.Refusal)
@@ -351,8 +355,8 @@ func (w *world) start(dice func() error) *process {
 		}
 	}
 	written := func(d storage.Document) {
-		if w.written != nil {
-			w.written(p, d)
+		if f := w.written.Load(); f != nil {
+			(*f)(p, d)
 		}
 	}
 	advance := func() {
