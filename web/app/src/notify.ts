@@ -1,7 +1,7 @@
 // What a user sees while the tab is hidden: the count in the title, and notifications.
 
 import type { Client, Message } from '@tidemark/client';
-import { pushes, startPush } from './push';
+import { alone, pushes, startPush } from './push';
 import { go, route } from './route';
 import type { Session } from './session';
 import { chatName, messageText } from './words';
@@ -69,11 +69,13 @@ interface Shown {
 async function closeRead({ client, user }: Session): Promise<void> {
   if (!pushes(user)) return;
   const worker = await navigator.serviceWorker.ready;
-  for (const shown of await worker.getNotifications()) {
-    const { chat, to } = shown.data as Shown;
-    const row = client.chat(chat).row.get();
-    if (row?.unread === 0 && row.prefix >= to) shown.close();
-  }
+  await alone(async () => {
+    for (const shown of await worker.getNotifications()) {
+      const { chat, to } = shown.data as Shown;
+      const row = client.chat(chat).row.get();
+      if (row?.unread === 0 && row.prefix >= to) shown.close();
+    }
+  });
   await navigator.setAppBadge(client.unread.get().total);
 }
 
@@ -95,10 +97,12 @@ async function notify(client: Client, message: Message): Promise<void> {
   if (!row || row.unread === 0) return; // It was read on another device.
   const worker = await navigator.serviceWorker.getRegistration();
   const group = row.chat.type === 'group' ? `${message.sender_id}: ` : '';
-  await worker?.showNotification(chatName(row.chat), {
-    body: group + messageText(message).slice(0, 200),
-    icon: '/icon.svg',
-    tag: chat,
-    data: { chat, to, user: client.user },
+  await alone(async () => {
+    await worker?.showNotification(chatName(row.chat), {
+      body: group + messageText(message).slice(0, 200),
+      icon: '/icon.svg',
+      tag: chat,
+      data: { chat, to, user: client.user },
+    });
   });
 }

@@ -12,6 +12,11 @@ export function pushes(user: string): boolean {
   return localStorage.getItem(WHO) === user;
 }
 
+/** Does work while nobody else shows or lists notifications. sw.ts says why. */
+export async function alone(work: () => Promise<void>): Promise<void> {
+  await navigator.locks.request('banners', work);
+}
+
 /** Asks the server for its settings, or changes the registration of this browser. */
 function push(
   session: Session, method: 'GET' | 'PUT' | 'DELETE', body?: object,
@@ -58,7 +63,9 @@ export async function stopPush(session: Session): Promise<void> {
   if (!pushes(session.user)) return;
   localStorage.removeItem(WHO);
   const worker = await navigator.serviceWorker.ready;
-  for (const shown of await worker.getNotifications()) shown.close();
+  await alone(async () => {
+    for (const shown of await worker.getNotifications()) shown.close();
+  });
   const subscription = await worker.pushManager.getSubscription();
   await Promise.allSettled([push(session, 'DELETE'), subscription?.unsubscribe()]);
 }

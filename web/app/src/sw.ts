@@ -4,7 +4,7 @@
 
 interface WorkerScope {
   readonly location: Location;
-  readonly navigator: { setAppBadge?(count: number): Promise<void> };
+  readonly navigator: { readonly locks: LockManager; setAppBadge?(count: number): Promise<void> };
   readonly registration: ServiceWorkerRegistration;
   readonly clients: {
     matchAll(options: {
@@ -59,6 +59,8 @@ interface Shown {
 
 // How long a tab may take to answer. A frozen tab never answers.
 const ANSWER_MS = 300;
+// How long a tab may keep the lock of the notifications. A frozen tab keeps it for ever.
+const LOCK_MS = 1_000;
 
 const worker = self as unknown as WorkerScope;
 // vite.config.ts puts the version and the names in. '' is the page itself.
@@ -105,10 +107,26 @@ worker.addEventListener('push', (event) => {
 });
 
 async function show(payload: Payload): Promise<void> {
-  const { tag, chat_id: chat, to_sequence: to, badge, ack_token, clears } = payload;
-  const { registration, navigator } = worker;
+  const { chat_id: chat, to_sequence: to, badge, ack_token } = payload;
+  const { navigator } = worker;
+  const seen = await tabWith({ chat, to }, 2);
+  await alone(() => change(payload, !seen));
+  await Promise.allSettled([
+    navigator.setAppBadge?.(badge),
+    ack_token !== undefined && fetch('/api/v1/push/acks', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ ack_token }),
+    }),
+  ]);
+}
+
+/** Shows the notification of a payload, unless its chat is on the screen, and closes others. */
+async function change(payload: Payload, shows: boolean): Promise<void> {
+  const { tag, chat_id: chat, to_sequence: to, clears } = payload;
+  const { registration } = worker;
   const all = await registration.getNotifications();
-  if (!await tabWith({ chat, to }, 2)) {
+  if (shows) {
     // If a later banner has overtaken this one, show the later one again: browsers demand a
     // notification.
     const later = all.find((one) => one.tag === tag && (one.data as Shown).to > to);
@@ -124,14 +142,21 @@ async function show(payload: Payload): Promise<void> {
       one.close();
     }
   }
-  await Promise.allSettled([
-    navigator.setAppBadge?.(badge),
-    ack_token !== undefined && fetch('/api/v1/push/acks', {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
-      body: JSON.stringify({ ack_token }),
-    }),
-  ]);
+}
+
+/**
+ * Does work while nobody else shows or lists notifications. Chromium forgets one that is shown
+ * during a list: it stays on the screen, and no later list has it, so nobody can close it.
+ * push.ts takes the same lock.
+ */
+async function alone(work: () => Promise<void>): Promise<void> {
+  const signal = AbortSignal.timeout(LOCK_MS);
+  try {
+    await worker.navigator.locks.request('banners', { signal }, work);
+  } catch (error) {
+    if (error !== signal.reason) throw error;
+    await work();
+  }
 }
 
 // The page registers the new subscription, now or at its next start: only the page has the user's
