@@ -13,7 +13,7 @@ import { restOf } from './shell/rest.js';
 import { surroundings } from './shell/surroundings.js';
 import { tabOf } from './shell/tab.js';
 import { timelineOf, type OpenTimeline } from './shell/timeline.js';
-import { cell, derived, type Cell, type Derived, type Guard } from './shell/views.js';
+import { cell, derived, type Derived, type Guard } from './shell/views.js';
 import type {
   ChatHandle, Client, Draft, Events, Options, Platform, Problem, Row, Sent, State, StoredChat,
   Unread,
@@ -36,7 +36,9 @@ interface Waiter {
 interface Open {
   readonly handle: ChatHandle;
   readonly row: Derived<Row | undefined>;
-  readonly typing: Cell<readonly string[]>;
+  readonly typing: Derived<readonly string[]>;
+  /** Who is typing, and what cancels its end. */
+  readonly typists: Map<string, () => void>;
   readonly timelines: Set<OpenTimeline>;
 }
 
@@ -139,8 +141,13 @@ export function createClient(options: Options): Client {
       if (told.get(id)?.incarnation !== stored.incarnation && shown.has(id)) {
         shown.set(id, Math.min(shown.get(id) ?? 0, stored.read));
       }
-      rows.set(id, rowOf(stored));
-      open.get(id)?.row.changed();
+      const one = open.get(id);
+      const row = rowOf(stored);
+      const { last } = row;
+      // Who has sent a message types no longer.
+      if (one && last && last.sequence !== rows.get(id)?.last?.sequence) types(one, last.sender_id);
+      rows.set(id, row);
+      one?.row.changed();
       if (unread.has(id) || hides(stored)) read(id);
       pass(stored, stored.base);
       if (listeners.message.size > 0) spawn(tell(id));
@@ -246,17 +253,16 @@ export function createClient(options: Options): Client {
   function isTyping({ chat_id: id, user_id: user, expires_in_seconds: seconds }: Typing): void {
     const one = open.get(id);
     if (!one) return;
-    const others = one.typing.get().filter((other) => other !== user);
-    const now = [...others, user];
-    one.typing.set(now);
-    platform.timer(seconds * 1000, () => {
-      const all = one.typing.get();
-      // Only the last of several notices ends it.
-      if (last.get(`${id} ${user}`) === now) one.typing.set(all.filter((other) => other !== user));
-    });
-    last.set(`${id} ${user}`, now);
+    types(one, user, platform.timer(seconds * 1000, () => { types(one, user); }));
   }
-  const last = new Map<string, readonly string[]>();
+
+  /** A user begins to type, or types no longer. `end` cancels what ends it after a while. */
+  function types({ typing, typists }: Open, user: string, end?: () => void): void {
+    typists.get(user)?.();
+    if (end) typists.set(user, end);
+    else if (!typists.delete(user)) return;
+    typing.changed();
+  }
 
   const commands: Commands = (item) => item.state !== 'failed' ? {} : {
     retry() {
@@ -317,7 +323,8 @@ export function createClient(options: Options): Client {
   function openChat(id: string): Open {
     const found = open.get(id);
     if (found) return found;
-    const typing = cell<readonly string[]>(guard, []);
+    const typists = new Map<string, () => void>();
+    const typing = derived(guard, () => [...typists.keys()]);
     const row = derived(guard, () => rows.get(id));
     const timelines = new Set<OpenTimeline>();
     let typedAt = -Infinity;
@@ -373,7 +380,7 @@ export function createClient(options: Options): Client {
         tab.typing(id);
       },
     };
-    const one = { handle, row, typing, timelines };
+    const one = { handle, row, typing, typists, timelines };
     open.set(id, one);
     return one;
   }

@@ -160,6 +160,26 @@ void test('typing is shown for a while', async () => {
   assert.deepEqual(typing.get(), []);
 });
 
+void test('a message ends the typing of its sender, and of nobody else', async () => {
+  const scene = new Scene('ann', 'bob', 'cat');
+  const { client: ann } = await scene.started('ann');
+  const { client: bob } = await scene.started('bob');
+  const { client: cat } = await scene.started('cat');
+  const { typing } = ann.chat('team');
+  bob.chat('team').type();
+  cat.chat('team').type();
+  await scene.until(() => typing.get().length === 2);
+  await bob.chat('team').send({ content: 'hello' });
+  await scene.until(() => typing.get().length === 1);
+  assert.deepEqual(typing.get(), ['cat']);
+  // The first notice of the user who types again ends nothing.
+  await scene.pass(3_000);
+  bob.chat('team').type();
+  await scene.until(() => typing.get().length === 2);
+  await scene.pass(3_500);
+  assert.deepEqual(typing.get(), ['bob']);
+});
+
 void test('unread is exact, also with a mark', async () => {
   const scene = new Scene('ann', 'bob');
   const { client: bob } = await scene.started('bob');
