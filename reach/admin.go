@@ -352,7 +352,7 @@ func (e *Engine) edit(
 	return e.info(*l.find(id)), nil
 }
 
-// Update changes an outlet. Nothing is lost, whatever changes: news that it refuses meanwhile wait.
+// Update changes an outlet. Nothing is lost, whatever changes: what it refuses meanwhile waits.
 //
 // Errors: NotFound, Invalid (the field is named), Conflict (it is being created, and cannot be
 // paused yet).
@@ -441,9 +441,7 @@ func (e *Engine) Rotate(ctx context.Context, id storage.OutletID) (Info, string,
 				"outlets of the type %s have no secret", s.Kind)
 		}
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		s.Secrets = slices.DeleteFunc(slices.Clone(s.Secrets), func(old Secret) bool {
-			return !old.Until.IsZero() && old.Until.Before(now)
-		})
+		s.Secrets = s.valid(now)
 		for i := range s.Secrets {
 			if s.Secrets[i].Until.IsZero() {
 				s.Secrets[i].Until = now.Add(rotation)

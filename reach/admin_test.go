@@ -236,6 +236,31 @@ func TestEngine_new_secret_after_a_lost_key(t *testing.T) {
 	})
 }
 
+// TestEngine_old_secrets_expire: an outlet that stays open uses the old secret for 24 hours after a
+// new one was made, and not longer.
+func TestEngine_old_secrets_expire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.times = seldom
+		p := w.start(nil)
+		id := w.outlet(p, NewOutlet{})
+		c := w.group()
+		_, _, err := p.Rotate(w.ctx, id)
+		w.ok(err)
+		for _, want := range []int{2, 1} {
+			time.Sleep(rotation/2 + time.Minute)
+			w.send(c, p)
+			w.whole(home, time.Minute)
+			in := w.inbox(home)
+			in.mu.Lock()
+			if in.signers != want {
+				t.Errorf("%d secrets sign, want %d", in.signers, want)
+			}
+			in.mu.Unlock()
+		}
+	})
+}
+
 // TestList_gains an outlet that has the id of a deleted one: what a process knows of the deliveries
 // to that one says nothing of the new one.
 func TestList_gains(t *testing.T) {

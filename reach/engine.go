@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -349,7 +350,7 @@ func (e *Engine) beat(ctx context.Context) {
 func (e *Engine) apply(ctx context.Context, l list) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if l.version == e.list.version {
+	if l.version == e.list.version && !e.outdated() {
 		return
 	}
 	//rule:told_or_owed.drop-progress-of-older-list
@@ -373,7 +374,9 @@ func (e *Engine) apply(ctx context.Context, l list) {
 		if r := e.receivers[s.ID]; r != nil {
 			continue
 		}
-		client, err := e.open(s)
+		open := *s
+		open.Secrets = s.valid(time.Now())
+		client, err := e.open(&open)
 		if err != nil {
 			// Its news wait in its own backlogs.
 			e.cfg.Log.Error("an outlet cannot be opened; its news wait", "outlet", s.ID,
@@ -381,7 +384,7 @@ func (e *Engine) apply(ctx context.Context, l list) {
 			e.unopened[s.ID] = "it cannot be opened: " + tidemark.DetailOf(err)
 			continue
 		}
-		r := newReceiver(*s, client, e.failures, e.total, e.times.Quiet)
+		r := newReceiver(open, client, e.failures, e.total, e.times.Quiet)
 		e.receivers[s.ID] = r
 		until := r.until(ctx)
 		r.news.one, r.pending.one = e.drainOne, e.drainPending
@@ -395,23 +398,23 @@ func (e *Engine) apply(ctx context.Context, l list) {
 	e.hints.serving.Store(len(e.receivers) > 0)
 }
 
-// sameSpec reports whether an open outlet fits a specification. States do not count.
-func sameSpec(a, b *Spec) bool {
-	if !a.same(b) || a.URL != b.URL || a.Content != b.Content || a.Batch != b.Batch ||
-		len(a.Events) != len(b.Events) || len(a.Secrets) != len(b.Secrets) {
-		return false
-	}
-	for i := range a.Events {
-		if a.Events[i] != b.Events[i] {
-			return false
+// outdated reports whether an open outlet signs with a secret that has expired since. The mutex is
+// held.
+func (e *Engine) outdated() bool {
+	for _, r := range e.receivers {
+		if len(r.spec.valid(time.Now())) < len(r.spec.Secrets) {
+			return true
 		}
 	}
-	for i := range a.Secrets {
-		if a.Secrets[i] != b.Secrets[i] {
-			return false
-		}
-	}
-	return true
+	return false
+}
+
+// sameSpec reports whether an open outlet fits a specification. States do not count, nor do secrets
+// that have expired.
+func sameSpec(s, open *Spec) bool {
+	return s.same(open) && s.URL == open.URL && s.Content == open.Content &&
+		s.Batch == open.Batch && slices.Equal(s.Events, open.Events) &&
+		slices.Equal(s.valid(time.Now()), open.Secrets)
 }
 
 // open opens the outlet of a specification.
@@ -422,10 +425,7 @@ func (e *Engine) open(s *Spec) (outlet.Client, error) {
 			s.Kind)
 	}
 	var secrets []string
-	for _, secret := range s.Secrets {
-		if !secret.Until.IsZero() && time.Now().After(secret.Until) {
-			continue
-		}
+	for _, secret := range s.valid(time.Now()) {
 		text, err := e.cfg.Sealer.Open(secret.Sealed)
 		if err != nil && len(secrets) > 0 {
 			// The key of old secrets was lost. The newest one is enough.

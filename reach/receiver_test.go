@@ -17,7 +17,7 @@ import (
 func TestReceiver_begins_nothing_after_its_end(t *testing.T) {
 	w := newWorld(t)
 	p := &process{}
-	r := newReceiver(Spec{ID: "a"}, &fakeOutlet{w.inbox(home), false, &p.dead}, new(failures),
+	r := newReceiver(Spec{ID: "a"}, &fakeOutlet{w.inbox(home), false, 1, &p.dead}, new(failures),
 		new(counts), time.Minute)
 	steps := []step{{Event: outlet.Event{ID: "e", Type: outlet.ChatUpdated, Chat: "c"}}}
 	if out := <-r.start(line{chat: "c"}, steps); out.accepted != 1 {
@@ -83,7 +83,7 @@ func TestReceiver_chats_of_a_delivery_are_answered_each(t *testing.T) {
 // TestReceiver_remembers_refusals: of many chats that are refused, few are forgotten for others.
 func TestReceiver_remembers_refusals(t *testing.T) {
 	w := newWorld(t)
-	r := newReceiver(Spec{ID: "a"}, &fakeOutlet{w.inbox(home), false, &(&process{}).dead},
+	r := newReceiver(Spec{ID: "a"}, &fakeOutlet{w.inbox(home), false, 1, &(&process{}).dead},
 		new(failures), new(counts), time.Minute)
 	for range refusalsUntilParked {
 		for n := range maxAgain + 10 {

@@ -91,6 +91,13 @@ type Walk struct {
 // the first was deleted.
 func (s *Spec) same(other *Spec) bool { return s.CreatedAt.Equal(other.CreatedAt) }
 
+// valid returns the secrets that sign at a time.
+func (s *Spec) valid(at time.Time) []Secret {
+	return slices.DeleteFunc(slices.Clone(s.Secrets), func(old Secret) bool {
+		return !old.Until.IsZero() && at.After(old.Until)
+	})
+}
+
 // wants reports whether the outlet gets events of a type. Those that cost writes must be named.
 func (s *Spec) wants(t outlet.Type) bool {
 	if len(s.Events) == 0 {

@@ -76,6 +76,8 @@ type inbox struct {
 	got    []outlet.Event
 	// at has when each of them came.
 	at []time.Time
+	// signers is how many secrets signed the last delivery.
+	signers int
 	// bodies has the data of each id, and named the id of each message.
 	bodies, named map[string]string
 	wrong         []string
@@ -168,12 +170,14 @@ func sequenceOf(e outlet.Event) tidemark.Sequence {
 // outlet is the connection of a process to a receiver.
 type fakeOutlet struct {
 	*inbox
-	batch bool
-	dead  *atomic.Bool
+	batch   bool
+	signers int
+	dead    *atomic.Bool
 }
 
 func (o *fakeOutlet) Deliver(ctx context.Context, events []outlet.Event) (int, *outlet.Refusal) {
 	o.mu.Lock()
+	o.inbox.signers = o.signers
 	answer := o.answer
 	o.mu.Unlock()
 	n, refused := len(events), (*outlet.Refusal)(nil)
@@ -339,11 +343,11 @@ func (s *mortal) PutDocument(ctx context.Context, d storage.Document) (uint64, e
 // start starts a process. dice, if not nil, may let a call of the store fail.
 func (w *world) start(dice func() error) *process {
 	p := &process{ended: make(chan struct{})}
-	open := func(s *Spec, _ []string) (outlet.Client, error) {
+	open := func(s *Spec, secrets []string) (outlet.Client, error) {
 		if !w.relied && w.off && s.Kind == "own" {
 			return nil, tidemark.Errorf(tidemark.Invalid, "the kind is not served")
 		}
-		return &fakeOutlet{w.inbox(s.URL), s.Batch, &p.dead}, nil
+		return &fakeOutlet{w.inbox(s.URL), s.Batch, len(secrets), &p.dead}, nil
 	}
 	kinds := map[string]Kind{
 		"webhook": {Open: open, NewSecret: func() string { return "secret" }},
