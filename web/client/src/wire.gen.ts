@@ -267,9 +267,9 @@ export interface paths {
         /**
          * Tell the others that I am typing
          * @description The other members who are online get a `typing` event. A client that sends looks gets it
-         *     only while it looks at this chat. The event is not stored. Within 3 s of
-         *     the one before, and in chats above the number of members that the operator sets (50 by
-         *     default), nothing is sent.
+         *     only while it looks at this chat. The event is not stored. Within 3 s of the one before,
+         *     and in chats above the number of members that the operator sets (50 by default), nothing is
+         *     sent.
          */
         readonly post: operations["sendTyping"];
         readonly delete?: never;
@@ -746,13 +746,12 @@ export interface paths {
          * Create an outlet
          * @description The outlet gets what happens in all chats, in the order of each chat, at least once
          *     ([webhooks](docs/webhooks.md)). It gets news when its `state` is `active`, after 15 s or
-         *     more. News while it is `starting` or `joining` may be missed, unless `begin` is `start`.
+         *     more. While it is `starting` or `joining`, it may miss news, unless `begin` is `start`.
          *
          *     The answer has the `secret` that verifies the deliveries of a webhook. It is never shown
-         *     again.
-         *     Repeat the request after a lost answer: the answer is then 200, without a secret, and
-         *     `POST /admin/outlets/{outlet_id}/secret` makes another. If an outlet of this id differs, the
-         *     answer is 409. So it is while another outlet is being created.
+         *     again. Repeat the request after a lost answer: the answer is then 200, without a secret,
+         *     and `POST /admin/outlets/{outlet_id}/secret` makes another. If an outlet of this id differs,
+         *     or another outlet is being created, the answer is 409.
          */
         readonly post: operations["createOutlet"];
         readonly delete?: never;
@@ -777,14 +776,15 @@ export interface paths {
         /**
          * Delete an outlet
          * @description What waits for it is dropped, and so are its parked events. Its id can be used again after
-         *     about 15 s.
+         *     15 s or more, or after a minute or more if it got receipts. While a node uses the outlet
+         *     `fanout`, the answer is 409.
          */
         readonly delete: operations["deleteOutlet"];
         readonly options?: never;
         readonly head?: never;
         /**
          * Change, pause or resume an outlet
-         * @description Nothing is lost, whatever changes: news that the outlet does not get wait for it. `paused`
+         * @description Nothing is lost, whatever changes: news that the outlet does not get waits for it. `paused`
          *     with false also resumes an outlet that was disabled.
          */
         readonly patch: operations["updateOutlet"];
@@ -871,7 +871,7 @@ export interface paths {
         };
         /**
          * What the receiver refused lately
-         * @description The last 1,000 refusals, the newest first. They are stored every second or so.
+         * @description The last 1,000 refusals, the newest first. They are listed up to ten seconds late.
          */
         readonly get: operations["listOutletFailures"];
         readonly put?: never;
@@ -2293,13 +2293,16 @@ export interface components {
             readonly outlet_id: components["schemas"]["Id"];
             readonly type: string;
             readonly url: string;
-            /** @description The types that it gets. Empty means all, also those of later versions. */
+            /**
+             * @description The types that it gets. Empty means all except `delivery.updated`, `read.updated` and
+             *     `pending.created`, also those of later versions.
+             */
             readonly events: readonly components["schemas"]["EventType"][];
             readonly content: string;
             readonly batch: boolean;
             /**
              * @description `starting`, `joining`: it is being created. `paused`: an operator wants so. `disabled`:
-             *     its receiver refused everything for five days, or answered 410. News wait for a paused
+             *     its receiver refused everything for five days, or answered 410. News waits for a paused
              *     or disabled outlet.
              */
             readonly state: string;
@@ -5207,6 +5210,7 @@ export interface operations {
             readonly 401: components["responses"]["Unauthenticated"];
             readonly 403: components["responses"]["Forbidden"];
             readonly 404: components["responses"]["NotFound"];
+            readonly 409: components["responses"]["Conflict"];
             readonly 429: components["responses"]["TooMany"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
