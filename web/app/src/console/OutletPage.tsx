@@ -6,7 +6,7 @@ import type { Api } from './api';
 import { Fact } from './ChatPage';
 import { useDoing } from './doing';
 import { Head, Section } from './Found';
-import { Outcome, State } from './OutletsPage';
+import { gets, Outcome, State } from './OutletsPage';
 import { usePaged } from './paged';
 import { go, hrefOf } from './route';
 import { Table } from './UserPage';
@@ -44,14 +44,15 @@ export function OutletPage({ api, id }: { api: Api; id: string }) {
       {outlet && <>
         <dl class="facts card" data-testid="facts">
           <Fact name="Leads to" value={outlet.url} />
-          <Fact name="Gets" value={outlet.events.join(', ') || 'everything'} />
+          <Fact name="Gets" value={gets(outlet)} />
           <Fact name="Chats that wait for it" value={outlet.waiting_chats === MOST_WAITING
             ? '1,000 or more' : count(outlet.waiting_chats)} />
           <Fact name="Accepted by this node" value={count(outlet.this_node.accepted_total)} />
           <Fact name="Refused" value={count(outlet.this_node.refused_total)} />
           {outlet.this_node.first_failure_at !== null && <Fact name="Refuses everything since"
             value={dateTime(outlet.this_node.first_failure_at)} />}
-          {outlet.reason !== null && <Fact name="Disabled, because" value={outlet.reason} />}
+          {outlet.reason !== null && <Fact value={outlet.reason}
+            name={outlet.state === 'disabled' ? 'Disabled, because' : 'Gets nothing, because'} />}
         </dl>
         <div class="outlet-actions">
           <button class="button" data-testid="test" disabled={doing.busy}

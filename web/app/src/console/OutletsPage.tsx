@@ -33,7 +33,7 @@ export function OutletsPage({ api }: { api: Api }) {
                 <bdi>{outlet.outlet_id}</bdi></a></th>
               <td><State outlet={outlet} /></td>
               <td><bdi>{outlet.url}</bdi></td>
-              <td>{outlet.events.join(', ') || 'everything'}</td>
+              <td>{gets(outlet)}</td>
               <td class="number">{count(outlet.this_node.accepted_total)}</td>
               <td class="number">{count(outlet.this_node.refused_total)}</td>
             </tr>
@@ -43,6 +43,11 @@ export function OutletsPage({ api }: { api: Api }) {
       {list.at !== undefined && <Create api={api} created={() => list.reload()} />}
     </>
   );
+}
+
+/** Returns what an outlet gets. */
+export function gets({ events }: Outlet): string {
+  return events.join(', ') || 'all, without receipts and missed messages';
 }
 
 /** The state of an outlet as a pill. */
