@@ -189,8 +189,8 @@ func TestEngine_creates_once(t *testing.T) {
 	})
 }
 
-// TestEngine_new_secret_after_a_lost_key: the news wait until the outlet has a secret that this key
-// opens.
+// TestEngine_new_secret_after_a_lost_key: the news waits until the outlet has a secret that this
+// key opens.
 func TestEngine_new_secret_after_a_lost_key(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -2,7 +2,7 @@
 // pushers. It stands beside the core, which imports none of it.
 //
 // An Engine runs in each process. The processes share the chats by shards (processes.go). For each
-// chat with news (storage.Outbox), one of them reads the news and delivers them to all outlets at
+// chat with news (storage.Outbox), one of them reads the news and delivers it to all outlets at
 // once (tasks.go, round.go). An outlet that does not accept them in time gets a backlog of its own
 // for the chat. Its backlogs are worked off beside, so the others do not wait for it.
 //

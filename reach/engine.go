@@ -378,8 +378,8 @@ func (e *Engine) apply(ctx context.Context, l list) {
 		open.Secrets = s.valid(time.Now())
 		client, err := e.open(&open)
 		if err != nil {
-			// Its news wait in its own backlogs.
-			e.cfg.Log.Error("an outlet cannot be opened; its news wait", "outlet", s.ID,
+			// Its news waits in its own backlogs.
+			e.cfg.Log.Error("an outlet cannot be opened; its news waits", "outlet", s.ID,
 				"error", err)
 			e.unopened[s.ID] = "it cannot be opened: " + tidemark.DetailOf(err)
 			continue

@@ -58,7 +58,7 @@ type health struct {
 	until time.Time
 }
 
-// prompt reports whether news may be delivered as they come.
+// prompt reports whether news may be delivered as it comes.
 func (h *health) prompt() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -94,8 +94,8 @@ var beyond = storage.Position{
 	Sequence: math.MaxInt64, Members: math.MaxInt64, Version: math.MaxInt64,
 }
 
-// sweep settles the backlogs that chats have from the time before the first outlet. Nobody wants
-// these news.
+// sweep settles the backlogs that chats have from the time before the first outlet. No outlet wants
+// this news.
 func (e *Engine) sweep(ctx context.Context, id storage.OutletID) error {
 	if err := e.settleEverywhere(ctx, storage.AllOutlets, e.trust); err != nil {
 		return err

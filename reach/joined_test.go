@@ -81,7 +81,7 @@ func TestTurn_reads_hinted_chats_together(t *testing.T) {
 	e.hints.serving.Store(true)
 	e.hints.work(allShards())
 	e.own = allShards()
-	e.list.Outlets = []Spec{{ID: "o", State: Active}} // It is not open, so its news wait.
+	e.list.Outlets = []Spec{{ID: "o", State: Active}} // It is not open, so its news waits.
 	for _, c := range chats {
 		w.send(c, &process{Engine: e})
 	}

@@ -273,7 +273,7 @@ func (e *Engine) disable(ctx context.Context, id storage.OutletID, reason string
 		return nil
 	})
 	if err == nil {
-		e.cfg.Log.Error("an outlet is disabled; its news wait until it is resumed",
+		e.cfg.Log.Error("an outlet is disabled; its news waits until it is resumed",
 			"outlet", id, "reason", reason)
 	}
 	return err

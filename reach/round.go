@@ -58,7 +58,7 @@ func (e *Engine) deliver(
 }
 
 // round delivers the news of a chat to the outlets. An outlet that waits has an own backlog, which
-// covers all that the round reads: it was opened, or found, after these news were stored (R_FRESH).
+// covers all that the round reads: it was opened, or found, after this news was stored (R_FRESH).
 type round struct {
 	e       *Engine
 	chat    tidemark.ChatID
@@ -200,7 +200,7 @@ type pending struct {
 	urgent   bool
 }
 
-// urgentLinger is how long the news of a chat wait for other outlets, after an urgent one has
+// urgentLinger is how long the news of a chat waits for other outlets, after an urgent one has
 // answered.
 const urgentLinger = 100 * time.Millisecond
 

@@ -17,12 +17,12 @@ type State string
 // The states of an outlet. All but the last are shown to operators.
 //
 //	state      gets news   its news meanwhile              next
-//	starting   no          are settled without it          joining
+//	starting   no          is settled without it           joining
 //	joining    yes         may be missed                   active
 //	active     yes         none is lost                    paused, disabled, deleting
-//	paused     no          wait in its own backlogs        active, deleting
-//	disabled   no          wait in its own backlogs        active, deleting
-//	deleting   no          are dropped                     none
+//	paused     no          waits in its own backlogs       active, deleting
+//	disabled   no          waits in its own backlogs       active, deleting
+//	deleting   no          is dropped                      none
 //
 // An outlet begins as starting if it is the first one and wants news from now on. The chats have
 // news since their creation then, which nobody wants. Other outlets begin as joining.
@@ -79,7 +79,7 @@ type Secret struct {
 // Walk is a replay of all chats, of what happened since a time.
 type Walk struct {
 	Since time.Time `json:"since,omitzero"`
-	// First says that the outlet has not had these news before. Each chat then waits for its own
+	// First says that the outlet has not had this news before. Each chat then waits for its own
 	// backlog, from the beginning. Opened says that all of these are open, and some not delivered.
 	First  bool `json:"first,omitempty"`
 	Opened bool `json:"opened,omitempty"`

@@ -110,7 +110,7 @@ func (e *Engine) firstSave(now time.Time) time.Time {
 	return now.Add(min(e.times.Linger*5/4, e.times.Save))
 }
 
-// task is the news of a chat that are to be delivered.
+// task is the news of a chat that is to be delivered.
 type task struct {
 	backlog storage.Backlog
 	// place is that of the backlog among those that were read together.

@@ -8,13 +8,13 @@ import (
 )
 
 // Outbox says which chats have news that outlets may not have received. An outlet receives all news
-// of all chats: a webhook, a topic of Kafka, a pusher. The news themselves are in the chats: their
+// of all chats: a webhook, a topic of Kafka, a pusher. The news itself is in the chats: their
 // messages, their members, their names. A backlog only says from where on the news of a chat may be
 // undelivered. So it costs one small write for many messages, and an outlet that is away for days
 // costs one row per chat. The models in docs/internals/verification show why the rules are as they
 // are.
 //
-// Each chat has a position up to which its news were handed to all outlets, and a backlog for
+// Each chat has a position up to which its news was handed to all outlets, and a backlog for
 // AllOutlets if it may have news beyond it. The step that makes news opens the backlog: Append,
 // CreateChat, UpdateChat, AddMembers, RemoveMember and UpdateMember, if they change anything. An
 // open backlog stays as it is. The step opens it whether or not there are outlets (R_ALWAYS).
@@ -38,7 +38,7 @@ type Outbox interface {
 	// Invalid: a backlog is for AllOutlets, or an outlet and chat are named twice.
 	Rewind(ctx context.Context, backlogs []Backlog) error
 
-	// Settle says that the news of a backlog were delivered, or are in a backlog of a single
+	// Settle says that the news of a backlog was delivered, or is in a backlog of a single
 	// outlet, up to a position. It does so in one step with the chat (R_CLEAR). If the chat has no
 	// news beyond To, the backlog is closed. Otherwise it begins at To. To counts at most up to the
 	// chat's position.
@@ -48,7 +48,7 @@ type Outbox interface {
 	// reports for each item whether it was the same. If an attempt of the backend got no answer,
 	// settled may be false for an item that was settled.
 	//
-	// A crash of the database may undo a Settle that returned. The news are delivered again then.
+	// A crash of the database may undo a Settle that returned. The news is delivered again then.
 	//
 	// Invalid: an outlet and chat are named twice.
 	Settle(ctx context.Context, items []Settlement) (settled []bool, err error)

@@ -184,11 +184,11 @@ var metricTable = []metric{
 		"outlets_failing",
 		"Outlets that refuse everything. What they miss waits for them, and is not lost.", "",
 	},
-	{"outlet_chats", "Chats whose news were delivered, and that are not yet settled.", ""},
+	{"outlet_chats", "Chats whose news was delivered, and that are not yet settled.", ""},
 	{
 		"outlet_events_total",
 		"Events by what became of them: accepted, or parked. And refused deliveries, and " +
-			"deferred chats, whose news wait for one outlet alone.", "outcome",
+			"deferred chats, whose news waits for one outlet alone.", "outcome",
 	},
 	{
 		"outlet_hints_dropped_total",
