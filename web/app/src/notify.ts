@@ -14,6 +14,7 @@ export function notifies(): boolean {
     localStorage.getItem(WANTED) === 'yes';
 }
 
+/** Returns whether the browser has what notifications need. */
 export function canNotify(): boolean {
   return 'Notification' in window && 'serviceWorker' in navigator;
 }
