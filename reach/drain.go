@@ -82,10 +82,9 @@ func (e *Engine) drainPage(
 	if d.feed == feedNews && e.opening(r.spec.ID) {
 		return false, nil // Otherwise the walk would open again what is delivered already.
 	}
-	if ok, _ := r.health.begin(); !ok {
+	if !r.health.ready() {
 		return false, nil
 	}
-	r.health.abandoned() // The trial begins with the delivery.
 	e.mu.Lock()
 	own := e.own
 	e.mu.Unlock()
@@ -112,7 +111,7 @@ func (e *Engine) drainPage(
 		case <-ctx.Done():
 			return false, nil
 		}
-		if ok, _ := r.health.begin(); !ok {
+		if !r.health.begin() {
 			<-d.slots
 			return false, nil
 		}

@@ -174,8 +174,7 @@ type progress struct {
 	// from is where the backlog begins, and to is up to where it was delivered.
 	from, to storage.Position
 	split    split
-	// busy says that it is worked on, and again that it had news meanwhile.
-	busy, again bool
+	work     activity
 	// moved is when to last rose, and save when it is saved even if the chat is not quiet.
 	moved, save time.Time
 }

@@ -26,13 +26,16 @@ func retryWait(n int, asked time.Duration) time.Duration {
 // healthStep is what is thought of a receiver.
 type healthStep int
 
-// The steps of a receiver's health.
+// The steps of a receiver's health. A delivery is late when others need not wait for it any more,
+// and abandoned when it ends without an answer.
 //
-//	step   on success   on failure                     on a late answer   at the time of the retry
-//	up     up           up; down after 5 in a row      slow               -
-//	slow   slow         slow; down after 5 in a row    slow               up, after a minute
-//	down   up           down, with a longer wait       -                  trial
-//	trial  up           down, with a longer wait       -                  -
+//	step    accepted   refused                    late   abandoned    next, once the wait is over
+//	up      up         up; down after 5 in a row  slow   up
+//	slow    slow       slow; down after 5         slow   slow         up
+//	down    up         down                       down   down         trial, if a delivery begins
+//	trial   up         down, with a longer wait   trial  down, and no longer waits
+//
+// A receiver that asks for a wait is down at its first refusal.
 const (
 	up healthStep = iota
 	// slow receivers get their news by their own backlogs only, so that others need not wait.
@@ -68,20 +71,28 @@ func (h *health) prompt() bool {
 	return h.step == up
 }
 
-// begin reports whether a delivery of a backlog may begin. If not, it returns when to ask again, or
-// a zero time while a trial is under way.
-func (h *health) begin() (ok bool, at time.Time) {
+// ready reports whether begin would return true.
+func (h *health) ready() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.step == trial:
-		return false, time.Time{}
-	case h.step == down && time.Now().Before(h.until):
-		return false, h.until
-	case h.step == down:
+	return h.readyLocked()
+}
+
+// readyLocked is ready. The mutex is held.
+func (h *health) readyLocked() bool {
+	return h.step != trial && (h.step != down || !time.Now().Before(h.until))
+}
+
+// begin reports whether a delivery of a backlog may begin. If the receiver was down, that is the
+// trial.
+func (h *health) begin() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ready := h.readyLocked()
+	if ready && h.step == down {
 		h.step = trial
 	}
-	return true, time.Time{}
+	return ready
 }
 
 // waiting reports whether the receiver is down, and returns since when deliveries fail.

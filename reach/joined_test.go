@@ -97,7 +97,7 @@ func TestTurn_reads_hinted_chats_together(t *testing.T) {
 		t.Errorf("the messages of %d chats wait, want %d", n, len(chats))
 	}
 	for _, c := range chats {
-		if p := e.chats[c]; p.busy || p.to.Sequence != 1 {
+		if p := e.chats[c]; p.work != resting || p.to.Sequence != 1 {
 			t.Fatalf("%s was worked on up to %v", c, p.to)
 		}
 	}

@@ -156,7 +156,7 @@ func (e *Engine) notifySome(ctx context.Context, r *receiver) (more bool, err er
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
-	if ok, _ := r.health.begin(); !ok {
+	if !r.health.begin() {
 		return false, nil
 	}
 	defer r.health.abandoned() // If nothing was delivered.

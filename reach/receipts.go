@@ -45,11 +45,10 @@ type mark struct {
 	seen time.Time
 	// sweep is the number of the last pass over all marks that found it.
 	sweep int
-	// busy says that a delivery of its states is under way, and again that a watermark may have
-	// risen meanwhile. next is when the states may be read again.
-	busy, again bool
-	next        time.Time
-	told        told
+	// work is the delivery of its states. next is when they may be read again.
+	work activity
+	next time.Time
+	told told
 	// chat is the chat as it was when its states were read first. Then it has an id.
 	chat tidemark.Chat
 	// place is its index in receipts.work, or -1.
@@ -149,8 +148,8 @@ func (r *receipts) found(row *storage.Backlog, now time.Time) {
 
 // read notes that the states of a mark are to be read. The mutex is held.
 func (r *receipts) read(m *mark) {
-	if m.busy {
-		m.again = true
+	if m.work != resting {
+		m.work.news()
 	} else if m.place < 0 {
 		heap.Push(&r.work, m)
 	}
@@ -168,7 +167,7 @@ func (r *receipts) swept() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for chat, m := range r.marks {
-		if m.sweep < r.sweep && !m.busy {
+		if m.sweep < r.sweep && m.work == resting {
 			r.forget(chat, m)
 		}
 	}
@@ -220,7 +219,7 @@ func (r *receipts) begin(
 			continue
 		}
 		heap.Pop(&r.work)
-		m.busy, m.again = true, false
+		m.work.begin()
 		return m, m.row, m.quiet(now, r.quiet)
 	}
 	return nil, storage.Backlog{}, false
@@ -229,8 +228,8 @@ func (r *receipts) begin(
 // end ends the work on a chat. next is when it may be read again.
 func (r *receipts) end(chat tidemark.ChatID, m *mark, again, settled bool, next time.Time) {
 	r.mu.Lock()
-	m.busy, m.next = false, next
-	if again || m.again {
+	m.next = next
+	if m.work.end() || again {
 		r.read(m)
 	}
 	if settled {
@@ -321,7 +320,7 @@ func (e *Engine) beginReceipts(ctx context.Context, r *receiver) {
 		m, row, quiet := r.receipts.begin(time.Now(), r.readyFor)
 		ok := m != nil
 		if ok {
-			if ok, _ = r.health.begin(); !ok {
+			if ok = r.health.begin(); !ok {
 				r.receipts.end(row.Chat, m, true, false, time.Now().Add(pause))
 			}
 		}

@@ -11,19 +11,19 @@ import (
 )
 
 // deliver delivers the news of a task to all outlets of its list. What one does not accept in time
-// waits in its own backlog. deliver returns how far it came, and whether an outlet may have an own
-// backlog of the chat.
+// waits in its own backlog. deliver returns how far it came, and for which outlets backlogs of the
+// chat may be open now.
 func (e *Engine) deliver(
 	ctx context.Context, t *task,
-) (to storage.Position, splits split, err error) {
-	b, from, split := &t.backlog, t.to, t.split
+) (to storage.Position, now split, err error) {
+	b, from, known := &t.backlog, t.to, t.split
 	chat := tidemark.Chat{
 		ID: b.Chat, Large: b.Large, Head: b.End.Sequence, MembersVersion: b.End.Members,
 		Version: b.End.Version,
 	}
 	if !t.onlyMessages() {
 		if chat, err = e.cfg.Store.Chat(ctx, b.Chat); err != nil {
-			return from, split, err
+			return from, known, err
 		}
 	}
 	r := reader{store: e.cfg.Store, chat: chat, at: from, page: t.page}
@@ -41,8 +41,8 @@ func (e *Engine) deliver(
 			round.pending[pendingOf(s.ID)] = s.ID
 		}
 	}
-	if err := round.findWaiting(ctx, split); err != nil {
-		return from, split, err
+	if err := round.findWaiting(ctx, known); err != nil {
+		return from, known, err
 	}
 	for !r.done() {
 		before := r.at
@@ -51,7 +51,7 @@ func (e *Engine) deliver(
 			err = round.deliver(ctx, before, steps)
 		}
 		if err != nil {
-			return before, max(split, round.split()), err
+			return before, max(known, round.split()), err
 		}
 	}
 	return r.at, round.split(), nil
@@ -83,10 +83,10 @@ func (r *round) split() split {
 
 // findWaiting looks for own backlogs of the chat (R_OWED). Without a split there are only those of
 // outlets that get the chat for the first time: these get it from its beginning.
-func (r *round) findWaiting(ctx context.Context, split split) error {
+func (r *round) findWaiting(ctx context.Context, known split) error {
 	begin := make(map[storage.OutletID]storage.Position)
 	for id := range r.pending {
-		if split == unsplit {
+		if known == unsplit {
 			break
 		}
 		if err := r.findWaitingFor(ctx, id); err != nil {
@@ -95,7 +95,7 @@ func (r *round) findWaiting(ctx context.Context, split split) error {
 	}
 	for _, s := range r.outlets {
 		first := s.Walk != nil && s.Walk.First
-		if split < splitNews && !first {
+		if known < splitNews && !first {
 			continue
 		}
 		err := r.findWaitingFor(ctx, s.ID)
@@ -127,14 +127,23 @@ func (r *round) deliver(ctx context.Context, before storage.Position, steps []st
 	if len(steps) == 0 || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	late := make(map[storage.OutletID]storage.Position)
-	var all []pending
+	started, left := r.start(steps)
+	late := r.collect(before, steps, started)
+	for _, id := range left {
+		late[id] = before
+	}
 	for id := range r.pending {
 		//rule:pending_told.wait-for-the-look
 		if !r.waiting[id] && hasMessage(steps) {
 			late[id] = before
 		}
 	}
+	return r.wait(ctx, late)
+}
+
+// start starts the deliveries to the outlets that do not wait. left has those of them for which
+// none can start now.
+func (r *round) start(steps []step) (started []delivery, left []storage.OutletID) {
 	for _, s := range r.outlets {
 		id := s.ID
 		receiver := r.e.receiver(id)
@@ -145,55 +154,64 @@ func (r *round) deliver(ctx context.Context, before storage.Position, steps []st
 			continue
 		}
 		if receiver == nil || !receiver.health.prompt() || receiver.full() {
-			late[id] = before
+			left = append(left, id)
 			continue
 		}
 		done := receiver.start(line{chat: r.chat}, steps)
 		if done == nil {
-			late[id] = before
+			left = append(left, id)
 			continue
 		}
-		all = append(all, pending{id, receiver, done, r.e.cfg.Kinds[s.Kind].Urgent})
+		started = append(started, delivery{id, receiver, done, r.e.cfg.Kinds[s.Kind].Urgent})
 	}
-	slices.SortStableFunc(all, urgentFirst)
+	slices.SortStableFunc(started, urgentFirst)
+	return started, left
+}
+
+// collect waits for the outcomes of deliveries, the urgent ones first, as long as others may wait
+// for them. late has the outlets that did not accept all, and from where on.
+func (r *round) collect(
+	before storage.Position, steps []step, started []delivery,
+) (late map[storage.OutletID]storage.Position) {
+	late = make(map[storage.OutletID]storage.Position)
 	linger := time.NewTimer(r.e.times.Linger)
 	defer linger.Stop()
 	over := false
-	for i, p := range all {
-		if i > 0 && !p.urgent && all[i-1].urgent {
+	for i, d := range started {
+		if i > 0 && !d.urgent && started[i-1].urgent {
 			linger.Reset(min(r.e.times.Linger, urgentLinger))
 			over = false
 		}
 		var out outcome // Until there is one, nothing is accepted.
 		select {
-		case out = <-p.done:
+		case out = <-d.done:
 		default:
 			if !over {
 				select {
-				case out = <-p.done:
+				case out = <-d.done:
 				case <-linger.C:
 					over = true
 				}
 			}
 			if over {
-				p.receiver.health.late()
+				d.receiver.health.late()
 			}
 		}
 		if out.refused != nil && out.refused.Action == outlet.Later {
-			p.receiver.later(line{chat: r.chat}, out.refused)
+			d.receiver.later(line{chat: r.chat}, out.refused)
 		}
 		if out.accepted < len(steps) {
-			late[p.id] = before
+			late[d.id] = before
 			if out.accepted > 0 {
-				late[p.id] = steps[out.accepted-1].after
+				late[d.id] = steps[out.accepted-1].after
 			}
 		}
 	}
-	return r.wait(ctx, late)
+	return late
 }
 
-// pending is a delivery of a round.
-type pending struct {
+// delivery is one that a round has started.
+type delivery struct {
 	id       storage.OutletID
 	receiver *receiver
 	done     <-chan outcome
@@ -204,7 +222,7 @@ type pending struct {
 // answered.
 const urgentLinger = 100 * time.Millisecond
 
-func urgentFirst(a, b pending) int {
+func urgentFirst(a, b delivery) int {
 	switch {
 	case a.urgent == b.urgent:
 		return 0

@@ -39,7 +39,7 @@ func (e *Engine) turn(ctx context.Context, all bool, until time.Time) error {
 	if err := e.settle(ctx, false); err != nil {
 		return err
 	}
-	return e.some(ctx, own, until)
+	return e.beginListed(ctx, own, until)
 }
 
 // beginHinted begins to work on the chats of some lines that have a backlog. The list has those for
@@ -69,9 +69,9 @@ func (e *Engine) beginHinted(
 	return nil
 }
 
-// some goes on with the list of the backlogs for all outlets, where the last call ended, until its
-// end or a time.
-func (e *Engine) some(ctx context.Context, own []int, until time.Time) error {
+// beginListed begins to work on the list of the backlogs for all outlets. It goes on where the last
+// call ended, until the end of the list or a time.
+func (e *Engine) beginListed(ctx context.Context, own []int, until time.Time) error {
 	for {
 		//rule:told_or_owed.work-visibly-during-a-long-list
 		if !time.Now().Before(until) || e.openChats() >= maxOpen {
@@ -179,8 +179,8 @@ func (e *Engine) claim(found []storage.Backlog) []task {
 				from: b.From, to: b.From, split: splitOf(b), moved: now, save: e.firstSave(now),
 			}
 			e.chats[b.Chat] = p
-		case p.busy:
-			p.again = true
+		case p.work != resting:
+			p.work.news()
 			continue
 		case p.from != b.From && b.From.Covers(p.from):
 			// Another process has settled it.
@@ -189,7 +189,7 @@ func (e *Engine) claim(found []storage.Backlog) []task {
 		if p.to.Covers(b.End) {
 			continue
 		}
-		p.busy = true
+		p.work.begin()
 		tasks = append(tasks, task{
 			backlog: *b, place: i, progress: p, to: p.to, split: p.split, list: e.list,
 		})
@@ -255,9 +255,7 @@ func (e *Engine) slot(ctx context.Context, until time.Time) error {
 func (e *Engine) put(chat tidemark.ChatID, p *progress, to storage.Position, split split) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p.busy = false
-	if p.again {
-		p.again = false
+	if p.work.end() {
 		e.note(line{chat: chat})
 	}
 	if e.chats[chat] != p {
@@ -303,7 +301,7 @@ func (e *Engine) settleable(end bool) []storage.Settlement {
 	for chat, p := range e.chats {
 		quiet := now.Sub(p.moved) >= e.times.Linger
 		due := p.to != p.from && (end || !now.Before(p.save))
-		if p.busy || !quiet && !due {
+		if p.work != resting || !quiet && !due {
 			continue
 		}
 		items = append(items, storage.Settlement{
@@ -330,7 +328,7 @@ func (e *Engine) settleSome(ctx context.Context, items []storage.Settlement) err
 	for i := range items {
 		// What another process has settled, or what may be settled or not, is read again.
 		if err != nil || !settled[i] {
-			if p := e.chats[items[i].Chat]; p != nil && !p.busy {
+			if p := e.chats[items[i].Chat]; p != nil && p.work == resting {
 				delete(e.chats, items[i].Chat)
 			}
 		}

@@ -4,32 +4,18 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
 import {
-  BASE, caughtUp, comeIn, connection, goOffline, newUsers, onDisk, openChat, openWindow, rest,
-  rows, say, shows, until, write,
+  BASE, caughtUp, comeIn, connection, goOffline, numbered, onDisk, oneWindow, openChat, rest, rows,
+  say, shows, until, write,
 } from './browser.mjs';
 
 const require = createRequire(new URL('../../.build/browser/package.json', import.meta.url));
 const AXE = await readFile(require.resolve('axe-core/axe.min.js'), 'utf8');
 
-let alice;
-
-before(async () => {
-  alice = await openWindow();
-});
-
-after(async () => {
-  await alice?.close();
-});
-
-// Every test has its own users, and a new tab.
-const pair = () => newUsers(alice);
-
-const numbered = (what, n) => Array.from({ length: n }, (_, i) => `${what} ${i + 1}`);
-
-const noErrors = () => assert.deepEqual(alice.errors, []);
+const alice = oneWindow();
+const { pair, noErrors } = alice;
 
 test('signing out removes everything, in the page and on the disk', async () => {
   const [a, b, chat] = await pair();

@@ -1,9 +1,11 @@
 // Chromium, and the few things every test here does with the page.
 
+import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { after, before } from 'node:test';
 
 // `make browser-deps` puts playwright-core below .build, where a bare import does not look.
 const require = createRequire(new URL('../../.build/browser/package.json', import.meta.url));
@@ -81,6 +83,25 @@ export async function openWindow(options = {}, profile = undefined) {
   return window;
 }
 
+/**
+ * The window of a test file whose tests need one: it is there before the first of them, and ends
+ * after the last.
+ */
+export function oneWindow() {
+  let window;
+  before(async () => {
+    window = await openWindow();
+  });
+  after(() => window?.close());
+  return {
+    get page() { return window.page; },
+    newTab: () => window.newTab(),
+    /** Gives a new tab to one of two new users, so that no test sees what another did. */
+    pair: () => newUsers(window),
+    noErrors: () => assert.deepEqual(window.errors, []),
+  };
+}
+
 let pairs = 0;
 
 /**
@@ -101,7 +122,7 @@ export async function newPair(alice, bob) {
  * Gives a new tab of a window, as wide as a desktop, to one of two new users with a direct chat.
  * Returns their names and the chat.
  */
-export async function newUsers(window) {
+async function newUsers(window) {
   const n = ++pairs;
   const names = [`ann${n}-${process.pid}`, `ben${n}-${process.pid}`];
   await window.newTab();
@@ -113,6 +134,9 @@ export async function newUsers(window) {
   });
   return [...names, chat];
 }
+
+/** The texts of n messages. */
+export const numbered = (what, n) => Array.from({ length: n }, (_, i) => `${what} ${i + 1}`);
 
 /** What the log shows of messages that all have one tick. */
 export const rows = (texts, tick) => texts.map((text) => ({ text, tick }));

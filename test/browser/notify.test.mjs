@@ -1,24 +1,12 @@
 // A message that comes while the tab is hidden is said by the title and by a notification.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
-import { BASE, comeIn, newUsers, openWindow, say, until } from './browser.mjs';
+import { BASE, comeIn, oneWindow, say, until } from './browser.mjs';
 
-let alice;
-
-before(async () => {
-  alice = await openWindow();
-});
-
-after(async () => {
-  await alice?.close();
-});
-
-// Every test has its own users, and a new tab.
-const pair = () => newUsers(alice);
-
-const noErrors = () => assert.deepEqual(alice.errors, []);
+const alice = oneWindow();
+const { pair, noErrors } = alice;
 
 test('the title counts what is unread, and a hidden tab notifies', async () => {
   const [a, b, chat] = await pair();

@@ -1,27 +1,15 @@
 // What the page at `/` must not get wrong: long chats, many tabs, drafts, reloads.
 
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 
 import {
-  caughtUp, comeIn, connection, goOffline, messages, newUsers, openChat, openWindow, rest, rows,
-  say, shows, until, wholeChat, write,
+  caughtUp, comeIn, connection, goOffline, messages, numbered, oneWindow, openChat, rest, rows, say,
+  shows, until, wholeChat, write,
 } from './browser.mjs';
 
-let alice;
-
-before(async () => {
-  alice = await openWindow();
-});
-
-after(async () => {
-  await alice?.close();
-});
-
-// Every test has its own users, and a new tab.
-const pair = () => newUsers(alice);
-
-const numbered = (what, n) => Array.from({ length: n }, (_, i) => `${what} ${i + 1}`);
+const alice = oneWindow();
+const { pair, noErrors } = alice;
 
 async function readUpTo(user, chat) {
   const { members } = await rest(user, 'GET', `/chats/${chat}/delivery-status`);
@@ -30,7 +18,6 @@ async function readUpTo(user, chat) {
 
 const unread = (page, count) =>
   page.locator('[data-testid="unread"]', { hasText: new RegExp(`^${count}\\+?$`) }).waitFor();
-const noErrors = () => assert.deepEqual(alice.errors, []);
 
 test('a chat that is opened while messages arrive has no hole', async () => {
   const [a, b, chat] = await pair();
