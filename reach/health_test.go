@@ -48,7 +48,10 @@ func TestHealth_steps(t *testing.T) {
 		{"down, and the wait is over", []func(*health){goesDown, waits}, down, true},
 
 		{"trial", []func(*health){goesDown, waits, begins}, trial, false},
-		{"trial, and is late", []func(*health){goesDown, waits, begins, (*health).late}, trial, false},
+		{
+			"trial, and is late",
+			[]func(*health){goesDown, waits, begins, (*health).late}, trial, false,
+		},
 		{"trial, accepts", []func(*health){goesDown, waits, begins, (*health).succeeded}, up, true},
 		{"trial, refuses", []func(*health){goesDown, waits, begins, refuses}, down, false},
 		{
@@ -90,8 +93,8 @@ func TestHealth_waits_longer_after_each_trial(t *testing.T) {
 			h.failed(0)
 			wait := time.Until(h.until)
 			if wait < want*9/10 || wait > want*11/10 {
-				t.Errorf("after trial %d the wait is %v, want %v with a tenth more or less", i, wait,
-					want)
+				t.Errorf("after trial %d the wait is %v, want %v, or a tenth more or less", i,
+					wait, want)
 			}
 		}
 	})
