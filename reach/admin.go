@@ -432,7 +432,8 @@ func (e *Engine) Delete(ctx context.Context, id storage.OutletID) error {
 
 // Rotate makes a new secret, and returns it. The old ones are valid for another 24 hours.
 //
-// Errors: NotFound, Invalid (the kind has no secrets), Denied (no key seals it).
+// Errors: NotFound, Invalid (the kind has no secrets), Denied (no key seals it), Conflict (too many
+// old ones are valid).
 func (e *Engine) Rotate(ctx context.Context, id storage.OutletID) (Info, string, error) {
 	secret := ""
 	info, err := e.edit(ctx, id, func(s *Spec) (err error) {
@@ -546,40 +547,38 @@ func (e *Engine) ParkedEvents(
 }
 
 // Resend delivers a parked event, and forgets it if it was accepted. It returns why it was refused,
-// or nil. NotFound: the outlet, or the event.
+// or nil. The event's id is valid (tidemark.ValidID). NotFound: the outlet, or the event.
 func (e *Engine) Resend(
 	ctx context.Context, id storage.OutletID, event string,
 ) (*outlet.Refusal, error) {
-	// The event is the first one that is not before its id.
-	after := ""
-	for {
-		page, more, err := e.ParkedEvents(ctx, id, after, listed)
-		if err != nil {
-			return nil, err
-		}
-		for _, parked := range page {
-			if parked.Event.ID != event {
-				after = parked.Event.ID
-				continue
-			}
-			parked.Event.Again = true
-			refused, err := e.once(ctx, id, parked.Event)
-			if err != nil || refused != nil {
-				return refused, err
-			}
-			_, err = e.cfg.Store.PutDocument(ctx, storage.Document{
-				Kind: parkedKind(id), Name: event, Version: parked.version,
-			})
-			if tidemark.CodeOf(err) == tidemark.Conflict {
-				err = nil // Another call has delivered it, too.
-			}
-			return nil, err
-		}
-		if !more {
-			return nil, tidemark.Errorf(tidemark.NotFound, "no event %s of the outlet %s is parked",
-				event, id)
-		}
+	if _, err := e.Outlet(ctx, id); err != nil {
+		return nil, err
 	}
+	key := storage.DocumentKey{Kind: parkedKind(id), Name: event}
+	found, err := e.cfg.Store.DocumentsOf(ctx, []storage.DocumentKey{key})
+	if err != nil {
+		return nil, err
+	}
+	d := found[0]
+	if d.Value == nil {
+		return nil, tidemark.Errorf(tidemark.NotFound, "no event %s of the outlet %s is parked",
+			event, id)
+	}
+	parked, err := parseParked(d)
+	if err != nil {
+		return nil, err
+	}
+	parked.Event.Again = true
+	refused, err := e.once(ctx, id, parked.Event)
+	if err != nil || refused != nil {
+		return refused, err
+	}
+	d.Value = nil
+	_, err = e.cfg.Store.PutDocument(ctx, d)
+	if tidemark.CodeOf(err) == tidemark.Conflict {
+		err = nil // Another call has delivered it, too.
+	}
+	return nil, err
 }
 
 // Failures returns what an outlet has refused lately, the newest first. NotFound: there is no such

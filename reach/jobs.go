@@ -111,7 +111,7 @@ func (e *Engine) clear(ctx context.Context, id storage.OutletID) error {
 			return err
 		}
 	}
-	if err := e.dropParked(ctx, id); err != nil {
+	if err := e.dropDocuments(ctx, id); err != nil {
 		return err
 	}
 	_, err := editList(ctx, e.cfg.Store, func(l *list) error {

@@ -25,8 +25,6 @@ type Parked struct {
 	// Status and Detail are those of the last refusal.
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// version is that of the document.
-	version uint64
 }
 
 // hopeless reports whether an event that was refused is parked. If the receiver refuses everything,
@@ -92,17 +90,25 @@ func parkedOf(
 	}
 	parked := make([]Parked, len(found))
 	for i, d := range found {
-		if err := json.Unmarshal(d.Value, &parked[i]); err != nil {
-			return nil, false, tidemark.Wrap(tidemark.Internal, err,
-				"the parked event "+d.Name+" is damaged")
+		if parked[i], err = parseParked(d); err != nil {
+			return nil, false, err
 		}
-		parked[i].version = d.Version
 	}
 	return parked, more, nil
 }
 
-// dropParked removes the parked events of an outlet, its log, and the notices for it.
-func (e *Engine) dropParked(ctx context.Context, id storage.OutletID) error {
+// parseParked returns the parked event of a document.
+func parseParked(d storage.Document) (Parked, error) {
+	var parked Parked
+	if err := json.Unmarshal(d.Value, &parked); err != nil {
+		return Parked{}, tidemark.Wrap(tidemark.Internal, err,
+			"the parked event "+d.Name+" is damaged")
+	}
+	return parked, nil
+}
+
+// dropDocuments removes the parked events of an outlet, its log, and the notices for it.
+func (e *Engine) dropDocuments(ctx context.Context, id storage.OutletID) error {
 	for _, kind := range []string{parkedKind(id), logKind(id), noticeKind(id)} {
 		for {
 			found, _, err := e.cfg.Store.Documents(ctx, kind, "", 100)

@@ -2,11 +2,14 @@ package reach
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -43,6 +46,44 @@ func TestEngine_writes_a_log_seldom(t *testing.T) {
 		}
 		if n := writes.Load() / 2; n > 8 {
 			t.Errorf("the log was written %d times in a minute, want at most 8", n)
+		}
+	})
+}
+
+// TestEngine_resends_the_last_of_many: a call for one parked event does not read all of them.
+func TestEngine_resends_the_last_of_many(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		id := w.outlet(p, NewOutlet{})
+		const many = 3*listed + 1
+		for n := range many {
+			value, err := json.Marshal(Parked{Event: outlet.Event{
+				ID: fmt.Sprintf("evt_%04d", n), Type: outlet.ChatUpdated, Data: []byte(`{}`),
+			}})
+			w.ok(err)
+			_, err = w.store.PutDocument(w.ctx, storage.Document{
+				Kind: parkedKind(id), Name: fmt.Sprintf("evt_%04d", n), Value: value,
+			})
+			w.ok(err)
+		}
+		for name, want := range map[string]tidemark.Code{
+			fmt.Sprintf("evt_%04d", many-1): "", fmt.Sprintf("evt_%04d", many): tidemark.NotFound,
+		} {
+			began := p.pages.Load()
+			refused, err := p.Resend(w.ctx, id, name)
+			if got := tidemark.CodeOf(err); got != want || refused != nil {
+				t.Errorf("Resend(%s) = %+v, %v; want the code %q", name, refused, err, want)
+			}
+			// The list of outlets is a page, too.
+			if pages := p.pages.Load() - began; pages > 2 {
+				t.Errorf("Resend(%s) reads %d pages of documents, want at most 2", name, pages)
+			}
+		}
+		left, _, err := p.ParkedEvents(w.ctx, id, fmt.Sprintf("evt_%04d", many-3), listed)
+		w.ok(err)
+		if len(left) != 1 {
+			t.Errorf("%d of the last two events are parked, want 1", len(left))
 		}
 	})
 }

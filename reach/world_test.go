@@ -216,6 +216,8 @@ type process struct {
 	// looks is how often it has read a chat, and lookups how often it has looked for the backlog
 	// of news of a single outlet and chat.
 	looks, lookups atomic.Int64
+	// pages is how many pages of documents it has read.
+	pages atomic.Int64
 
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -225,7 +227,7 @@ type process struct {
 type mortal struct {
 	*memory.Store
 	dead, alone, blind, slow *atomic.Bool
-	looks, lookups           *atomic.Int64
+	looks, lookups, pages    *atomic.Int64
 	dice                     func() error
 	written                  func(storage.Document)
 	advance                  func()
@@ -312,6 +314,7 @@ func (s *mortal) States(
 func (s *mortal) Documents(
 	ctx context.Context, kind, after string, limit int,
 ) ([]storage.Document, bool, error) {
+	s.pages.Add(1)
 	if err := s.reaches(); err != nil {
 		return nil, false, err
 	}
@@ -369,7 +372,8 @@ func (w *world) start(dice func() error) *process {
 		}
 	}
 	p.store = &mortal{
-		w.store, &p.dead, &p.alone, &p.blind, &p.slow, &p.looks, &p.lookups, dice, written, advance,
+		w.store, &p.dead, &p.alone, &p.blind, &p.slow, &p.looks, &p.lookups, &p.pages, dice,
+		written, advance,
 	}
 	p.Engine = New(Config{
 		Store:  p.store,
