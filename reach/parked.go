@@ -3,6 +3,7 @@ package reach
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -195,18 +196,17 @@ func short(detail string) string {
 }
 
 // saveFailures adds what was refused lately to the stored logs. A log is one document, which is
-// written as a whole, so that is done once in Times.Save, and at the end.
-func (e *Engine) saveFailures(ctx context.Context, end bool) error {
+// written as a whole, so that is done once in Times.Save, and at the end. What cannot be written is
+// lost.
+func (e *Engine) saveFailures(ctx context.Context, end bool) (err error) {
 	if !end && time.Since(e.failures.logged) < e.times.Save {
 		return nil
 	}
 	for id, of := range e.failures.take() {
 		e.failures.logged = time.Now()
-		if err := e.saveLog(ctx, id, of); err != nil {
-			return err
-		}
+		err = errors.Join(err, e.saveLog(ctx, id, of))
 	}
-	return nil
+	return err
 }
 
 // giveUp disables outlets that have refused everything for too long.

@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
 // TestEngine_writes_a_log_seldom: while an outlet refuses much, its log is not written after each
@@ -86,4 +87,38 @@ func TestEngine_resends_the_last_of_many(t *testing.T) {
 			t.Errorf("%d of the last two events are parked, want 1", len(left))
 		}
 	})
+}
+
+// brokenLog is a store that refuses the log of one outlet.
+type brokenLog struct {
+	*memory.Store
+	of storage.OutletID
+}
+
+func (s *brokenLog) PutDocument(ctx context.Context, d storage.Document) (uint64, error) {
+	if d.Kind == logKind(s.of) {
+		return 0, tidemark.Errorf(tidemark.Unavailable, "the disk is full")
+	}
+	return s.Store.PutDocument(ctx, d)
+}
+
+// TestSaveFailures: if one log cannot be written, those of the other outlets are.
+func TestSaveFailures(t *testing.T) {
+	store := &brokenLog{memory.New(), "o0"}
+	e := New(Config{Store: store})
+	for n := range MaxOutlets {
+		id := storage.OutletID(fmt.Sprint("o", n))
+		e.failures.add(id, &outlet.Event{ID: "evt"}, &outlet.Refusal{Status: 500})
+	}
+	err := e.saveFailures(t.Context(), true)
+	if got := tidemark.CodeOf(err); got != tidemark.Unavailable {
+		t.Errorf("saveFailures: %v, want Unavailable", err)
+	}
+	for n := range MaxOutlets {
+		id := storage.OutletID(fmt.Sprint("o", n))
+		log, _, err := logOf(t.Context(), store, id)
+		if want := min(n, 1); err != nil || len(log) != want {
+			t.Errorf("the log of %s has %d failures, %v; want %d", id, len(log), err, want)
+		}
+	}
 }
