@@ -46,7 +46,12 @@ type File struct {
 // state is how far a file has come.
 type state string
 
-// The states. From announced a file gets to pinned or to removing, and from there nowhere.
+// The states of a file. The sweep looks at a file when it is old enough (Sweep).
+//
+//	state       a send names it   the sweep looks at it
+//	announced   pinned            removing
+//	pinned      pinned            removing, if its only send has stored no message
+//	removing    refused           gone
 const (
 	announced state = "announced"
 	pinned    state = "pinned"

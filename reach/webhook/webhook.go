@@ -29,8 +29,6 @@ const (
 	// maxAnswer is how many bytes of an answer are read, and maxHeader of its header.
 	maxAnswer = 4 << 10
 	maxHeader = 16 << 10
-	// maxDetail is how many bytes the detail of a refusal has at most.
-	maxDetail = 5 << 10
 	// batchEvents and batchBytes bound a batch.
 	batchEvents = 100
 	batchBytes  = 256 << 10
