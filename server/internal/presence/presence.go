@@ -152,7 +152,7 @@ func (p *Presence) MembersChanged(id tidemark.ChatID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.chats[id]; w != nil {
-		w.outdated = true
+		w.roster.changed()
 	}
 }
 

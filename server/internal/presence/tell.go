@@ -29,10 +29,11 @@ func (p *Presence) tell(ctx context.Context) {
 	for i, id := range ids {
 		w := p.chats[id]
 		// If the members have changed since they were read, the next second tells it.
-		if w == nil || !w.loaded || rosters[i] == nil || rosters[i].Version != w.version {
-			if w != nil {
-				w.outdated = true
-			}
+		if w == nil {
+			continue
+		}
+		if w.roster == missing || rosters[i] == nil || rosters[i].Version != w.version {
+			w.roster.changed()
 			continue
 		}
 		if w.named() {

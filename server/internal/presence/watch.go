@@ -24,13 +24,35 @@ const (
 	served
 )
 
+// rosterState says what is known of the members of a watched chat.
+//
+//	state      they changed   they were read
+//	missing    missing        current
+//	current    outdated       current
+//	outdated   outdated       current
+type rosterState uint8
+
+const (
+	// missing: nothing is told of the chat yet.
+	missing rosterState = iota
+	current
+	outdated
+)
+
+// changed records that the members changed.
+func (s *rosterState) changed() {
+	if *s == current {
+		*s = outdated
+	}
+}
+
 // watched is a chat at which sessions of this node look.
 type watched struct {
 	sessions map[*session.Session]lookState
-	// outdated says that the members must be read again. loaded says that they were read once.
-	outdated, loaded bool
-	version          uint64
-	users            []tidemark.UserID
+	// roster is the state of users, the members. version is that of the roster.
+	roster  rosterState
+	version uint64
+	users   []tidemark.UserID
 	// changed has the members whose presence has changed.
 	changed map[tidemark.UserID]struct{}
 	// told is the last number that sessions got, in a chat without names.
@@ -50,7 +72,7 @@ func (w *watched) named() bool { return len(w.users) <= tidemark.PresenceMembers
 
 // due reports whether the chat has something to tell.
 func (w *watched) due() bool {
-	if w.outdated || len(w.changed) > 0 {
+	if w.roster != current || len(w.changed) > 0 {
 		return true
 	}
 	for _, state := range w.sessions {
@@ -108,12 +130,12 @@ func (p *Presence) readMembers(ctx context.Context, ids []tidemark.ChatID) {
 // setMembers sets the members of a chat. It ends the looks at a chat that does not exist, or for
 // whose members there is no room.
 func (p *Presence) setMembers(id tidemark.ChatID, w *watched, r *chat.Roster) {
-	w.outdated = false
 	if r == nil {
 		p.unwatch(id, w)
 		return
 	}
-	if w.loaded && w.version == r.Version {
+	if w.roster != missing && w.version == r.Version {
+		w.roster = current
 		return
 	}
 	if p.members-len(w.users)+len(r.Users) > maxMembers {
@@ -121,9 +143,9 @@ func (p *Presence) setMembers(id tidemark.ChatID, w *watched, r *chat.Roster) {
 		p.unwatch(id, w)
 		return
 	}
-	first, before := !w.loaded, w.users
+	first, before := w.roster == missing, w.users
 	p.members += len(r.Users) - len(w.users)
-	w.users, w.version, w.loaded = r.Users, r.Version, true
+	w.users, w.version, w.roster = r.Users, r.Version, current
 	for _, user := range before {
 		if _, still := r.Member(user); !still {
 			p.drop(user, id)
