@@ -18,17 +18,12 @@ import (
 	"github.com/tidemark-im/tidemark/attachments/dir"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/api"
 	"github.com/tidemark-im/tidemark/transports/internal/body"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
-
-// callTimeout bounds a call of the API.
-const callTimeout = 30 * time.Second
-
-// incarnationHeader names the data that an answer is about, as that of other calls.
-const incarnationHeader = "Tidemark-Incarnation"
 
 // Files is the path below that of the API at which URLs of a directory are served.
 const Files = "/files"
@@ -76,7 +71,7 @@ type call struct {
 // guarded authenticates the caller, and counts the call.
 func (a *Adapter) guarded(scope auth.Scope, cost int, handle func(call) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		c.Response().Header().Set(incarnationHeader, string(a.Server.Incarnation()))
+		c.Response().Header().Set(api.IncarnationHeader, string(a.Server.Incarnation()))
 		id, err := a.Auth.Header(c.Request())
 		if err != nil {
 			return err
@@ -94,8 +89,7 @@ func (a *Adapter) guarded(scope auth.Scope, cost int, handle func(call) error) e
 			return tidemark.Errorf(tidemark.NotFound,
 				"this server keeps no files; its operator can change that (serve --attachments)")
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()),
-			callTimeout)
+		ctx, cancel := api.Detached(c.Request())
 		defer cancel()
 		return handle(call{Context: c, ctx: ctx, caller: id.Caller})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/api"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
@@ -69,7 +70,7 @@ func (p *poll) gather(
 // gatherNow returns the events that are due at once. It goes on if the client closes its side.
 func (p *poll) gatherNow(r *http.Request) (events []tidemark.Event, more bool, err error) {
 	defer p.pass.Leave()
-	ctx, cancel := stream.Detached(r)
+	ctx, cancel := api.Detached(r)
 	defer cancel()
 	//rule:bounded_use.cancel-poll-at-stop
 	defer context.AfterFunc(p.adapter.requests, cancel)()

@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -17,13 +16,11 @@ import (
 	"github.com/tidemark-im/tidemark/reach"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/api"
 	"github.com/tidemark-im/tidemark/transports/internal/body"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
-
-// callTimeout bounds a call. A test delivery may take 15 s.
-const callTimeout = 30 * time.Second
 
 // Config configures an Adapter. Engine and Auth are required.
 type Config struct {
@@ -102,8 +99,7 @@ func (a *Adapter) guarded(cost int, handle func(call) error) echo.HandlerFunc {
 				return err
 			}
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()),
-			callTimeout)
+		ctx, cancel := api.Detached(c.Request()) // A test delivery may take 15 s.
 		defer cancel()
 		return handle(call{Context: c, ctx: ctx, outlet: reach.OutletID(name)})
 	}

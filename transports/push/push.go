@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -19,13 +18,11 @@ import (
 	"github.com/tidemark-im/tidemark/reach/push/pusher"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/api"
 	"github.com/tidemark-im/tidemark/transports/internal/body"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
-
-// callTimeout bounds a call.
-const callTimeout = 30 * time.Second
 
 // Config configures an Adapter. Server, Auth and Devices are required.
 type Config struct {
@@ -87,8 +84,7 @@ func (a *Adapter) guarded(handle func(call) error) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()),
-			callTimeout)
+		ctx, cancel := api.Detached(c.Request())
 		defer cancel()
 		return handle(call{c, ctx, id.User})
 	}
@@ -97,7 +93,7 @@ func (a *Adapter) guarded(handle func(call) error) echo.HandlerFunc {
 // name says which data the answer is about, and that no cache may keep it.
 func (a *Adapter) name(c echo.Context) {
 	h := c.Response().Header()
-	h.Set("Tidemark-Incarnation", string(a.cfg.Server.Incarnation()))
+	h.Set(api.IncarnationHeader, string(a.cfg.Server.Incarnation()))
 	h.Set("Cache-Control", "no-store")
 }
 
@@ -280,7 +276,7 @@ func (a *Adapter) acknowledge(c echo.Context) error {
 		return tidemark.Errorf(tidemark.Unauthenticated,
 			"this server sends no notifications, so no token of it exists")
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), callTimeout)
+	ctx, cancel := api.Detached(c.Request())
 	defer cancel()
 	ack, err := a.cfg.Acknowledged(ctx, token)
 	if err != nil {

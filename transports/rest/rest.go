@@ -9,15 +9,14 @@ package rest
 //go:generate go tool oapi-codegen -config oapi-codegen.yaml ../../openapi.yaml
 
 import (
-	"context"
 	"net/http"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/api"
 	"github.com/tidemark-im/tidemark/transports/internal/body"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
@@ -117,14 +116,6 @@ type guard struct {
 	cost            int
 }
 
-// callTimeout is how long the core may take for a call. After that the answer is 503.
-const callTimeout = 30 * time.Second
-
-// incarnationHeader names the data that an answer is about. A half-open stream may still be one of
-// the data before a restore. Without the name its client would store restored messages among the
-// lost ones.
-const incarnationHeader = "Tidemark-Incarnation"
-
 // identityKey is the key under which guarded stores the caller for the handlers.
 const identityKey = "identity"
 
@@ -134,7 +125,7 @@ func (h *Handler) guarded(g guard) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			// Also an answer that refuses the call is one about these data.
-			c.Response().Header().Set(incarnationHeader, string(h.server.Incarnation()))
+			c.Response().Header().Set(api.IncarnationHeader, string(h.server.Incarnation()))
 			id, err := g.check(c.Request())
 			if err != nil {
 				return err
@@ -152,8 +143,7 @@ func (h *Handler) guarded(g guard) echo.MiddlewareFunc {
 			if err := counted(c)(h.limit.Call(id.Payer(), g.cost)); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()),
-				callTimeout)
+			ctx, cancel := api.Detached(c.Request())
 			defer cancel()
 			c.SetRequest(c.Request().WithContext(ctx))
 			return next(c)

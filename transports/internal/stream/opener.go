@@ -10,13 +10,11 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
+	"github.com/tidemark-im/tidemark/transports/internal/api"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
-
-// CallTimeout is how long the core may take to open a session or to read the events of a poll.
-const CallTimeout = 30 * time.Second
 
 // A client with too many sessions is asked to retry after a random time between these bounds. A
 // session ends a minute after its connection.
@@ -118,7 +116,7 @@ func (o SessionOpener) enter(
 	if err != nil {
 		return nil, nil, err
 	}
-	opening, cancel := Detached(r)
+	opening, cancel := api.Detached(r)
 	defer cancel()
 	session, err := connect(opening)
 	if err != nil {
@@ -131,10 +129,4 @@ func (o SessionOpener) enter(
 	}
 	o.Auth.Bind(opening, id, session.Session())
 	return session, pass, nil
-}
-
-// Detached returns a context for work that goes on if the client closes its side. It has the values
-// of the request's context and ends after CallTimeout.
-func Detached(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(r.Context()), CallTimeout)
 }

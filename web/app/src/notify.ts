@@ -4,6 +4,7 @@ import type { Client, Message } from '@tidemark/client';
 import { alone, pushes, startPush } from './push';
 import { go, route } from './route';
 import type { Session } from './session';
+import type { Shown } from './sw';
 import { chatName, messageText } from './words';
 
 const WANTED = 'tidemark.notify';
@@ -61,10 +62,6 @@ interface Told {
   readonly chat?: string;
   readonly user?: string;
 }
-interface Shown {
-  readonly chat: string;
-  readonly to: number;
-}
 
 /** Closes the notifications of what the user has read meanwhile, and corrects the app's badge. */
 async function closeRead({ client, user }: Session): Promise<void> {
@@ -103,7 +100,7 @@ async function notify(client: Client, message: Message): Promise<void> {
       body: group + messageText(message).slice(0, 200),
       icon: '/icon.svg',
       tag: chat,
-      data: { chat, to, user: client.user },
+      data: { chat, to, user: client.user } satisfies Shown,
     });
   });
 }

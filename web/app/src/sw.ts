@@ -51,7 +51,7 @@ interface Payload {
   readonly clears?: readonly { readonly tag: string; readonly to_sequence: number }[];
 }
 /** The `data` of a notification. If a tab showed it, this also names the user. */
-interface Shown {
+export interface Shown {
   readonly chat: string;
   readonly to: number;
   readonly user?: string;

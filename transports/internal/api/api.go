@@ -1,0 +1,24 @@
+// Package api has what adapters share for each call: how long it may take, and which data its answer
+// is about.
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// callTimeout is how long the core may take: for a call, to open a session, or to read the events
+// of a poll. After that the answer is 503.
+const callTimeout = 30 * time.Second
+
+// IncarnationHeader names the data that an answer is about. A half-open stream may still be one of
+// the data before a restore. Without the name its client would store restored messages among the
+// lost ones.
+const IncarnationHeader = "Tidemark-Incarnation"
+
+// Detached returns a context for work that goes on if the client closes its side. It has the values
+// of the request's context, and ends after 30 s.
+func Detached(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.Context()), callTimeout)
+}
