@@ -1,5 +1,5 @@
-// Package api has what adapters share for each call: how long it may take, and which data its answer
-// is about.
+// Package api has what adapters share for each call: how long it may take, and which data its
+// answer is about.
 package api
 
 import (
