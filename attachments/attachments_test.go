@@ -279,16 +279,20 @@ func TestSweep_R_PIN_against_a_repeated_send(t *testing.T) {
 	}
 }
 
-// TestSweep_R_PIN_goes_on_after_a_failure: a file whose removal fails cannot be pinned any more,
-// and the next sweep removes it.
+// TestSweep_R_PIN_goes_on_after_a_failure: a file whose removal fails cannot be pinned any more, and
+// keeps no other file. A day later it is removed.
 func TestSweep_R_PIN_goes_on_after_a_failure(t *testing.T) {
 	w := start(t)
 	w.ok(w.Sweep(t.Context()))
-	orphan := w.upload("alice")
+	orphans := []string{w.upload("alice"), w.upload("alice"), w.upload("alice")}
+	w.now = w.now.Add(time.Hour)
+	orphans = append(orphans, w.upload("alice"))
 	w.now = w.now.Add(attachments.OrphanAfter + 4*time.Hour)
 	away := errors.New("away")
+	left := 1
 	w.bytes.before = func(call string) error {
-		if call == "Remove" {
+		if call == "Remove" && left > 0 {
+			left--
 			return away
 		}
 		return nil
@@ -296,11 +300,45 @@ func TestSweep_R_PIN_goes_on_after_a_failure(t *testing.T) {
 	if err := w.Sweep(t.Context()); !errors.Is(err, away) {
 		t.Errorf("got %v", err)
 	}
-	w.code(w.pin("alice", []string{orphan}, nil), tidemark.Invalid)
+	kept := slices.DeleteFunc(slices.Clone(orphans), func(id string) bool { return !w.kept(id) })
+	if len(kept) != 1 {
+		t.Fatalf("%d files are left, want 1", len(kept))
+	}
+	w.code(w.pin("alice", kept, nil), tidemark.Invalid)
+	w.ok(w.Sweep(t.Context()))
+	w.now = w.now.Add(attachments.OrphanAfter + 4*time.Hour)
+	w.ok(w.Sweep(t.Context()))
+	if w.kept(kept[0]) || w.documents("attachment:"+kept[0]) != 0 {
+		t.Error("the orphan is left")
+	}
+}
+
+// TestSweep_ends_while_nothing_can_be_removed: it does not ask a place that is away for all files.
+func TestSweep_ends_while_nothing_can_be_removed(t *testing.T) {
+	w := start(t)
+	w.ok(w.Sweep(t.Context()))
+	var orphans []string
+	for range 60 {
+		orphans = append(orphans, w.upload("alice"))
+	}
+	w.now = w.now.Add(attachments.OrphanAfter + 4*time.Hour)
+	asked := 0
+	w.bytes.before = func(call string) error {
+		if call == "Remove" {
+			asked++
+			return errors.New("away")
+		}
+		return nil
+	}
+	if err := w.Sweep(t.Context()); err == nil || asked > 21 {
+		t.Errorf("got %v, after %d files", err, asked)
+	}
 	w.bytes.before = nil
 	w.ok(w.Sweep(t.Context()))
-	if w.kept(orphan) || w.documents("attachment:"+orphan) != 0 {
-		t.Error("the orphan is left")
+	w.now = w.now.Add(attachments.OrphanAfter + 4*time.Hour)
+	w.ok(w.Sweep(t.Context()))
+	if slices.ContainsFunc(orphans, w.kept) {
+		t.Error("files are left")
 	}
 }
 
@@ -357,6 +395,7 @@ func TestPin_R_PIN_not_while_it_is_removed(t *testing.T) {
 		return nil
 	}
 	w.code(w.pin("alice", []string{orphan}, nil), tidemark.Invalid)
+	w.now = w.now.Add(attachments.OrphanAfter + 4*time.Hour)
 	w.ok(w.Sweep(t.Context()))
 	if w.kept(orphan) {
 		t.Error("the orphan is left")

@@ -3,6 +3,7 @@ package attachments
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -17,6 +18,9 @@ const (
 	sweepEvery = 10 * time.Minute
 	// sweepPage is how many entries are read at a time.
 	sweepPage = 100
+	// sweepFailures is how many files a sweep may fail to remove. Then the place of the bytes is
+	// probably away, and the sweep ends.
+	sweepFailures = 20
 )
 
 // Run removes the orphans until ctx ends. Each node runs it. Two nodes may remove the same file
@@ -38,8 +42,32 @@ type cursor struct {
 }
 
 // Sweep removes the files that were announced more than OrphanAfter ago and that no message names.
-// It works hour by hour, and notes how far it came.
+// It works hour by hour, and notes how far it came. A file that cannot be removed does not keep the
+// others: it is tried again a day later, and Sweep returns the error of the first one at its end.
 func (a *Attachments) Sweep(ctx context.Context) error {
+	var failed []error
+	remove := func(d storage.Document) error {
+		err := a.removeOrphan(ctx, d.Name)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if failed = append(failed, err); len(failed) > sweepFailures {
+			return err
+		}
+		return a.askAgain(ctx, d.Name)
+	}
+	if err := a.sweep(ctx, remove); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		return tidemark.Wrap(tidemark.CodeOf(failed[0]), failed[0],
+			fmt.Sprintf("%d files could not be removed, and are tried again a day later", len(failed)))
+	}
+	return nil
+}
+
+// sweep has remove called for each file of the hours that are old enough.
+func (a *Attachments) sweep(ctx context.Context, remove func(storage.Document) error) error {
 	key := storage.DocumentKey{Kind: cursorKind, Name: cursorName}
 	for ctx.Err() == nil {
 		// The last file of an hour is announced at its end, by a clock that may differ by an hour.
@@ -58,7 +86,7 @@ func (a *Attachments) Sweep(ctx context.Context) error {
 		if at.Hour.After(last) {
 			return nil
 		}
-		if err := a.sweepHour(ctx, at.Hour); err != nil {
+		if err := a.sweepHour(ctx, at.Hour, remove); err != nil {
 			return err
 		}
 		if d.Value, err = json.Marshal(cursor{Hour: at.Hour.Add(time.Hour)}); err != nil {
@@ -75,11 +103,10 @@ func (a *Attachments) Sweep(ctx context.Context) error {
 
 // sweepHour removes the orphans among the files that were announced in an hour, the entries of that
 // hour, and what users had announced on the day before.
-func (a *Attachments) sweepHour(ctx context.Context, hour time.Time) error {
-	err := a.each(ctx, uploadKind+hour.Format(hourFormat), func(d storage.Document) error {
-		return a.removeOrphan(ctx, d.Name)
-	})
-	if err != nil {
+func (a *Attachments) sweepHour(
+	ctx context.Context, hour time.Time, remove func(storage.Document) error,
+) error {
+	if err := a.each(ctx, uploadKind+hour.Format(hourFormat), remove); err != nil {
 		return err
 	}
 	day := hour.AddDate(0, 0, -1).Format(dayFormat)
