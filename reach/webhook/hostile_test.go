@@ -207,6 +207,12 @@ func TestDeliver_ends_whatever_comes(t *testing.T) {
 			begin: "HTTP/1.1 200 OK\r\n\r\n", text: "x", every: slow, hangs: true,
 			accepted: 1,
 		},
+		// Its body is the connection, whose reads no context ends.
+		"another protocol": {
+			begin: "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n" +
+				"Upgrade: x\r\n\r\n",
+			status: 101, want: "101 Switching Protocols",
+		},
 		"no HTTP": {begin: "\x00\x1b[2J\r\n\r\n", want: "cannot be reached"},
 	} {
 		t.Run(name, func(t *testing.T) {

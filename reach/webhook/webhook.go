@@ -186,8 +186,12 @@ func (o *Outlet) Deliver(
 		return 0, &outlet.Refusal{Detail: o.whyNot(err)}
 	}
 	defer answer.Body.Close()
-	//rule:bounded_use.read-little-of-an-answer
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // The status says enough.
+	var text []byte
+	// The body of 101 is the connection itself, whose reads ctx does not end.
+	if answer.StatusCode != http.StatusSwitchingProtocols {
+		//rule:bounded_use.read-little-of-an-answer
+		text, _ = io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // The status says enough.
+	}
 	if answer.StatusCode/100 == 2 {
 		return len(events), nil
 	}

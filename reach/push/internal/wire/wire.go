@@ -39,6 +39,10 @@ func Do(client *http.Client, request *http.Request) (Answer, error) {
 		return Answer{}, err
 	}
 	defer response.Body.Close()
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		// The body is the connection itself, whose reads the request's context does not end.
+		return Answer{Status: response.StatusCode, Header: response.Header}, nil
+	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswer))
 	if err != nil {
 		return Answer{}, err

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -34,6 +35,30 @@ func TestBusy_waits_at_least(t *testing.T) {
 	}
 	if got := Busy(answer, time.Now(), time.Second).Wait; got != 5*time.Second {
 		t.Errorf("the wait is %v, want 5 s", got)
+	}
+}
+
+// TestDo_another_protocol: a 101 makes the connection the body. No context ends its reads.
+func TestDo_another_protocol(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\n"+
+			"Connection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		_, _ = io.Copy(io.Discard, c) // until the client closes it
+	}))
+	defer server.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := Do(server.Client(), request)
+	if err != nil || answer.Status != http.StatusSwitchingProtocols || len(answer.Body) > 0 {
+		t.Errorf("got %+v, %v, want the status 101 only", answer, err)
 	}
 }
 
