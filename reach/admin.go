@@ -234,7 +234,7 @@ func (e *Engine) check(s *Spec) error {
 	for _, t := range s.Events {
 		if !slices.Contains(types, t) {
 			return tidemark.BadParam(tidemark.Invalid, "events",
-				"has the unknown type %q; the types are %v", t, types)
+				"has the unknown type %.40q; the types are %v", t, types)
 		}
 	}
 	if s.Content != "full" && s.Content != "none" {

@@ -283,3 +283,17 @@ func TestList_gains(t *testing.T) {
 		}
 	}
 }
+
+// TestCreate_unknown_type: the refusal quotes the beginning of a long type only.
+func TestCreate_unknown_type(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		long := outlet.Type(strings.Repeat("x", 100_000))
+		_, err := w.start(nil).Create(w.ctx, NewOutlet{
+			Kind: "webhook", URL: home, Events: []outlet.Type{long},
+		})
+		if tidemark.ParamOf(err) != "events" || len(tidemark.DetailOf(err)) > 1_000 {
+			t.Errorf("got %.2000v, want a short refusal of events", err)
+		}
+	})
+}

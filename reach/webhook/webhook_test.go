@@ -338,8 +338,9 @@ func TestDeliver_webhooks_leave_by_public_addresses(t *testing.T) {
 		o := inside.outlet(t, func(c *Config) { c.URL, c.Allow = tc.url, tc.allow })
 		n, refused := o.Deliver(t.Context(), events(1))
 		if n != 0 || refused == nil || !strings.Contains(refused.Detail, "not public") {
-			t.Errorf("%s: got %d, %+v", tc.url, n, refused)
+			t.Fatalf("%s: got %d, %+v", tc.url, n, refused)
 		}
+		checkDetail(t, refused.Detail)
 	}
 	from := receive(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, inside.URL, http.StatusTemporaryRedirect)

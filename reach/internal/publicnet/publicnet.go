@@ -5,6 +5,7 @@ package publicnet
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -84,7 +85,7 @@ func (g *Guard) Control(network, address string, raw syscall.RawConn) error {
 		return nil
 	}
 	if err := g.public.Safe(network, address, raw); err != nil {
-		return errors.Join(ErrPrivate, err)
+		return fmt.Errorf("%w: %w", ErrPrivate, err) // in one line
 	}
 	return nil
 }
