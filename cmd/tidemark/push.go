@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -86,6 +87,12 @@ func (f *pushFlags) web(s *pushSettings, key string, allow []netip.Prefix) error
 	if f.PushSubject == "" {
 		return nil
 	}
+	for _, host := range f.PushHost {
+		if !isHost(host) {
+			return usagef("--push-host %q is not the name of a host, such as push.example.com; "+
+				"leave out https:// and the port, and its subdomains are included", host)
+		}
+	}
 	private, err := vapidKey(key)
 	if err != nil {
 		return err
@@ -104,6 +111,19 @@ func (f *pushFlags) web(s *pushSettings, key string, allow []netip.Prefix) error
 	s.platforms[devices.WebPush] = pushPlatform{provider, provider.CheckEndpoint}
 	s.platforms[devices.UnifiedPush] = pushPlatform{provider, provider.CheckEndpoint}
 	return nil
+}
+
+// isHost reports whether a text is the name or the address of a host. Endpoints are compared with
+// it, so another text would refuse them all.
+func isHost(text string) bool {
+	text = strings.Trim(text, ".")
+	if _, err := netip.ParseAddr(text); err == nil {
+		return true
+	}
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		return !letter && (r < '0' || r > '9') && r != '.' && r != '-' && r != '_'
+	})
 }
 
 // vapidKey returns the key by which this server identifies itself to push services. It follows from
