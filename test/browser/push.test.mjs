@@ -238,13 +238,19 @@ test('each start registers again, and the sign-out ends it', async () => {
   await caughtUp(bob.page);
   await until('it is registered again', async () => (await devices(b)).length === 1);
 
+  // A tab that is frozen while it has the lock of the banners stops no sign-out.
+  await (await worker()).evaluate(() => {
+    void navigator.locks.request('banners', () => new Promise(() => undefined));
+  });
   await bob.page.getByTestId('menu').click();
   await bob.page.locator('[data-testid="push"][aria-checked="true"]').waitFor();
   await bob.page.getByTestId('logout').click();
   await bob.page.getByTestId('login').waitFor();
   assert.deepEqual(await devices(b), []);
   assert.equal(await bob.page.evaluate(() => localStorage.getItem('stub')), null);
-  await showsBanners([]);
+  const left = await (await worker()).evaluate(async () =>
+    (await registration.getNotifications()).length);
+  assert.equal(left, 0, 'banners stay of a user who has signed out');
   noErrors();
 });
 

@@ -6,15 +6,25 @@ import type { Session } from './session';
 // The user who is notified on this device. All tabs share one subscription of the browser.
 const WHO = 'tidemark.push';
 const CALL_MS = 5_000;
+const LOCK_MS = 1_000;
 
 /** Returns whether this browser notifies a user while no tab is open. */
 export function pushes(user: string): boolean {
   return localStorage.getItem(WHO) === user;
 }
 
-/** Does work while nobody else shows or lists notifications. sw.ts says why. */
+/**
+ * Does work while nobody else shows or lists notifications. sw.ts says why, and has the same: it may
+ * import nothing. A frozen tab keeps the lock, so this waits for a second at most.
+ */
 export async function alone(work: () => Promise<void>): Promise<void> {
-  await navigator.locks.request('banners', work);
+  const signal = AbortSignal.timeout(LOCK_MS);
+  try {
+    await navigator.locks.request('banners', { signal }, work);
+  } catch (error) {
+    if (error !== signal.reason) throw error;
+    await work();
+  }
 }
 
 /** Asks the server for its settings, or changes the registration of this browser. */
