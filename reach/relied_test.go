@@ -132,7 +132,7 @@ func TestEngine_R_LATER_nobody_deletes_what_others_use(t *testing.T) {
 		}
 		gateway.kill()
 		refused("it may live")
-		time.Sleep(70 * time.Second)
+		time.Sleep(90 * time.Second)
 		w.ok(off.Delete(w.ctx, "push"))
 	})
 }
