@@ -28,6 +28,9 @@ TEST := .build/stages/stages test
 PACKAGES  = $(shell go list ./... | grep -v -e '/test$$' -e '/test/')
 # The slowest packages begin first, so that no core is idle at the end.
 SLOWEST   = $(addprefix github.com/tidemark-im/tidemark/,storage/postgres cmd/tidemark)
+# Those whose tests wait the longest without the race detector, the longest first.
+WAITING   = $(addprefix github.com/tidemark-im/tidemark/,cmd/tidemark reach/kafka storage/sqlite \
+	transports client server/bus/redis reach/webhook server/registry/redis transports/redis reach)
 # Their tests run against a database under load, for minutes. `make test` runs them once, with the
 # race detector.
 DATABASES = $(addprefix github.com/tidemark-im/tidemark/storage/,postgres dynamodb)
@@ -43,6 +46,32 @@ RACE := -race -gcflags=modernc.org/...=-race=false
 DYNAMODB  = github.com/tidemark-im/tidemark/storage/dynamodb
 SLOW_UNDER_RACE := \
 	^Test(Limits|Cost|Store$$|Store_durable)|^TestStore_shared$$/^(rules|model|schedules)$$
+
+# These tests wait for many seconds, or start clusters of Redis or several nodes. `make check`
+# leaves them out. `make race`, a stage of `make test`, runs them.
+SLOW_TO_WAIT_FOR := \
+	TestServe_a_user_has_one_rate_on_all_nodes \
+	TestServe_nodes_share_messages_tickets_and_idempotency \
+	TestServe_without_Redis_serves_what_it_can \
+	TestMetrics_of_several_nodes_are_what_is_documented TestRegistry_on_a_cluster \
+	TestRegistry_behind_sentinels TestLookup_on_a_cluster_without_a_shard \
+	TestRefresh_on_a_cluster_with_a_shard_that_hangs \
+	TestProof_that_was_consumed_does_not_come_back_with_a_stale_shard \
+	TestProof_that_was_consumed_does_not_come_back_with_a_stale_replica TestBus_on_a_cluster \
+	TestBus_behind_sentinels TestRun_on_a_cluster_finds_the_servers \
+	TestSubscription_follows_a_failover TestSubscription_follows_a_slot_that_moves \
+	TestTickets_end_in_time_on_all_nodes TestTickets_of_a_session_that_was_replaced_elsewhere \
+	TestRates_fill_and_are_forgotten_when_full TestRates_bound_a_user_on_all_nodes \
+	TestMatrix_credentials TestMatrix_tickets TestDrain_clients_go_on_elsewhere
+# Most tests that are left wait, so packages and parallel tests beyond the cores run at a time.
+WAITS := -p $(shell expr $$(nproc) + 4) -parallel $(shell expr $$(nproc) + 4)
+# `make check` makes fewer random runs than `go test`, unless a variable says how many.
+FEWER = TIDEMARK_REACH_RUNS=$(or $(TIDEMARK_REACH_RUNS),25) \
+	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),100) \
+	TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),30) \
+	TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),10) \
+	TIDEMARK_UNREAD_RUNS=$(or $(TIDEMARK_UNREAD_RUNS),50) \
+	TIDEMARK_RESUME_RUNS=$(or $(TIDEMARK_RESUME_RUNS),50)
 
 # How often a random client is cut and resumed. A package's own tests make fewer runs.
 RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
@@ -109,7 +138,9 @@ static: stages ## stage: format check, lint, build, and the tests of the tree's 
 .PHONY: check
 check: postgres-deps dynamodb-deps redis-deps push-deps webhook-deps versitygw-deps static
 check: ## static, and the tests of the packages without Postgres and DynamoDB: < 1 minute, warm
-	$(TEST) check $(VET) -short $(filter-out $(DATABASES),$(PACKAGES)) ./test/mutate/...
+	@$(FEWER) $(TEST) check $(VET) -short $(WAITS) \
+		-skip '^($(subst $() ,|,$(strip $(SLOW_TO_WAIT_FOR))))$$' $(WAITING) \
+		$(filter-out $(DATABASES) $(WAITING),$(PACKAGES)) ./test/mutate/...
 
 # The stages of `make test`, in this order. Each is a target, and can be made on its own.
 # Those joined by + run side by side, a few at a time, so that one uses the cores while another

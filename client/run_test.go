@@ -93,6 +93,7 @@ func TestRun_message_arrives_as_it_was_sent(t *testing.T) {
 }
 
 func TestRun_resumes_after_a_cut(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	overEvery(t, func(t *testing.T, over Transport) {
 		s := transporttest.New(t, quick())
 		n := newNetwork(t, s.URL)

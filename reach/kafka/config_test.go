@@ -109,6 +109,7 @@ func TestNew_refuses(t *testing.T) {
 
 // TestDeliver_with_TLS_and_a_password connects as a URL says. A wrong password is not shown.
 func TestDeliver_with_TLS_and_a_password(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
@@ -158,6 +159,7 @@ func TestDeliver_with_TLS_and_a_password(t *testing.T) {
 // TestDeliver_with_a_client_certificate logs in by a certificate: the broker refuses connections
 // without it.
 func TestDeliver_with_a_client_certificate(t *testing.T) {
+	t.Parallel() // It waits more than it works.
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
 	dir := t.TempDir()
