@@ -279,8 +279,8 @@ func TestSweep_R_PIN_against_a_repeated_send(t *testing.T) {
 	}
 }
 
-// TestSweep_R_PIN_goes_on_after_a_failure: a file whose removal fails cannot be pinned any more, and
-// keeps no other file. A day later it is removed.
+// TestSweep_R_PIN_goes_on_after_a_failure: a file whose removal fails cannot be pinned any more,
+// and keeps no other file. A day later it is removed.
 func TestSweep_R_PIN_goes_on_after_a_failure(t *testing.T) {
 	w := start(t)
 	w.ok(w.Sweep(t.Context()))

@@ -61,7 +61,8 @@ func (a *Attachments) Sweep(ctx context.Context) error {
 	}
 	if len(failed) > 0 {
 		return tidemark.Wrap(tidemark.CodeOf(failed[0]), failed[0],
-			fmt.Sprintf("%d files could not be removed, and are tried again a day later", len(failed)))
+			fmt.Sprintf("%d files could not be removed; they are tried again a day later",
+				len(failed)))
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ export function pushes(user: string): boolean {
 }
 
 /**
- * Does work while nobody else shows or lists notifications. sw.ts says why, and has the same: it may
- * import nothing. A frozen tab keeps the lock, so this waits for a second at most.
+ * Does work while nobody else shows or lists notifications. sw.ts says why, and has the same: it
+ * may import nothing. A frozen tab keeps the lock, so this waits for a second at most.
  */
 export async function alone(work: () => Promise<void>): Promise<void> {
   const signal = AbortSignal.timeout(LOCK_MS);
