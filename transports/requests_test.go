@@ -174,6 +174,8 @@ func particular() []exchange {
 		{who: "key", method: "POST", path: "/admin/outlets/old/secret", status: 201},
 		{who: "key", method: "POST", path: "/admin/outlets/old/secret", status: 409,
 			code: "CONFLICT"},
+		{who: "key", method: "DELETE", path: "/admin/outlets/fanout", status: 409,
+			code: "CONFLICT"},
 		{who: "key", method: "POST", path: "/admin/outlets/old/replay", status: 422,
 			code: "INVALID_SEQUENCE", body: `{"chat_id":"team","from_sequence":0}`},
 	}

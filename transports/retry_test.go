@@ -125,7 +125,7 @@ func retries() map[string]retried {
 			who: "backend", path: "/admin/outlets", same: []string{"outlet_id", "created_at"},
 			body:   `{"type":"webhook","url":"https://hook.example.com/"}`,
 			effect: func(c *caller, _ []byte) string { return fmt.Sprint(c.outlets(), " outlets") },
-			want:   "3 outlets", rounds: 1,
+			want:   "4 outlets", rounds: 1,
 		},
 		"createOutletSecret": {
 			who: "backend", path: "/admin/outlets/crm/secret", same: []string{"outlet_id"},

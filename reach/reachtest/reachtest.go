@@ -22,8 +22,8 @@ import (
 const ParkedEvent = "evt_parked"
 
 // Engine returns an engine with the outlets crm and old, which are active, and a parked event of
-// crm. Their receiver accepts everything. The engine does not run: nothing is delivered unless a
-// call asks for it.
+// crm. Their receiver accepts everything. The outlet fanout is the server's own, and another node
+// uses it. The engine does not run: nothing is delivered unless a call asks for it.
 func Engine(t testing.TB, store storage.Store) *reach.Engine {
 	t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -36,15 +36,18 @@ func Engine(t testing.TB, store storage.Store) *reach.Engine {
 	}
 	engine := reach.New(reach.Config{
 		Store: store, Sealer: sealer, Log: slog.New(slog.DiscardHandler),
-		Kinds: map[string]reach.Kind{"webhook": {
-			NewSecret: webhook.NewSecret,
-			Open: func(s *reach.Spec, secrets []string) (outlet.Client, error) {
-				return webhook.New(webhook.Config{
-					URL: s.URL, Secrets: secrets, Batch: s.Batch, Content: s.Content,
-					Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-				})
+		Kinds: map[string]reach.Kind{
+			"webhook": {
+				NewSecret: webhook.NewSecret,
+				Open: func(s *reach.Spec, secrets []string) (outlet.Client, error) {
+					return webhook.New(webhook.Config{
+						URL: s.URL, Secrets: secrets, Batch: s.Batch, Content: s.Content,
+						Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+					})
+				},
 			},
-		}},
+			"fanout": {Own: "fanout", Fixed: true, Off: true},
+		},
 	})
 	var specs []reach.Spec
 	for _, id := range []storage.OutletID{"crm", "old"} {
@@ -57,6 +60,10 @@ func Engine(t testing.TB, store storage.Store) *reach.Engine {
 			CreatedAt: time.Now(), Secrets: []reach.Secret{{Sealed: sealed}},
 		})
 	}
+	specs = append(specs, reach.Spec{
+		ID: "fanout", Kind: "fanout", Content: "full", State: reach.Active, CreatedAt: time.Now(),
+	})
+	put(t, store, "reliant", "another", map[string]any{})
 	put(t, store, "outlets", "list", map[string]any{"outlets": specs})
 	put(t, store, "parked:crm", ParkedEvent, reach.Parked{
 		Event: outlet.Event{
