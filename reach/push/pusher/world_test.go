@@ -69,7 +69,11 @@ func (c counting) UnreadOf(
 	ctx context.Context, user tidemark.UserID,
 ) (storage.UnreadTotal, error) {
 	c.w.unread.Add(1)
-	<-time.After(c.w.slow)
+	if c.w.slow > 0 {
+		// Under the race detector, Go 1.26 crashes if two goroutines of a bubble receive from
+		// timers of 0 at the same time: they share the race context of the bubble.
+		<-time.After(c.w.slow)
+	}
 	return c.Store.UnreadOf(ctx, user)
 }
 
