@@ -94,23 +94,31 @@ test('without space: what is not stored is said, and acknowledged when it is sho
   await cdp.send('Storage.overrideQuotaForOrigin', { origin: BASE, quotaSize: 2 ** 20 });
   await comeIn(bob.page, b);
   const texts = [];
+  let kept = 0;
   const full = banner(bob.page, 'not kept in this browser');
-  // The browser notices late that too much was written in one step.
-  while (texts.length < 120 && !await full.isVisible()) {
-    const more = Array.from({ length: 24 }, (_, n) =>
-      `large ${texts.length + n + 1} ${'x'.repeat(60_000)}`);
-    texts.push(...more);
-    await say(a, chat, more);
-    await full.waitFor({ timeout: 5_000 }).catch(() => undefined);
+  // The browser notices late that too much was written in one step. And a disk that is too slow
+  // counts as none for a while, but keeps the messages in the end.
+  while (kept === texts.length) {
+    assert.ok(texts.length < 240, `all ${kept} are on the disk`);
+    if (texts.length > 0) {
+      await bob.page.goto(BASE);
+      await caughtUp(bob.page);
+    }
+    do {
+      const more = Array.from({ length: 24 }, (_, n) =>
+        `large ${texts.length + n + 1} ${'x'.repeat(60_000)}`);
+      texts.push(...more);
+      await say(a, chat, more);
+      await full.waitFor({ timeout: 5_000 }).catch(() => undefined);
+    } while (texts.length < 240 && !await full.isVisible());
+    await full.waitFor();
+    await bob.page.locator('[data-testid="unread"]', { hasText: String(texts.length) }).waitFor();
+    // Whatever is acknowledged is on the disk: nobody has looked at it.
+    await bob.page.goto('about:blank');
+    await bob.page.goto(`${BASE}/icon.svg`);
+    const disk = await onDisk(bob.page);
+    kept = texts.filter((_, n) => disk.includes(`large ${n + 1} `)).length;
   }
-  await full.waitFor();
-  await bob.page.locator('[data-testid="unread"]', { hasText: String(texts.length) }).waitFor();
-  // Whatever is acknowledged is on the disk: nobody has looked at it.
-  await bob.page.goto('about:blank');
-  await bob.page.goto(`${BASE}/icon.svg`);
-  const disk = await onDisk(bob.page);
-  const kept = texts.filter((_, n) => disk.includes(`large ${n + 1} `)).length;
-  assert.ok(kept < texts.length, `all ${kept} are on the disk`);
   assert.ok(await acked(b) <= kept, `${await acked(b)} of ${kept} are acknowledged`);
 
   await bob.page.goto(BASE);
