@@ -27,6 +27,8 @@ type chat struct {
 	// roster is the roster of the current version, or nil if it is not built yet.
 	roster *tidemark.Roster
 	outbox outbox
+	// cleared is how many of the chat's pending rows Clear has removed.
+	cleared uint64
 }
 
 // CreateChat implements storage.Chats.

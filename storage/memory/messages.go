@@ -66,7 +66,9 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	c.lives = append(c.lives, s.lives[len(s.lives)-1].Number)
 	//rule:send_idempotent.remember-key
 	c.keys[key] = message.Sequence
-	return storage.Appended{Message: message, Version: c.MembersVersion}, nil
+	return storage.Appended{
+		Message: message, Version: c.MembersVersion, RowsVersion: c.cleared + 1,
+	}, nil
 }
 
 // Sent implements storage.Messages.

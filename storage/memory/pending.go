@@ -54,6 +54,10 @@ func (s *Store) Clear(ctx context.Context, items []storage.Clear) ([]bool, error
 		//rule:R_CLEAR.clear-at-head-only
 		if item.Through >= s.head(item.Chat) {
 			delete(rows, item.Chat)
+			//rule:R_STANDS.count-removed-row
+			if c := s.chats[item.Chat]; c != nil {
+				c.cleared++
+			}
 		} else {
 			//rule:R_CLEAR.trim-row
 			rows[item.Chat] = item.Through + 1

@@ -45,6 +45,8 @@ type verdict struct {
 	known int64
 	// sequence is that of the stored message. It is 0 if the draft is not stored.
 	sequence int64
+	// rows is chats.rows_version in the step that stored the draft.
+	rows int64
 }
 
 // accepted reports whether the draft becomes a message, unless the verdict is outdated.

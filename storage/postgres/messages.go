@@ -68,10 +68,10 @@ const appendDrafts = `WITH stale AS MATERIALIZED (
 	WHERE c.key = ANY ($1)
 		AND c.members_version = ($2::bigint[])[width_bucket(c.key, $1)]
 		AND array_position((SELECT places FROM stale), width_bucket(c.key, $1)::bigint) IS NULL
-	RETURNING c.key, c.head
+	RETURNING c.key, c.head, c.rows_version
 ), headed AS MATERIALIZED (
-	SELECT array_agg(key) AS keys, array_agg(head) AS heads
-	FROM (SELECT key, head FROM moved ORDER BY key) AS m
+	SELECT array_agg(key) AS keys, array_agg(head) AS heads, array_agg(rows_version) AS rows
+	FROM (SELECT key, head, rows_version FROM moved ORDER BY key) AS m
 ), stored AS (
 	INSERT INTO messages (chat, sequence, created_at, members_version, sender_id, client_message_id,
 		message_id, content_type, attachments, metadata, kind, mentions, content, life)
@@ -94,7 +94,7 @@ const appendDrafts = `WITH stale AS MATERIALIZED (
 	ON CONFLICT (chat, user_id) DO UPDATE
 		SET sent = s.sent + excluded.sent, last_sent = excluded.last_sent
 )
-SELECT keys, heads FROM headed`
+SELECT keys, heads, rows FROM headed`
 
 // appends are the batcher of Append, with the senders that its goroutine has cached.
 type appends struct {
@@ -356,7 +356,10 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 			sends++
 			m := d.Message(tidemark.Sequence(v.sequence), uint64(v.version))
 			m.CreatedAt = timeOf(d.CreatedAt.UnixMilli())
-			a.results[i] = storage.Appended{Message: m, Version: uint64(v.version)}
+			//rule:R_STANDS.version-of-the-step-in-postgres
+			a.results[i] = storage.Appended{
+				Message: m, Version: uint64(v.version), RowsVersion: uint64(v.rows),
+			}
 			a.stored[i], a.versions[i] = &a.results[i].Message, uint64(v.version)
 		}
 	}
@@ -386,13 +389,13 @@ func (a *appending) store(
 	moves := movesOf(a.drafts, todo, verdicts, accepted)
 	parameters := a.parameters(todo, accepted, moves)
 	run := func(pgx.Tx) error {
-		var keys, heads []int64
+		var keys, heads, rows []int64
 		err := c.each(ctx, appendDrafts, parameters,
-			func(row pgx.Rows) error { return row.Scan(&keys, &heads) })
+			func(row pgx.Rows) error { return row.Scan(&keys, &heads, &rows) })
 		if err != nil {
 			return err
 		}
-		moves.place(verdicts, accepted, keys, heads)
+		moves.place(verdicts, accepted, keys, heads, rows)
 		if noted {
 			return a.note(ctx, c, todo, verdicts)
 		}

@@ -98,11 +98,12 @@ func (o *others) count(chat, chats int, user string, nth int64) {
 }
 
 // place sets the sequences in the verdicts on the accepted drafts. keys are the chats that have
-// moved, in order, and heads are their heads.
-func (m *moves) place(verdicts []verdict, accepted []int, keys, heads []int64) {
+// moved, in order, and heads and rows are their heads and the versions of their pending rows.
+func (m *moves) place(verdicts []verdict, accepted []int, keys, heads, rows []int64) {
 	for at, n := range accepted {
 		if chat, moved := slices.BinarySearch(keys, verdicts[n].chat); moved {
 			verdicts[n].sequence = heads[chat] - m.backs[at]
+			verdicts[n].rows = rows[chat]
 		}
 	}
 }

@@ -35,6 +35,8 @@ type chat struct {
 	seats []*tally
 	// moved reports that head, activity, uncounted, seats, and sent are not in the database yet.
 	moved bool
+	// rows is storage.Appended.RowsVersion.
+	rows uint64
 	// senders holds some of the current members. Other users may be members, too. sent has those
 	// whose numbers are not in the database yet.
 	senders map[tidemark.UserID]*sender
@@ -81,7 +83,15 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 		return nil, err
 	}
 	w.chats[id] = c
+	w.rowRemoved(c) // It may have had rows removed while it was not cached.
 	return c, nil
+}
+
+// rowRemoved gives a chat a RowsVersion that no chat has had. The versions need not be stored: no
+// other process writes, and nobody compares them with those of an earlier one.
+func (w *writer) rowRemoved(c *chat) {
+	w.rows++
+	c.rows = w.rows
 }
 
 // forget removes a chat from the cache, because another statement than flush's changes its row

@@ -112,7 +112,9 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 			if err := w.count(c, from, d); err != nil {
 				return storage.Appended{}, err
 			}
-			return storage.Appended{Message: d.Message(c.head, c.version), Version: c.version}, nil
+			return storage.Appended{
+				Message: d.Message(c.head, c.version), Version: c.version, RowsVersion: c.rows,
+			}, nil
 		}
 	}
 	//rule:send_idempotent.key-lookup

@@ -121,7 +121,12 @@ func (w *writer) clear(item *storage.Clear) (bool, error) {
 	if err := q.run(); err != nil {
 		return false, err
 	}
-	return w.c.Changes() > 0, nil
+	cleared := w.c.Changes() > 0
+	//rule:R_STANDS.version-of-removed-row-in-sqlite
+	if cleared && c != nil {
+		w.rowRemoved(c)
+	}
+	return cleared, nil
 }
 
 // addStandingRows writes the standing row of each member of a Large chat.

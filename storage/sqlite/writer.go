@@ -145,6 +145,8 @@ type writer struct {
 	chats map[tidemark.ChatID]*chat
 	// moved holds the chats whose new head is not written yet.
 	moved []*chat
+	// rows is the last RowsVersion that a chat got.
+	rows uint64
 	// commits counts the transactions that wrote something. Each one cost an fsync.
 	commits atomic.Int64
 	// committed is Config.Committed. sends and acks count what the running transaction stored and

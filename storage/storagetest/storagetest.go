@@ -104,6 +104,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Statuses", statusRules)
 	s.run(t, "Unread", unreadRules)
 	s.run(t, "Pending", pendingRules)
+	s.run(t, "Standing", standingRules)
 	s.run(t, "Behind", behindRules)
 	s.run(t, "Outbox", outboxRules)
 	s.run(t, "Documents", documentRules)

@@ -12,12 +12,13 @@ import (
 )
 
 // Roster is the list of a chat's members at one membership version. Users are their ids, in the
-// form that the registry takes. A Roster is immutable.
+// form that the registry takes. A Roster is immutable, except that it remembers pending rows.
 type Roster struct {
 	*tidemark.Roster
 	Users []tidemark.UserID
 	// read is when the roster was read from storage.
-	read time.Time
+	read     time.Time
+	standing standing
 }
 
 // size returns about how many bytes of memory a roster takes.
@@ -25,7 +26,7 @@ func (r *Roster) size() int64 {
 	if r == nil {
 		return 0
 	}
-	n := unsafe.Sizeof(*r) + unsafe.Sizeof(*r.Roster)
+	n := unsafe.Sizeof(*r) + unsafe.Sizeof(*r.Roster) + uintptr(len(r.Members)+63)>>6<<3
 	for _, m := range r.Members {
 		n += unsafe.Sizeof(m) + unsafe.Sizeof(m.UserID) + uintptr(len(m.UserID)+len(m.Metadata)) +
 			uintptr(len(m.Intervals))*unsafe.Sizeof(tidemark.Interval{})

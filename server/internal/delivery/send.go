@@ -40,7 +40,9 @@ type message struct {
 	// encoded is the JSON of stored, which all readers share.
 	encoded []byte
 	// version is the least membership version that the roster may have.
-	version   uint64
+	version uint64
+	// rows is storage.Appended.RowsVersion, or 0.
+	rows      uint64
 	duplicate bool
 	// to says which members get the message.
 	to recipients
@@ -143,7 +145,7 @@ func (d *Delivery) stored(draft tidemark.Draft, appended storage.Appended) messa
 	}
 	m := message{
 		draft: draft, stored: &appended.Message, encoded: appended.Message.AppendJSON(nil),
-		version: appended.Version, duplicate: appended.Duplicate,
+		version: appended.Version, rows: appended.RowsVersion, duplicate: appended.Duplicate,
 	}
 	//rule:send_idempotent.duplicate-goes-to-unacknowledged
 	if m.duplicate {
@@ -268,7 +270,8 @@ func (d *Delivery) unacknowledged(
 }
 
 // markMissed marks the members who have no session, and those whom a notice did not reach
-// (R_NOBODY). certain says that all their leases were known.
+// (R_NOBODY). It leaves out the members whose rows are known to stand (R_STANDS): a session that
+// opened since the look-up found those. certain says that all their leases were known.
 func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *notice) error {
 	sequence := m.stored.Sequence
 	// Members with a session here may have other devices on other nodes.
@@ -283,13 +286,18 @@ func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *
 		d.Retry.Notify(n.unknown)
 		return nil
 	}
+	var standing chat.Members
+	if m.to == toAll {
+		standing = m.roster.Standing(m.rows, sequence)
+	}
 	var absent []tidemark.UserID
+	var marked []int // of m.users
 	for i, user := range m.users {
 		//rule:R_NOBODY.mark-absent-members
-		if len(m.leases[i]) > 0 || (m.covered && user == m.stored.SenderID) {
+		if len(m.leases[i]) > 0 || (m.covered && user == m.stored.SenderID) || standing.Has(i) {
 			continue
 		}
-		absent = append(absent, user)
+		absent, marked = append(absent, user), append(marked, i)
 	}
 	//rule:R_LATER.no-rows-for-who-has-it
 	if m.late && len(absent) > 0 {
@@ -300,7 +308,14 @@ func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *
 	}
 	rows := rowsFor(absent, m.draft.ChatID, sequence)
 	//rule:R_NOBODY.mark-missed-members
-	return d.Mark(ctx, append(rows, n.missed...))
+	if err := d.Mark(ctx, append(rows, n.missed...)); err != nil {
+		return err
+	}
+	//rule:R_STANDS.use-and-remember
+	if m.to == toAll && len(absent) == len(marked) {
+		m.roster.Stood(m.rows, sequence, marked)
+	}
+	return nil
 }
 
 // rowsFor returns a row for each user.
