@@ -175,7 +175,7 @@ function newPresence(client: Client, inside: Inside): Presence {
     if (!session || said === undefined && wanted.length === 0) return;
     const all = [...new Set([...wanted, ...tabs.flatMap((one) => one.shown)])];
     const rowOf = (id: string) => client.chat(id).row.get();
-    // The server refuses the whole look for one chat that the user may not see.
+    // The server leaves out chats that the user may not see. They would still count below MOST.
     const chats = all.filter((id) => rowOf(id)?.left === false).slice(0, MOST);
     // A tab that has just begun to lead may not have all chats yet.
     forget(all.filter((id) => chats.includes(id) || !rowOf(id)));
