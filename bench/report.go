@@ -31,20 +31,26 @@ type Report struct {
 	Counters   []CounterMove `json:"counters"`
 	// Units are the request units that the storage used, if it bills by them.
 	Units []measure.UnitUse `json:"request_units,omitempty"`
+	// Yardstick is what the machine did before and after for a fixed piece of work.
+	Yardstick *Yardstick `json:"yardstick"`
 	// Problems say what was lost, doubled, out of order or refused. A good run has none.
 	Problems []string `json:"problems"`
 
 	before, after snapshot
 }
 
-// Figure is one number with its unit.
+// Figure is one number with its unit. Multiple is the same as a multiple of a part of the
+// yardstick, Of. It is 0 for what does not depend on the machine's speed.
 type Figure struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
+	Name     string  `json:"name"`
+	Value    float64 `json:"value"`
+	Unit     string  `json:"unit"`
+	Multiple float64 `json:"multiple,omitempty"`
+	Of       string  `json:"multiple_of,omitempty"`
 }
 
-// Latency is the distribution of one duration, in milliseconds.
+// Latency is the distribution of one duration, in milliseconds, and as multiples of the yardstick's
+// fdatasync.
 type Latency struct {
 	Name  string  `json:"name"`
 	Count uint64  `json:"count"`
@@ -52,6 +58,9 @@ type Latency struct {
 	P99   float64 `json:"p99_ms"`
 	P999  float64 `json:"p99_9_ms"`
 	Max   float64 `json:"max_ms"`
+
+	P50Multiple float64 `json:"p50_fdatasyncs,omitempty"`
+	P99Multiple float64 `json:"p99_fdatasyncs,omitempty"`
 }
 
 // ProcessUse is the CPU and memory that one process used between the two snapshots.
@@ -64,6 +73,11 @@ type ProcessUse struct {
 	GrownMiB    float64 `json:"grown_mib"`
 	// Each is the CPU time in µs per item of the report's first "CPU per …" figure, 0 without one.
 	Each float64 `json:"each_microseconds,omitempty"`
+	// Multiple is Each as a multiple of a part of the yardstick, Of.
+	Multiple float64 `json:"multiple,omitempty"`
+	Of       string  `json:"multiple_of,omitempty"`
+
+	cpu time.Duration // exact, where the system tells it
 }
 
 // CounterMove is a counter of the server that moved.
@@ -101,6 +115,7 @@ func newReport(r *run, mode Mode, before, after snapshot) *Report {
 			System:      (p.System - was.System).Seconds(),
 			ResidentMiB: mib(p.Resident),
 			GrownMiB:    mib(p.Resident - was.Resident),
+			cpu:         p.CPU() - was.CPU(),
 		})
 	}
 	moved := measure.Difference(before.metrics, after.metrics)
@@ -140,7 +155,7 @@ func (r *Report) perOperation(what string, n int64) {
 	}
 	for i := range r.Processes {
 		if p := &r.Processes[i]; p.Each == 0 {
-			p.Each = (p.User + p.System) / float64(n) * 1e6
+			p.Each = float64(p.cpu.Nanoseconds()) / float64(n) / 1e3
 		}
 	}
 	r.add("stream bytes received per "+what,
@@ -182,47 +197,15 @@ func (r *Report) WriteJSON(w io.Writer) error {
 func (r *Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s over %s: %s\n\n", r.Mode, r.Transport, r.Settings)
-	rows := [][]string{{"figure", "value"}}
-	for _, f := range r.Figures {
-		rows = append(rows, []string{
-			f.Name, strings.TrimSpace(measure.Amount(f.Value) + " " + f.Unit),
-		})
-	}
-	rows = append(rows, []string{
-		"CPU of the load generator itself", measure.Amount(r.OwnCPU) + " s",
-	})
-	if r.Reconnects > 0 {
-		rows = append(rows, []string{
-			"connections lost and resumed", measure.Amount(float64(r.Reconnects)),
-		})
-	}
-	measure.Table(&b, rows)
-	if len(r.Latencies) > 0 {
-		rows = [][]string{{"latency, ms", "count", "p50", "p99", "p99.9", "max"}}
-		for _, l := range r.Latencies {
-			rows = append(rows, []string{
-				l.Name, measure.Amount(float64(l.Count)), measure.Amount(l.P50),
-				measure.Amount(l.P99), measure.Amount(l.P999), measure.Amount(l.Max),
-			})
-		}
-		measure.Table(&b, rows)
-	}
-	if len(r.Processes) > 0 {
-		rows = [][]string{{"process", "user s", "system s", "each µs", "resident MiB", "grown MiB"}}
-		for _, p := range r.Processes {
-			rows = append(rows, []string{
-				fmt.Sprintf("%s (%d)", p.Name, p.PID), measure.Amount(p.User),
-				measure.Amount(p.System), measure.Amount(p.Each), measure.Amount(p.ResidentMiB),
-				measure.Amount(p.GrownMiB),
-			})
-		}
-		measure.Table(&b, rows)
+	r.writeFigures(&b)
+	if r.Yardstick != nil {
+		r.Yardstick.write(&b)
 	}
 	if len(r.Units) > 0 {
 		measure.WriteUnits(&b, r.Units)
 	}
 	if len(r.Counters) > 0 {
-		rows = [][]string{{"counter of the server", "moved by"}}
+		rows := [][]string{{"counter of the server", "moved by"}}
 		for _, c := range r.Counters {
 			rows = append(rows, []string{c.Name, measure.Amount(c.By)})
 		}
@@ -240,6 +223,51 @@ func (r *Report) WriteTable(w io.Writer) error {
 		fmt.Fprintf(&b, "- and %d more\n", more)
 	}
 	return writeAll(w, b.String())
+}
+
+// writeFigures appends the tables of figures, latencies and processes.
+func (r *Report) writeFigures(b *strings.Builder) {
+	rows := [][]string{{"figure", "value", "yardsticks"}}
+	for _, f := range r.Figures {
+		rows = append(rows, []string{
+			f.Name, strings.TrimSpace(measure.Amount(f.Value) + " " + f.Unit),
+			times(f.Multiple, f.Of),
+		})
+	}
+	rows = append(rows, []string{
+		"CPU of the load generator itself", measure.Amount(r.OwnCPU) + " s", "",
+	})
+	if r.Reconnects > 0 {
+		rows = append(rows, []string{
+			"connections lost and resumed", measure.Amount(float64(r.Reconnects)), "",
+		})
+	}
+	measure.Table(b, rows)
+	if len(r.Latencies) > 0 {
+		rows = [][]string{{"latency, ms", "count", "p50", "p99", "p99.9", "max",
+			"p50, yardsticks", "p99, yardsticks"}}
+		for _, l := range r.Latencies {
+			rows = append(rows, []string{
+				l.Name, measure.Amount(float64(l.Count)), measure.Amount(l.P50),
+				measure.Amount(l.P99), measure.Amount(l.P999), measure.Amount(l.Max),
+				times(l.P50Multiple, ofSync), times(l.P99Multiple, ofSync),
+			})
+		}
+		measure.Table(b, rows)
+	}
+	if len(r.Processes) == 0 {
+		return
+	}
+	rows = [][]string{{"process", "user s", "system s", "each µs", "yardsticks", "resident MiB",
+		"grown MiB"}}
+	for _, p := range r.Processes {
+		rows = append(rows, []string{
+			fmt.Sprintf("%s (%d)", p.Name, p.PID), measure.Amount(p.User),
+			measure.Amount(p.System), measure.Amount(p.Each), times(p.Multiple, p.Of),
+			measure.Amount(p.ResidentMiB), measure.Amount(p.GrownMiB),
+		})
+	}
+	measure.Table(b, rows)
 }
 
 // verdict returns the sentence for a run without problems.

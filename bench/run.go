@@ -38,6 +38,11 @@ type Load struct {
 	PIDs []int `name:"pid" help:"Report CPU and memory of this process; repeatable."`
 	// Redis, if not empty, is the address of the nodes' Redis. Its command counts are reported.
 	Redis string `name:"redis" placeholder:"HOST:PORT" help:"Report the commands of this Redis."`
+	// Postgres, if not empty, is the URL of the nodes' database. The yardstick then has the cost of
+	// a row there.
+	Postgres string `name:"postgres" placeholder:"URL" help:"Also measure what a row costs in this Postgres, by an insert into a schema of its own."`
+	// YardstickDir is where the yardstick syncs a file. It should be on the disk of the database.
+	YardstickDir string `placeholder:"DIR" help:"Where fdatasync is measured: on the disk of the database; default: the current directory."`
 	// Drain is the longest wait for arrivals after the last send. Then the run fails.
 	Drain time.Duration `default:"30s" help:"Longest wait for arrivals after the last send."`
 	// Token returns the bearer token of a user. Required.
@@ -96,6 +101,10 @@ func Run(ctx context.Context, load Load, mode Mode) (*Report, error) {
 		return nil, err
 	}
 	defer r.stop()
+	var y Yardstick
+	if y.Start, err = load.reading(ctx); err != nil {
+		return nil, err
+	}
 	if err := mode.prepare(r); err != nil {
 		return nil, r.explain(err)
 	}
@@ -116,6 +125,10 @@ func Run(ctx context.Context, load Load, mode Mode) (*Report, error) {
 	r.stop()
 	report := newReport(r, mode, before, after)
 	mode.verify(r, report)
+	if y.End, err = load.reading(ctx); err != nil {
+		return nil, err
+	}
+	report.compare(&y)
 	report.Problems = append(append([]string{}, r.problems...), report.Problems...) // never null
 	return report, nil
 }

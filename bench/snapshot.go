@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"syscall"
 	"time"
 
 	"github.com/tidemark-im/tidemark/bench/internal/client"
@@ -27,7 +26,7 @@ type snapshot struct {
 func (r *run) snapshot() (snapshot, error) {
 	s := snapshot{
 		at:          r.now(),
-		own:         ownCPU(),
+		own:         measure.OwnCPU(),
 		streamBytes: r.streamBytes.Load(),
 		answerBytes: r.answerBytes.Load(),
 	}
@@ -70,14 +69,6 @@ func (r *run) metrics(node client.URL) (map[string]float64, error) {
 		return nil, nil
 	}
 	return nil, err
-}
-
-func ownCPU() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // cpu returns the user and system time of all processes between two snapshots.

@@ -299,6 +299,16 @@ func arrows() []arrow {
 			},
 		},
 		{place: "examples/...", own: []string{"", "client"}},
+		{
+			place:  "bench/internal/postgres",
+			own:    []string{"bench/internal/measure", "bench/internal/yardstick"},
+			others: []string{"github.com/jackc/pgx/v5"},
+		},
+		{
+			place: "bench/internal/yardstick", own: []string{"bench/internal/measure"},
+			others: []string{"golang.org/x/sys"},
+		},
+		{place: "bench/internal/measure", others: []string{"golang.org/x/sys"}},
 		{place: "bench/...", own: []string{"bench/internal/...", "internal/signal"}},
 		{place: "reach/push", own: []string{""}},
 		{place: "reach/push/queue", own: []string{"", "internal/signal", "reach/push"}},

@@ -178,6 +178,10 @@ func TestBench_every_mode_over_every_transport(t *testing.T) {
 				if report.Problems == nil {
 					t.Error("the problems are null, and not an empty list")
 				}
+				if y := report.Yardstick; y == nil || y.Start.Socket.Median <= 0 ||
+					y.End.Socket.Median <= 0 || y.Start.Sync.Median <= 0 {
+					t.Errorf("the yardstick is %+v, want it at the start and at the end", y)
+				}
 				if len(report.Counters) == 0 {
 					t.Error("no counter of the server moved")
 				}

@@ -35,6 +35,14 @@ func (h *Histogram) Add(d time.Duration) {
 	}
 }
 
+// Reset forgets all durations. Those that are added meanwhile may stay or go.
+func (h *Histogram) Reset() {
+	for i := range h.buckets {
+		h.buckets[i].Store(0)
+	}
+	h.max.Store(0)
+}
+
 // Count returns how many durations were added.
 func (h *Histogram) Count() uint64 {
 	var n uint64

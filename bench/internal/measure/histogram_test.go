@@ -56,6 +56,10 @@ func TestHistogram_extremes(t *testing.T) {
 	if got := h.Count(); got != 2 {
 		t.Errorf("count = %d, want 2", got)
 	}
+	h.Reset()
+	if h.Count() != 0 || h.Quantile(1) != 0 || h.Max() != 0 {
+		t.Errorf("after Reset: %d durations up to %v, want none", h.Count(), h.Max())
+	}
 }
 
 func TestBuckets_ascend_without_a_hole(t *testing.T) {

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 func TestParseStat_name_may_hold_anything(t *testing.T) {
 	stat := "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 150 25 30 5 20 0 8 0 100 1000 10 " +
 		"18446744073709551615"
-	got, err := parseStat([]byte(stat))
+	got, ended, err := parseStat([]byte(stat))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,13 +23,16 @@ func TestParseStat_name_may_hold_anything(t *testing.T) {
 	if got.CPU() != 2100*time.Millisecond {
 		t.Errorf("CPU = %v, want 2.1s", got.CPU())
 	}
+	if ended != 350*time.Millisecond {
+		t.Errorf("ended children took %v, want 350ms", ended)
+	}
 }
 
 func TestParseStat_refuses_what_is_short(t *testing.T) {
 	for _, stat := range []string{
 		"", "42", "42 (a)", "42 (a) S 1 2 3", "42 (a) S 1 42 42 0 -1 4194560 100 0 0 0 x y",
 	} {
-		if _, err := parseStat([]byte(stat)); err == nil {
+		if _, _, err := parseStat([]byte(stat)); err == nil {
 			t.Errorf("parseStat(%q) succeeds", stat)
 		}
 	}
@@ -42,6 +46,15 @@ func TestReadProcess_reads_this_one(t *testing.T) {
 	if p.PID != os.Getpid() || p.Resident < 1<<20 {
 		t.Errorf("pid %d with %d bytes resident, want pid %d with more than a MiB",
 			p.PID, p.Resident, os.Getpid())
+	}
+	// The clock of /proc has steps of 10 ms. This loop takes less, and is seen.
+	for range 1000 {
+		_, _ = strconv.Atoi("1")
+	}
+	after, err := ReadProcess(os.Getpid())
+	if err != nil || after.CPU() <= p.CPU() || after.CPU() != after.Exact {
+		t.Errorf("CPU %v after %v (exact %v), %v; want a little more", after.CPU(), p.CPU(),
+			after.Exact, err)
 	}
 	if _, err := ReadProcess(1 << 30); err == nil {
 		t.Error("a process that does not exist can be read")
