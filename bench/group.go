@@ -7,11 +7,12 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/client"
 )
 
-// Group is the mode group: one chat with all members online.
+// Group is the mode group: one chat with all members online, or some of them.
 // It measures the fan-out, which is the cost of each delivery to the devices of all members.
 // The senders' devices count too.
 type Group struct {
-	Members     int `default:"100" help:"Members of the chat, all of them online."`
+	Members     int `default:"100" help:"Members of the chat who are online."`
+	Offline     int `default:"0" help:"Further members, who are never online."`
 	Senders     int `default:"1" help:"How many of the members send."`
 	Outstanding int `default:"8" help:"Unconfirmed sends per sender."`
 
@@ -22,17 +23,22 @@ type Group struct {
 }
 
 func (g *Group) describe() (name, settings string) {
-	return "group", fmt.Sprintf("%d members online, %d sending × %d outstanding",
+	settings = fmt.Sprintf("%d members online, %d sending × %d outstanding",
 		g.Members, g.Senders, g.Outstanding)
+	if g.Offline > 0 {
+		settings += fmt.Sprintf(", %d members offline", g.Offline)
+	}
+	return "group", settings
 }
 
 func (g *Group) prepare(r *run) error {
-	if g.Senders < 1 || g.Outstanding < 1 || g.Members < 2 || g.Senders > g.Members {
+	if g.Senders < 1 || g.Outstanding < 1 || g.Members < 2 || g.Senders > g.Members ||
+		g.Offline < 0 {
 		return fmt.Errorf("--members must be at least 2, --senders and --outstanding at least 1, " +
-			"and --senders at most --members")
+			"--senders at most --members, and --offline at least 0")
 	}
 	g.chat = r.name("g", 0)
-	members := make([]string, g.Members)
+	members := make([]string, g.Members+g.Offline)
 	for i := range members {
 		members[i] = r.name("m", i)
 	}
@@ -42,13 +48,14 @@ func (g *Group) prepare(r *run) error {
 		return err
 	}
 	g.listeners = make([]*listener, g.Members)
-	for i, user := range members {
+	for i, user := range members[:g.Members] {
 		g.listeners[i] = newListener(r, user, i)
 		g.listeners[i].endpoint.Chats = []string{g.chat}
 	}
 	for _, l := range g.listeners[:g.Senders] {
 		s := newSender(l, g.chat, g.Outstanding)
-		if r.load.Transport != client.REST {
+		// Nobody has the second tick of a chat whose members are not all there.
+		if r.load.Transport != client.REST && g.Offline == 0 {
 			s.ticks = newTicks(l.endpoint.User, g.Members-1, &r.ticked)
 			l.ticks = s.ticks
 		}

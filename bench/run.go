@@ -265,6 +265,7 @@ func (r *run) send(senders []*sender) {
 	defer cancel()
 	b := &budget{messages: r.load.Messages, ctx: ctx}
 	for i, s := range senders {
+		s.interval = 0
 		if r.load.Rate > 0 {
 			s.interval = time.Duration(float64(len(senders)) / r.load.Rate * float64(time.Second))
 			s.next = r.now() + s.interval*time.Duration(i)/time.Duration(len(senders))

@@ -14,12 +14,12 @@ import (
 	"github.com/tidemark-im/tidemark/bench/internal/client"
 )
 
-// sender is one user who sends to one chat, with a fixed number of sends outstanding.
+// sender is one user who sends to one chat, or to several in turn, with a fixed number of sends
+// outstanding.
 // It sends over the user's WebSocket, or by that many concurrent POSTs.
 type sender struct {
 	run      *run
 	listener *listener
-	chat     string
 	// ticks is nil for the transport REST, which has no status updates.
 	ticks *ticks
 	// interval is the least time between two sends, 0 for none.
@@ -30,16 +30,29 @@ type sender struct {
 	confirmed atomic.Int64
 
 	mu          sync.Mutex
-	numbered    uint64                   // the number of the last message
-	outstanding map[uint64]time.Duration // message number to time of its send
-	digest      uint64                   // of everything confirmed
-	next        time.Duration            // when the next send is due
+	numbered    uint64                 // the number of the last message
+	outstanding map[uint64]unconfirmed // by message number
+	chats       []sentTo
+	digest      uint64        // of everything confirmed
+	next        time.Duration // when the next send is due
+}
+
+// unconfirmed is a message that the server has not confirmed yet.
+type unconfirmed struct {
+	sent time.Duration
+	chat int
+}
+
+// sentTo is a chat, how many messages were sent to it, and the digest of those confirmed.
+type sentTo struct {
+	id            string
+	count, digest uint64
 }
 
 func newSender(l *listener, chat string, outstanding int) *sender {
 	s := &sender{
-		run: l.run, listener: l, chat: chat,
-		slots: make(chan struct{}, outstanding), outstanding: make(map[uint64]time.Duration),
+		run: l.run, listener: l, chats: []sentTo{{id: chat}},
+		slots: make(chan struct{}, outstanding), outstanding: make(map[uint64]unconfirmed),
 	}
 	for range outstanding {
 		s.slots <- struct{}{}
@@ -72,19 +85,20 @@ func (s *sender) overSocket(b *budget) error {
 		case <-s.slots:
 		}
 		if !s.pace(b) || !b.take() {
+			s.slots <- struct{}{} // never blocks; another load may follow
 			return nil
 		}
-		n, sent := s.number()
+		n, chat, sent := s.number()
 		// An error needs no handling: the listener replaces a broken connection, and then sends
 		// again what is outstanding.
-		_ = s.listener.socket.Load().Write(client.OpText, s.frame(n, sent))
+		_ = s.listener.socket.Load().Write(client.OpText, s.frame(n, chat, sent))
 	}
 }
 
 func (s *sender) overREST(b *budget, conn *client.Conn) error {
-	path := "/api/v1/chats/" + s.chat + "/messages"
 	for s.pace(b) && b.take() {
-		n, sent := s.number()
+		n, chat, sent := s.number()
+		path := "/api/v1/chats/" + chat + "/messages"
 		id := s.id(n)
 		body := client.AppendSend(nil, "", id, client.AppendContent(nil, sent, id, s.run.load.Size))
 		answer, err := conn.Do(s.run.ctx, "POST", path, body, client.AnswerTimeout)
@@ -123,13 +137,16 @@ func (s *sender) pace(b *budget) bool {
 	}
 }
 
-func (s *sender) number() (n uint64, sent time.Duration) {
+// number begins a message to the chat whose turn it is.
+func (s *sender) number() (n uint64, chat string, sent time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	turn := int(s.numbered % uint64(len(s.chats)))
 	s.numbered++
 	sent = s.run.now()
-	s.outstanding[s.numbered] = sent
-	return s.numbered, sent
+	s.outstanding[s.numbered] = unconfirmed{sent: sent, chat: turn}
+	s.chats[turn].count++
+	return s.numbered, s.chats[turn].id, sent
 }
 
 // id returns the client message id of message n. It is unique in the run.
@@ -137,12 +154,12 @@ func (s *sender) id(n uint64) string {
 	return s.listener.endpoint.User + "-" + strconv.FormatUint(n, 10)
 }
 
-func (s *sender) frame(n uint64, sent time.Duration) []byte {
+func (s *sender) frame(n uint64, chat string, sent time.Duration) []byte {
 	id := s.id(n)
 	b := append(make([]byte, 0, s.run.load.Size+256), `{"type":"send_message","request_id":"`...)
 	b = strconv.AppendUint(b, n, 10)
 	b = append(b, `","payload":`...)
-	b = client.AppendSend(b, s.chat, id, client.AppendContent(nil, sent, id, s.run.load.Size))
+	b = client.AppendSend(b, chat, id, client.AppendContent(nil, sent, id, s.run.load.Size))
 	return append(b, '}')
 }
 
@@ -184,19 +201,21 @@ func (s *sender) confirm(n, sequence uint64) (first bool, err error) {
 	}
 	now := s.run.now()
 	s.mu.Lock()
-	sent, ok := s.outstanding[n]
+	m, ok := s.outstanding[n]
 	if ok {
 		delete(s.outstanding, n)
-		s.digest += client.DigestOf(s.id(n))
+		digest := client.DigestOf(s.id(n))
+		s.digest += digest
+		s.chats[m.chat].digest += digest
 	}
 	s.mu.Unlock()
 	if !ok {
 		return false, nil
 	}
 	s.confirmed.Add(1)
-	s.run.confirmed.Add(now - sent)
+	s.run.confirmed.Add(now - m.sent)
 	if s.ticks != nil {
-		s.ticks.confirmed(sequence, sent, now)
+		s.ticks.confirmed(sequence, m.sent, now)
 	}
 	return true, nil
 }
@@ -211,7 +230,8 @@ func (s *sender) resend() {
 	outstanding := maps.Clone(s.outstanding)
 	s.mu.Unlock()
 	for _, n := range slices.Sorted(maps.Keys(outstanding)) {
-		_ = socket.Write(client.OpText, s.frame(n, outstanding[n]))
+		m := outstanding[n]
+		_ = socket.Write(client.OpText, s.frame(n, s.chats[m.chat].id, m.sent))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -18,6 +20,7 @@ type benchCommand struct {
 	Group   groupCommand   `cmd:"" help:"One chat with all members online: the fan-out."`
 	Idle    idleCommand    `cmd:"" help:"Connections that do nothing: the memory of each, on a new server."`
 	Catchup catchupCommand `cmd:"" help:"Users who were offline come back."`
+	Curve   curveCommand   `cmd:"" help:"What a message or an open costs while members, messages, chats or the rate grow."`
 	Storm   stormCommand   `cmd:"" help:"Stop and start the server under load: how long it takes, and how clients come back."`
 }
 
@@ -50,6 +53,12 @@ type catchupCommand struct {
 	bench.Catchup
 }
 
+type curveCommand struct {
+	common
+	bench.Curve
+	Plot string `placeholder:"FILE" type:"path" help:"Also draw the curve into this SVG file."`
+}
+
 type stormCommand struct {
 	common
 	bench.Storm
@@ -80,7 +89,38 @@ func (c *catchupCommand) Run(ctx context.Context, std streams) error {
 	return c.measure(ctx, std, &c.Catchup)
 }
 
+// Run measures a curve.
+func (c *curveCommand) Run(ctx context.Context, std streams) error {
+	if err := c.authenticate(); err != nil {
+		return err
+	}
+	report, err := bench.RunCurve(ctx, c.Load, &c.Curve)
+	if err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	if err := c.print(std, report); err != nil || c.Plot == "" {
+		return err
+	}
+	file, err := os.Create(c.Plot)
+	if err != nil {
+		return fmt.Errorf("bench: the plot: %w", err)
+	}
+	return errors.Join(report.WritePlot(file), file.Close())
+}
+
 func (c *common) measure(ctx context.Context, std streams, mode bench.Mode) error {
+	if err := c.authenticate(); err != nil {
+		return err
+	}
+	report, err := bench.Run(ctx, c.Load, mode)
+	if err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	return c.print(std, report)
+}
+
+// authenticate sets how users get their tokens.
+func (c *common) authenticate() error {
 	key, err := secret()
 	if err != nil {
 		return err
@@ -96,10 +136,18 @@ func (c *common) measure(ctx context.Context, std streams, mode bench.Mode) erro
 			return signed
 		}
 	}
-	report, err := bench.Run(ctx, c.Load, mode)
-	if err != nil {
-		return fmt.Errorf("bench: %w", err)
-	}
+	return nil
+}
+
+// report is what a run has found.
+type report interface {
+	WriteTable(w io.Writer) error
+	WriteJSON(w io.Writer) error
+	OK() bool
+}
+
+// print writes a report. It fails if the run did.
+func (c *common) print(std streams, report report) error {
 	write := report.WriteTable
 	if c.JSON {
 		write = report.WriteJSON

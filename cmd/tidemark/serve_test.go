@@ -150,6 +150,10 @@ func TestBench_every_mode_over_every_transport(t *testing.T) {
 			[]string{"--members", "20", "--senders", "3", "--messages", "100"}, 100, 2000, true,
 		},
 		{"group", []string{"--members", "60", "--messages", "50"}, 50, 3000, false},
+		{
+			"group",
+			[]string{"--members", "5", "--offline", "7", "--messages", "20"}, 20, 100, true,
+		},
 		{"idle", []string{"--connections", "50", "--duration", "50ms"}, 0, 0, false},
 		{"catchup", []string{"--clients", "5", "--chats", "4", "--missed", "30"}, 0, 600, true},
 	} {
