@@ -97,6 +97,7 @@ func RunCurve(ctx context.Context, load Load, c *Curve) (*CurveReport, error) {
 	if report.Yardstick.End, err = load.reading(ctx); err != nil {
 		return nil, err
 	}
+	report.compare()
 	report.judge()
 	return report, nil
 }
@@ -226,9 +227,6 @@ func (c *CurveReport) rest(r *run) error {
 func (p *CurvePoint) divide(before, after snapshot) {
 	n := float64(p.Operations)
 	p.CPU = float64(before.cpu(after).Nanoseconds()) / 1e3 / n
-	if p.Socket > 0 {
-		p.Multiple = p.CPU / p.Socket
-	}
 	for i, process := range after.processes {
 		used := process.CPU() - before.processes[i].CPU()
 		p.Processes = append(p.Processes, float64(used.Nanoseconds())/1e3/n)

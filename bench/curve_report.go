@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-im/tidemark/bench/internal/client"
@@ -27,6 +28,8 @@ type CurveReport struct {
 	// point.
 	Rest      float64   `json:"rest_milliseconds_a_second"`
 	Yardstick Yardstick `json:"yardstick"`
+	// Socket is the median of all readings of that part of the yardstick during the curve.
+	Socket float64 `json:"socket_microseconds"`
 	// Problems say what was lost, refused or not measured. A good curve has none.
 	Problems []string `json:"problems"`
 
@@ -52,6 +55,25 @@ type CurvePoint struct {
 	// P50 and P99 are the times from a send to a recipient, or from an open to caught_up.
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
+}
+
+// compare sets the multiples. They are of one unit for the whole curve, since single short readings
+// differ by more than neighbouring points.
+func (c *CurveReport) compare() {
+	var units []float64
+	for _, p := range c.Points {
+		units = append(units, p.Socket)
+	}
+	units = append(units, c.Yardstick.Start.Socket.Median, c.Yardstick.End.Socket.Median)
+	units = slices.DeleteFunc(units, func(unit float64) bool { return unit <= 0 })
+	if len(units) == 0 {
+		return
+	}
+	slices.Sort(units)
+	c.Socket = units[len(units)/2]
+	for i := range c.Points {
+		c.Points[i].Multiple = c.Points[i].CPU / c.Socket
+	}
 }
 
 // judge reports what was not measured.
@@ -128,15 +150,15 @@ func (c *CurveReport) WriteTable(w io.Writer) error {
 func (c *CurveReport) WritePlot(w io.Writer) error {
 	chart := plot.Chart{
 		Title: fmt.Sprintf("CPU of one %s: %s", c.Operation, c.plan.title),
-		Note: fmt.Sprintf("%s; a write and a read of 200 bytes beside it: %s and %s µs",
-			strings.Join(c.Processes, " and "), measure.Amount(c.Yardstick.Start.Socket.Median),
-			measure.Amount(c.Yardstick.End.Socket.Median)),
+		Note: fmt.Sprintf("of %s; the yardstick, a write and a read over loopback, took %s µs",
+			strings.Join(c.Processes, " and "), measure.Amount(c.Socket)),
 		X: c.Axis, Y: "µs",
 	}
 	for _, p := range c.Points {
 		x := float64(p.Value)
-		if c.plan.fastest(p.Value) {
-			x = float64(p.Operations) / p.Seconds
+		if n := len(chart.Points); c.plan.fastest(p.Value) && n > 0 {
+			// To the right of the others, even if a busy machine can less than was asked before.
+			x = max(float64(p.Operations)/p.Seconds, 3*chart.Points[n-1].X)
 		}
 		chart.Points = append(chart.Points, plot.Point{X: x, Y: p.CPU, Label: c.label(p)})
 	}

@@ -31,6 +31,16 @@ func TestCurve_a_point_of_nothing_is_a_failure(t *testing.T) {
 	}
 }
 
+func TestCurve_multiples_are_of_one_unit(t *testing.T) {
+	c := CurveReport{Points: []CurvePoint{{CPU: 20, Socket: 8}, {CPU: 40, Socket: 13}, {CPU: 50}}}
+	c.Yardstick.Start.Socket.Median, c.Yardstick.End.Socket.Median = 10, 11
+	c.compare()
+	got := []float64{c.Socket, c.Points[0].Multiple, c.Points[1].Multiple}
+	if want := []float64{11, 20. / 11, 40. / 11}; !slices.Equal(got, want) {
+		t.Errorf("unit and multiples %v, want %v", got, want)
+	}
+}
+
 func TestCurve_plans_fit_into_the_limit(t *testing.T) {
 	load := Load{PIDs: []int{1}, Transport: "websocket", Duration: 10 * time.Second}
 	for name, s := range sweeps() {
@@ -41,6 +51,9 @@ func TestCurve_plans_fit_into_the_limit(t *testing.T) {
 		}
 		if all := (p.point + p.warm) * time.Duration(len(p.values)); all > c.Limit*2/3 {
 			t.Errorf("%s: the points take %v of %v", name, all, c.Limit)
+		}
+		if title := "CPU of one " + s.operation + ": " + s.title; len(title) > 65 {
+			t.Errorf("%s: the title %q is too wide for a plot", name, title)
 		}
 		if !slices.IsSortedFunc(s.usual, s.compare) || !slices.IsSortedFunc(s.short, s.compare) {
 			t.Errorf("%s: the values are not ascending", name)

@@ -2,10 +2,13 @@
 package plot
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"html"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/tidemark-im/tidemark/bench/internal/measure"
@@ -39,10 +42,11 @@ const head = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="
 .l{fill:none;stroke:#2f81f7;stroke-width:2}.d{fill:#2f81f7}</style>
 `
 
-// Write writes the picture. It fails without points.
+// Write writes the picture. It fails without points, and if X does not ascend.
 func Write(w io.Writer, c Chart) error {
-	if len(c.Points) == 0 {
-		return fmt.Errorf("a plot needs points")
+	ascending := func(a, b Point) int { return cmp.Compare(a.X, b.X) }
+	if len(c.Points) == 0 || !slices.IsSortedFunc(c.Points, ascending) {
+		return errors.New("a plot needs points in ascending order")
 	}
 	var b strings.Builder
 	title := escape(c.Title)

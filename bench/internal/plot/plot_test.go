@@ -49,7 +49,9 @@ func TestWrite_draws_each_point_within_the_picture(t *testing.T) {
 			t.Errorf("%s: %d lines, want 2 to 12", name, n)
 		}
 	}
-	if err := Write(io.Discard, Chart{}); err == nil {
-		t.Error("a plot of nothing is no error")
+	for _, points := range [][]Point{nil, {{X: 2, Y: 1}, {X: 1, Y: 1}}} {
+		if err := Write(io.Discard, Chart{Points: points}); err == nil {
+			t.Errorf("a plot of %v is no error", points)
+		}
 	}
 }
