@@ -149,6 +149,53 @@ func TestSend_seen_beyond_the_head_is_refused(t *testing.T) {
 	})
 }
 
+// A node that has got a message knows that it exists. It reads the head only to refuse a reply, or
+// if it never had the message.
+func TestSend_seen_that_passed_by_is_bounded_without_a_read(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newClusterInMemory(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("ab", "alice", "bob")
+		b.open("bob").drain()
+		var heads atomic.Int64
+		w.before.set(func(method string) error {
+			if method == "Heads" {
+				heads.Add(1)
+			}
+			return nil
+		})
+		send := func(n *core, user tidemark.UserID, seen tidemark.Sequence) error {
+			_, err := n.Send(n.ctx, user, tidemark.Draft{Seen: tidemark.SeenThrough(seen),
+				ChatID: chat, ClientMessageID: fmt.Sprint(user, seen), Content: "reply",
+			})
+			return err
+		}
+		a.send("alice", chat)
+		settle()
+		for _, tt := range []struct {
+			name  string
+			on    *core
+			seen  tidemark.Sequence
+			code  tidemark.Code
+			reads int64
+		}{
+			{"a message that the node has stored", a, 1, "", 0},
+			{"a message of another node", b, 2, "", 0},
+			{"beyond the head", b, 4, tidemark.InvalidSequence, 1},
+			{"on a node without a session of the chat", w.node("c"), 3, "", 1},
+		} {
+			heads.Store(0)
+			err := send(tt.on, "bob", tt.seen)
+			settle()
+			got := heads.Load()
+			if (err != nil || tt.code != "") && tidemark.CodeOf(err) != tt.code || got != tt.reads {
+				t.Errorf("%s: %v after %d reads of heads, want %q and %d", tt.name, err, got,
+					tt.code, tt.reads)
+			}
+		}
+	})
+}
+
 // TestSession_acknowledgement_trims_the_resume_memory: a resume does not send again what the client
 // has acknowledged on the stream (delivery.md §3, "trimmed by acknowledgements").
 func TestSession_acknowledgement_trims_the_resume_memory(t *testing.T) {

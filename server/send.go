@@ -139,13 +139,17 @@ func (s *Server) checkAuthority(ctx context.Context, d *tidemark.Draft) error {
 // checkSeen returns InvalidSequence if the draft's Seen is above the head.
 func (s *Server) checkSeen(ctx context.Context, d *tidemark.Draft) error {
 	seen := d.Seen.Through
-	if seen == 0 {
+	if seen == 0 || s.chats.Reaches(d.ChatID, seen) {
 		return nil
 	}
 	heads, err := s.storage.Heads(ctx, []tidemark.ChatID{d.ChatID})
-	//rule:watermark_bounded_by_counter.check-seen
-	if err != nil || seen <= heads[0] {
+	if err != nil {
 		return err
+	}
+	//rule:watermark_bounded_by_counter.check-seen
+	if seen <= heads[0] {
+		s.chats.Chat(d.ChatID).Reached(heads[0])
+		return nil
 	}
 	if _, _, err := s.chats.Member(ctx, d.SenderID, d.ChatID); err != nil {
 		return err // only members learn where the chat ends

@@ -197,6 +197,9 @@ func (s gatedStore) Ranges(
 		})
 }
 
+// Observe takes no time, so no gate is before it.
+func (s gatedStore) Observe(m *tidemark.Message) { s.n.simulation.truth.observed(m) }
+
 func (s gatedStore) Advance(
 	ctx context.Context, advances []storage.Advance,
 ) ([]storage.Advanced, error) {

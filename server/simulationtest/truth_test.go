@@ -144,6 +144,14 @@ func (tr *truth) advanced(advances []storage.Advance) {
 	}
 }
 
+// observed checks that a node learns only of messages that exist.
+func (tr *truth) observed(m *tidemark.Message) {
+	if head := tr.w.head(m.ChatID); m.Sequence > head {
+		tr.w.failf("watermark_bounded_by_counter: a node learned of message %d of %s, and the "+
+			"head is %d", m.Sequence, m.ChatID, head)
+	}
+}
+
 // stored checks the whole store. The messages of each chat are exactly 1..head, each key exists
 // once, and all confirmed messages exist.
 func (tr *truth) stored() {

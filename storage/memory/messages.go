@@ -108,6 +108,9 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 	return pages, nil
 }
 
+// Observe implements storage.Messages. No other process stores anything.
+func (s *Store) Observe(*tidemark.Message) {}
+
 // page returns the messages of a range. The mutex is held.
 func (c *chat) page(r storage.Range) []tidemark.Message {
 	// first..last is the selected range. from..to is the part of it that the page returns.

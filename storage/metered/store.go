@@ -140,6 +140,9 @@ func (s *Store) Ranges(
 	return messages, err
 }
 
+// Observe implements storage.Messages. It is not measured.
+func (s *Store) Observe(m *tidemark.Message) { s.store.Observe(m) }
+
 // Advance implements storage.Deliveries.
 func (s *Store) Advance(
 	ctx context.Context, advances []storage.Advance,

@@ -60,6 +60,9 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 	return messages, nil
 }
 
+// Observe implements storage.Messages. The database knows what other processes have stored.
+func (s *Store) Observe(*tidemark.Message) {}
+
 // A page is the result of reading a range.
 type page struct {
 	wanted   *storage.Range

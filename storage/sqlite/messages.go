@@ -263,6 +263,9 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 	return pages, nil
 }
 
+// Observe implements storage.Messages. No other process stores anything.
+func (s *Store) Observe(*tidemark.Message) {}
+
 // messages reads one range. All messages up to the chat's head must exist. So a missing message
 // means that the file is damaged, never that the chat ends there.
 func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {

@@ -120,9 +120,19 @@ func (t *turns) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidema
 	return t.next().Rosters(ctx, chats)
 }
 
+// Append also tells the other store of most messages.
 func (t *turns) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error) {
-	return t.next().Append(ctx, drafts)
+	n := t.calls.Add(1)
+	appended, err := t.stores[n%2].Append(ctx, drafts)
+	for i := range appended {
+		if m := &appended[i].Message; appended[i].Err == nil && m.Sequence%4 != 0 {
+			t.stores[(n+1)%2].Observe(m)
+		}
+	}
+	return appended, err
 }
+
+func (t *turns) Observe(m *tidemark.Message) { t.next().Observe(m) }
 
 func (t *turns) Sent(
 	ctx context.Context, key storage.SendKey,

@@ -68,6 +68,8 @@ type Entry struct {
 	rosterBytes *atomic.Int64
 	// floor is the highest membership version that is known to exist.
 	floor atomic.Uint64
+	// head is the highest sequence that is known to exist. It only grows.
+	head atomic.Uint64
 
 	mu   sync.Mutex
 	tail tail
@@ -138,8 +140,28 @@ func (c *Cache) Chat(id tidemark.ChatID) *Entry {
 	return e
 }
 
+// Reaches reports whether a chat is known to have a message, and so all messages before it. Heads
+// only grow in the data of one incarnation, whose cache this is. So true stays true. False says
+// nothing: the caller has to read the head.
+func (c *Cache) Reaches(id tidemark.ChatID, sequence tidemark.Sequence) bool {
+	e := c.lookup(id)
+	//rule:watermark_bounded_by_counter.known-head-allows
+	return e != nil && e.head.Load() >= uint64(sequence)
+}
+
+// Reached records that the chat has a message.
+func (e *Entry) Reached(sequence tidemark.Sequence) {
+	for {
+		old := e.head.Load()
+		if old >= uint64(sequence) || e.head.CompareAndSwap(old, uint64(sequence)) {
+			return
+		}
+	}
+}
+
 // Put caches a message and its JSON, which must not be changed afterwards.
 func (c *Cache) Put(e *Entry, m *tidemark.Message, encoded []byte) {
+	e.Reached(m.Sequence)
 	e.mu.Lock()
 	if e.gone {
 		e.mu.Unlock()

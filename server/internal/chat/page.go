@@ -194,6 +194,9 @@ func (c *Cache) fromTail(rd *reading) bool {
 func (rd *reading) fromStorage(messages []tidemark.Message) {
 	size := 0
 	rd.page.Pieces = slices.Grow(rd.page.Pieces, len(messages))
+	if n := len(messages); n > 0 {
+		rd.entry.Reached(messages[n-1].Sequence)
+	}
 	for i := range messages {
 		m := &messages[i]
 		size += m.Size()

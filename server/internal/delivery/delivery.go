@@ -24,6 +24,7 @@ import (
 // Storage reads and writes what delivery needs.
 type Storage interface {
 	storage.Appender
+	Observe(m *tidemark.Message)
 	Sent(ctx context.Context, key storage.SendKey) (storage.Appended, bool, error)
 	Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)

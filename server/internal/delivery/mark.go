@@ -136,6 +136,7 @@ func (d *Delivery) notifyMarked(ctx context.Context, rows []tidemark.PendingDeli
 func (d *Delivery) Receive(to []registry.Lease, n *bus.Notification) {
 	d.Count.Notifications.Add(int64(len(to)))
 	if n.Message != nil {
+		d.Storage.Observe(n.Message)
 		d.Chats.Put(d.Chats.Chat(n.Chat), n.Message, n.Encoded)
 	}
 	var few [8]*session.Session

@@ -210,6 +210,7 @@ func TestDollars_of_messages(t *testing.T) {
 // The rows of what the core reads beside messages.
 const (
 	seen         = "seen_sequence of a reply to the last message"
+	seenMissed   = "… on a node that did not get that message"
 	seenBefore   = "… to one before an own message that was not read"
 	aggregate100 = "the aggregate of a group of 100"
 	aggregate1k  = "the aggregate of a group of 1,000"
@@ -235,6 +236,7 @@ func TestDollars_of_statuses(t *testing.T) {
 			fmt.Sprintf("| %s | %s | %s |", name, digits(u.reads), u.dollars(1e6)))
 	}
 	row("`seen_sequence` of a reply to the last message", read.cost(seen))
+	row("… on a node that did not get that message", read.cost(seenMissed))
 	row("… to one before an own message that was not read", read.cost(seenBefore))
 	row("an aggregate of a group of 100", read.cost(aggregate100))
 	row("… of a group of 1,000", read.cost(aggregate1k))
@@ -295,7 +297,6 @@ func TestDollars_of_users(t *testing.T) {
 			read.cost("ChatsOf, 20 of 50").times(sessions)},
 		{"the statuses of 50 direct chats, each time the app opens",
 			read.cost(snapshot).times(sessions)},
-		{"`seen_sequence`, with each message sent", read.cost(seen).times(sent)},
 		{"aggregates of the group of 100, when the own watermarks move",
 			read.cost(aggregate100).times(moved())},
 	}

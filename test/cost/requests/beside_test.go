@@ -39,18 +39,21 @@ func TestBeside_table(t *testing.T) {
 // that was sent before. Their read watermark goes to the head, or to a message before one of their
 // own.
 func seenLines(t *testing.T, b backend) []line {
-	plain := replies(t, b, tidemark.Seen{}, tidemark.Seen{})
-	head := replies(t, b, tidemark.Seen{}, tidemark.SeenThrough(4))
-	behind := replies(t, b, tidemark.SeenThrough(0), tidemark.SeenThrough(2))
+	plain := replies(t, b, tidemark.Seen{}, tidemark.Seen{}, true)
+	head := replies(t, b, tidemark.Seen{}, tidemark.SeenThrough(4), true)
+	missed := replies(t, b, tidemark.Seen{}, tidemark.SeenThrough(4), false)
+	behind := replies(t, b, tidemark.SeenThrough(0), tidemark.SeenThrough(2), true)
 	return []line{
 		{"`seen_sequence` of a reply to the last message", head.minus(plain)},
+		{"… on a node that did not get that message", missed.minus(plain)},
 		{"… to one before an own message that was not read", behind.minus(plain)},
 	}
 }
 
 // replies returns what a message costs with its author's watermark, in a chat that the node knows.
-// The author has sent message 3 with first, and sends message 5 with then.
-func replies(t *testing.T, b backend, first, then tidemark.Seen) (cost spent) {
+// The author has sent message 3 with first, and sends message 5 with then. Message 4 is of the
+// other user, and got reports that it came through the same node.
+func replies(t *testing.T, b backend, first, then tidemark.Seen, got bool) (cost spent) {
 	const chats = 10
 	author := userNo("author", 0)
 	t.Run("seen", func(t *testing.T) {
@@ -59,29 +62,38 @@ func replies(t *testing.T, b backend, first, then tidemark.Seen) (cost spent) {
 		if first.Stated {
 			name += "-0"
 		}
+		if !got {
+			name += "-m"
+		}
 		chat := func(i int) tidemark.ChatID {
 			return tidemark.ChatID(long(fmt.Sprintf("%s-%d", name, i)))
 		}
-		received := func(through tidemark.Sequence, i int) {
+		received := func(user tidemark.UserID, through tidemark.Sequence, i int) {
 			_, err := b.Advance(t.Context(), []storage.Advance{{
-				User: author, Chat: chat(i), Now: time.UnixMilli(4),
+				User: user, Chat: chat(i), Now: time.UnixMilli(4),
 				Raise: tidemark.Raise{Acked: through},
 			}})
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		send := func(n int64, seen tidemark.Seen) {
+		var sent int64
+		send := func(n int, seen tidemark.Seen) {
 			for i := range chats {
-				d := draft(chat(i), author, int(n))
+				d := draft(chat(i), author, n)
 				d.Seen = seen
-				if _, err := s.Send(t.Context(), author, d); err != nil {
+				user := author
+				if n == 4 {
+					user = userNo(name, i)
+				}
+				if _, err := s.Send(t.Context(), user, d); err != nil {
 					t.Fatal(err)
 				}
+				sent++
 			}
 			wait.Until(t, "watermarks of authors and pending rows of others follow", func() bool {
 				now := s.Counters()
-				return min(now["advances_moved_total"], now["marks_total"]) >= n*chats
+				return min(now["advances_moved_total"], now["marks_total"]) >= sent
 			})
 		}
 		for i := range chats {
@@ -89,18 +101,27 @@ func replies(t *testing.T, b backend, first, then tidemark.Seen) (cost spent) {
 				[]tidemark.UserID{userNo(name, i), author}); err != nil {
 				t.Fatal(err)
 			}
-			received(2, i)
+			received(author, 2, i)
 		}
-		send(1, first)
+		send(3, first)
 		for i := range chats {
+			received(userNo(name, i), 3, i)
+			if got {
+				continue
+			}
 			_, err := storage.AppendOne(t.Context(), b, draft(chat(i), userNo(name, i), 4))
 			if err != nil {
 				t.Fatal(err)
 			}
-			received(4, i)
+		}
+		if got {
+			send(4, tidemark.Seen{})
+		}
+		for i := range chats {
+			received(author, 4, i)
 		}
 		b.take()
-		send(2, then)
+		send(5, then)
 	})
 	cost = b.take() // The server has stopped, so all is done.
 	for kind := range cost.calls {

@@ -34,6 +34,8 @@ type backend struct {
 	take func() spent
 	// again opens the same data without a meter. It is nil if that cannot be.
 	again func() storage.Store
+	// beside opens the same data with the same meter. It is nil if that cannot be.
+	beside func() storage.Store
 }
 
 // spent is what calls cost a store: statements of SQL, or calls of DynamoDB and their units.
@@ -117,20 +119,22 @@ func openDynamoDB(t *testing.T) backend {
 	u := &units{next: &http.Transport{MaxIdleConnsPerHost: 64}}
 	u.take()
 	t.Cleanup(u.next.CloseIdleConnections)
-	s, err := dynamodb.Open(t.Context(),
-		dynamodb.Config{URL: url, Transport: u, Consumed: u.consumed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed(t, s)
-	return backend{s, u.take, func() storage.Store {
-		other, err := dynamodb.Open(t.Context(), dynamodb.Config{URL: url})
+	open := func(config dynamodb.Config) storage.Store {
+		config.URL = url
+		s, err := dynamodb.Open(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		closed(t, other)
-		return other
-	}}
+		closed(t, s)
+		return s
+	}
+	metered := func() storage.Store {
+		return open(dynamodb.Config{Transport: u, Consumed: u.consumed})
+	}
+	return backend{
+		Store: metered(), take: u.take, beside: metered,
+		again: func() storage.Store { return open(dynamodb.Config{}) },
+	}
 }
 
 // openPostgres counts statements by pg_stat_statements, without those that frame a transaction.

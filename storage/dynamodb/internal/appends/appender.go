@@ -195,6 +195,7 @@ type view struct {
 	// may do so again while this process rests. Reading the counter costs one unit, much less than
 	// a failed transaction.
 	shared bool
+	heard  hearing
 	// lost is how many attempts in a row were lost to other processes.
 	lost int
 	// won is how many transactions followed each other without a loss or a rest, and share how many
@@ -223,6 +224,9 @@ const mostMembers = 1_000
 func (v *view) see(c *record.Counter) {
 	if v.Counter == nil || v.MembersVersion != c.MembersVersion {
 		v.members = nil
+		v.heard.expected = 0
+	} else {
+		v.heard.compare(v.Head, c.Head)
 	}
 	v.Counter, v.stale = c, false
 }

@@ -172,7 +172,7 @@ func (a *appending) turn(own *chat, patience time.Duration, todo []int) (left []
 	defer own.release()
 	call.Progress(ctx)
 	if a.rested && own.view.shared {
-		own.view.stale = true
+		own.view.follow(a.Known)
 	}
 	if a.rested {
 		own.view.won = 0
@@ -451,7 +451,7 @@ func (a *appending) stored(todo []int, next *record.Counter) {
 	}
 	a.view.Counter = next
 	a.SawCounter(next)
-	a.view.lost = 0
+	a.view.lost, a.view.heard.relied = 0, false
 	a.view.won++
 }
 
@@ -462,6 +462,7 @@ func (a *appending) refused(
 ) (left []int, err error) {
 	moved, version := call.Blamed(reasons[0]), a.view.MembersVersion
 	if call.Failed(reasons[0]) {
+		a.view.heard.failed()
 		found, err := a.Learn(a.chat, reasons[0].Item)
 		if err != nil {
 			return nil, err

@@ -16,10 +16,43 @@ type Known struct {
 	states map[stateName]State
 }
 
-// An image has the senders of a chat when it ended at head.
+// An image has what the messages of a chat have written to its counter when it ended at head. Who
+// has left the senders of the counter since may still be in those of the image, with exact numbers.
+// lastMoved is of those who are not in the image. So a counter may be written from the image.
 type image struct {
-	head    tidemark.Sequence
-	senders Senders
+	head, lastMoved            tidemark.Sequence
+	senders                    Senders
+	uncounted                  int64
+	lastUncounted, lastMention tidemark.Sequence
+	// version is the membership version.
+	version uint64
+}
+
+// with returns the image after the next message. ok is false if it cannot be told from the message:
+// one is missing before it, the members have changed, or the numbers of its sender may be in their
+// delivery state.
+func (i image) with(m *tidemark.Message) (next image, ok bool) {
+	//rule:unread_exact.follow-without-hole
+	if m.Sequence != i.head+1 || m.MembersVersion != i.version {
+		return i, false
+	}
+	next = i
+	next.head = m.Sequence
+	if !m.Kind.Counts() {
+		next.uncounted, next.lastUncounted = i.uncounted+1, m.Sequence
+		return next, true
+	}
+	one, listed := i.senders.Of(m.SenderID)
+	//rule:unread_exact.follow-known-senders
+	if !listed && i.lastMoved > 0 {
+		return i, false
+	}
+	one.Sent, one.Last = one.Sent+1, m.Sequence
+	next.senders = i.senders.With(one)
+	if !m.Mentions.None() {
+		next.lastMention = m.Sequence
+	}
+	return next, true
 }
 
 // A State is the item of a delivery state.
@@ -48,7 +81,7 @@ type stateName struct {
 	chat tidemark.ChatID
 }
 
-// mostKnown is the maximum number of heads, of senders, and of states: some 20 MB, and up to 600
+// mostKnown is the maximum number of heads, of images, and of states: some 25 MB, and up to 600
 // bytes for the senders of a group.
 const mostKnown = 100_000
 
@@ -78,7 +111,43 @@ func (k *Known) SawCounter(c *Counter) {
 		return
 	}
 	makeRoom(k.images)
-	k.images[c.ID] = image{head: c.Head, senders: c.Senders}
+	k.images[c.ID] = image{
+		head: c.Head, lastMoved: c.LastMoved, senders: c.Senders, uncounted: c.Uncounted,
+		lastUncounted: c.LastUncounted, lastMention: c.LastMention, version: c.MembersVersion,
+	}
+}
+
+// SawMessage remembers that a chat has a message, which another process stored. If the messages
+// before it are known, it remembers the counter after it.
+func (k *Known) SawMessage(m *tidemark.Message) {
+	//rule:watermark_bounded_by_counter.message-proves-head
+	k.SawHead(m.ChatID, m.Sequence)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if seen, found := k.images[m.ChatID]; found {
+		if next, ok := seen.with(m); ok {
+			k.images[m.ChatID] = next
+		}
+	}
+}
+
+// Follow returns a counter after the later messages that SawMessage got. latest is false if the
+// chat is known to have still later ones, or other members.
+func (k *Known) Follow(c *Counter) (next *Counter, latest bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	seen := k.images[c.ID]
+	if seen.head <= c.Head {
+		return c, k.heads[c.ID] <= c.Head
+	}
+	if seen.version != c.MembersVersion {
+		return c, false
+	}
+	copied := *c
+	copied.Head, copied.LastMoved, copied.Senders = seen.head, seen.lastMoved, seen.senders
+	copied.Uncounted, copied.LastUncounted = seen.uncounted, seen.lastUncounted
+	copied.LastMention = seen.lastMention
+	return &copied, k.heads[c.ID] <= seen.head
 }
 
 // Sender returns the entry of a user in the senders of a chat that had the message at sequence.

@@ -39,3 +39,76 @@ func TestKnown_only_grows(t *testing.T) {
 		t.Errorf("a later state was not remembered: %v", got)
 	}
 }
+
+// TestKnown_unread_exact_behind_a_counter: the counter after messages of others is told from them,
+// if none is missing.
+func TestKnown_unread_exact_behind_a_counter(t *testing.T) {
+	seen := Counter{
+		Chat:      tidemark.Chat{ID: "c", Head: 4, MembersVersion: 2},
+		Senders:   Senders{{User: "a", Sent: 3, Last: 4}},
+		Uncounted: 1, LastUncounted: 2,
+	}
+	message := func(sequence tidemark.Sequence, sender tidemark.UserID) *tidemark.Message {
+		return &tidemark.Message{
+			ChatID: "c", Sequence: sequence, SenderID: sender, Kind: tidemark.KindMessage,
+			MembersVersion: 2,
+		}
+	}
+	line, named, newer := message(5, "a"), message(5, "a"), message(5, "a")
+	line.Kind = tidemark.KindSystem
+	named.Mentions = tidemark.NewMentions(false, []tidemark.UserID{"b"})
+	newer.MembersVersion = 3
+	after := func(change func(*Counter)) Counter {
+		next := seen
+		next.Head = 5
+		change(&next)
+		return next
+	}
+	gone := seen
+	gone.LastMoved = 1
+	for _, tt := range []struct {
+		name     string
+		from     Counter
+		messages []*tidemark.Message
+		want     Counter
+		latest   bool
+	}{
+		{"nothing", seen, nil, seen, true},
+		{"a message", seen, []*tidemark.Message{message(5, "a")}, after(func(c *Counter) {
+			c.Senders = Senders{{"a", 4, 5}}
+		}), true},
+		{"twice, and an old one", seen,
+			[]*tidemark.Message{message(5, "a"), message(5, "a"), message(3, "a")},
+			after(func(c *Counter) { c.Senders = Senders{{"a", 4, 5}} }), true},
+		{"of a new sender", seen, []*tidemark.Message{message(5, "b")}, after(func(c *Counter) {
+			c.Senders = Senders{{"b", 1, 5}, {"a", 3, 4}}
+		}), true},
+		{"of one who may have left the senders", gone, []*tidemark.Message{message(5, "b")}, gone,
+			false},
+		{"a line of the system", seen, []*tidemark.Message{line}, after(func(c *Counter) {
+			c.Uncounted, c.LastUncounted = 2, 5
+		}), true},
+		{"one that names a user", seen, []*tidemark.Message{named}, after(func(c *Counter) {
+			c.Senders, c.LastMention = Senders{{"a", 4, 5}}, 5
+		}), true},
+		{"behind one that is missing", seen, []*tidemark.Message{message(6, "a")}, seen, false},
+		{"behind a change of members", seen, []*tidemark.Message{newer}, seen, false},
+	} {
+		k := NewKnown()
+		k.SawCounter(&tt.from)
+		for _, m := range tt.messages {
+			k.SawMessage(m)
+		}
+		got, latest := k.Follow(&tt.from)
+		if diff := cmp.Diff(&tt.want, got); diff != "" || latest != tt.latest {
+			t.Errorf("%s: latest is %v (-want +got):\n%s", tt.name, latest, diff)
+		}
+		highest := tidemark.Sequence(4)
+		for _, m := range tt.messages {
+			highest = max(highest, m.Sequence)
+		}
+		if !k.Reaches("c", highest) || k.Reaches("c", highest+1) {
+			t.Errorf("%s: the head is not known to be %d", tt.name, highest)
+		}
+	}
+}
