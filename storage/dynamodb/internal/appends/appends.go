@@ -461,8 +461,10 @@ func (a *appending) refused(
 	ctx context.Context, todo []int, reasons []types.CancellationReason,
 ) (left []int, err error) {
 	moved, version := call.Blamed(reasons[0]), a.view.MembersVersion
-	if call.Failed(reasons[0]) {
+	if moved {
 		a.view.heard.failed()
+	}
+	if call.Failed(reasons[0]) {
 		found, err := a.Learn(a.chat, reasons[0].Item)
 		if err != nil {
 			return nil, err

@@ -53,7 +53,7 @@ func (h *hearing) compare(before, head tidemark.Sequence) {
 // failed learns that the counter was not as expected.
 func (h *hearing) failed() {
 	if h.relied {
-		h.right, h.needed = 0, min(4*max(1, h.needed), mostNeeded)
+		h.right, h.needed = 0, min(16*max(1, h.needed), mostNeeded)
 	}
 	h.relied = false
 }
