@@ -282,16 +282,20 @@ func jsonArray[T ~string](ids []T) string {
 	return string(append(b, ']'))
 }
 
-// chatsByActivity lists a user's chats. It reads all of them, because every message changes their
-// order.
+// chatsByActivity lists a user's chats. It reads the time of all of them, because every message
+// changes their order, and the rest for one page only.
 const chatsByActivity = `SELECT ` + chatColumns + `, c.activity_at, m.role, ` +
 	stateColumns + `, ` + accountColumns + `
-	FROM members AS m
-	CROSS JOIN chats AS c ON c.key = m.chat
+	FROM (
+		SELECT m.chat FROM members AS m CROSS JOIN chats AS c ON c.key = m.chat
+		WHERE m.user_id = ?1 AND m.current = 1
+			AND (c.activity_at < ?2 OR (c.activity_at = ?2 AND m.chat_id > ?3))
+		ORDER BY c.activity_at DESC, m.chat_id LIMIT ?4
+	) AS p
+	CROSS JOIN chats AS c ON c.key = p.chat
+	CROSS JOIN members AS m ON m.chat = p.chat AND m.user_id = ?1
 	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
-	WHERE m.user_id = ?1 AND m.current = 1
-		AND (c.activity_at < ?2 OR (c.activity_at = ?2 AND c.id > ?3))
-	ORDER BY c.activity_at DESC, c.id LIMIT ?4`
+	ORDER BY c.activity_at DESC, c.id`
 
 // ChatsOf implements storage.Chats.
 func (s *Store) ChatsOf(
