@@ -316,6 +316,12 @@ func (s *Server) receiveMembership(to []registry.Lease, e *bus.Membership) {
 	//rule:nothing_outside_membership.outdate-roster-on-change
 	s.chats.Chat(e.Changes[0].ChatID).Invalidate(e.Version)
 	s.presence.MembersChanged(e.Changes[0].ChatID)
+	for _, c := range e.Changes {
+		//rule:delivered_is_eventually_consistent.add-joined-chat
+		if c.Change == tidemark.Added {
+			s.host.Latest.Add(c.UserID, c.ChatID)
+		}
+	}
 	for _, sess := range s.table.Held(nil, to) {
 		if sess != nil {
 			sess.MembersChanged(e)

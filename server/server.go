@@ -80,7 +80,7 @@ func New(cfg Config) (*Server, error) {
 	})
 	s.host = &session.Host{
 		Storage: cfg.Storage, Heads: cfg.Storage, Unreads: cfg.Storage,
-		Chats: s.chats, Watermarks: watermarks,
+		Chats: s.chats, Watermarks: watermarks, Latest: session.NewLatest(cfg.Registry, s.node),
 		Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, MaxChats: cfg.SessionChats,
 		StatusFanout: cfg.StatusFanout,
 		Now:          s.now, Grace: session.NewDeadlines(cfg.Grace),
@@ -95,11 +95,13 @@ func New(cfg Config) (*Server, error) {
 	})
 	s.delivery = delivery.New(delivery.Config{
 		Storage: cfg.Storage, Chats: s.chats, Sessions: s.table, Leases: s.leases, Bus: cfg.Bus,
-		Acks: acks, Retry: again, Log: s.log, Now: s.now, Workers: cfg.Workers,
+		Acks: acks, Retry: again, Latest: s.host.Latest, Log: s.log, Now: s.now,
+		Workers: cfg.Workers,
 	})
 	s.receipts = receipts.New(receipts.Config{
 		Storage: cfg.Storage, Acks: acks, Chats: s.chats, Watermarks: watermarks, Sessions: s.table,
-		Delivery: s.delivery, Retry: again, Log: s.log, Now: s.now, AckInterval: cfg.AckInterval,
+		Delivery: s.delivery, Retry: again, Latest: s.host.Latest, Log: s.log, Now: s.now,
+		AckInterval: cfg.AckInterval,
 		AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
 		AckBatch: cfg.AckBatch, StatusFanout: cfg.StatusFanout,
 	})

@@ -41,7 +41,9 @@ type Config struct {
 	Acks *ackbuffer.Buffer
 	// Retry holds failed work.
 	Retry *retry.Queue
-	Log   *slog.Logger
+	// Latest learns what users without a session send.
+	Latest *session.Latest
+	Log    *slog.Logger
 	// Now is the time of day, in the precision of the contract.
 	Now func() time.Time
 	// Workers is nil if each node hands over what it stores.

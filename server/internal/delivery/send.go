@@ -280,6 +280,7 @@ func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *
 		d.Retry.Notify(rowsFor(m.users, m.draft.ChatID, sequence))
 	}
 	// Every open reads the heads of large chats, so only live sessions have to be notified.
+	d.rememberAuthor(m)
 	//rule:pending_once.no-rows-in-large-chats
 	if m.roster.Large {
 		//rule:R_NOBODY.retry-missed-in-large-chats
@@ -316,6 +317,16 @@ func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *
 		m.roster.Stood(m.rows, sequence, marked)
 	}
 	return nil
+}
+
+// rememberAuthor records the chat for an author without a session, to whom no row names it.
+func (d *Delivery) rememberAuthor(m *message) {
+	for i, user := range m.users {
+		//rule:delivered_is_eventually_consistent.add-chat-of-absent-author
+		if user == m.stored.SenderID && len(m.leases[i]) == 0 {
+			d.Latest.Add(user, m.draft.ChatID)
+		}
+	}
 }
 
 // rowsFor returns a row for each user.

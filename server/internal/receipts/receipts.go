@@ -39,7 +39,9 @@ type Config struct {
 	Delivery   *delivery.Delivery
 	// Retry takes rows that have to be marked.
 	Retry *retry.Queue
-	Log   *slog.Logger
+	// Latest learns what users acknowledge.
+	Latest *session.Latest
+	Log    *slog.Logger
 	// Now returns the time that is stored with a raised watermark.
 	Now func() time.Time
 	// AckInterval is the least time between two writes of buffered acknowledgements. AuthorRetry is
@@ -285,6 +287,10 @@ func (r *Receipts) advance(
 			continue
 		}
 		st := done.State
+		// No pending row names the chat any more. A raise that moved nothing may repeat one whose
+		// answer was lost.
+		//rule:delivered_is_eventually_consistent.add-acknowledged-chat
+		r.Latest.Add(st.UserID, st.ChatID)
 		mayBePending[i] = r.acknowledged(st)
 		if done.Moved {
 			r.Count.Moved.Add(1)

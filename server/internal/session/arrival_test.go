@@ -21,6 +21,7 @@ func newHost() *Host {
 	// The sessions are not served, so the store is not used.
 	store := memory.New()
 	return &Host{
+		Latest:     NewLatest(nil, registry.Node{}),
 		MaxChats:   16_384,
 		Storage:    store,
 		Watermarks: watermark.New(10),

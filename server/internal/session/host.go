@@ -18,8 +18,8 @@
 // The values decide and do no I/O. Reader.Next gets a step from them, does its I/O without the
 // lock, and passes the result back. A result that was read for an earlier state is discarded.
 //
-// Lock order: Session.mu, then the locks of Deadlines, chat.Cache and watermark.Cache. No lock is
-// held across I/O.
+// Lock order: Session.mu, then the locks of Deadlines, Latest, chat.Cache and watermark.Cache. No
+// lock is held across I/O.
 package session
 
 import (
@@ -66,7 +66,9 @@ type Host struct {
 	// Chats caches rosters and recent messages. Watermarks caches boundaries.
 	Chats      *chat.Cache
 	Watermarks *watermark.Cache
-	Log        *slog.Logger
+	// Latest has the latest chats of users, if this node is alone.
+	Latest *Latest
+	Log    *slog.Logger
 	// MaxChats is how many chats one session may know.
 	MaxChats int
 	// StatusFanout is the number of members above which a chat has one boundary for all of them.

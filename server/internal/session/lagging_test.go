@@ -18,6 +18,7 @@ func TestNotify_stats_cost_no_allocation(t *testing.T) {
 		t.Errorf("a progress has %d bytes, at most %d are allocated for it", size, sizeClass)
 	}
 	h := &Host{
+		Latest:     NewLatest(nil, registry.Node{}),
 		Watermarks: watermark.New(10), Log: slog.New(slog.DiscardHandler), MaxChats: 10,
 		Now: time.Now, Grace: NewDeadlines(10 * time.Second),
 	}

@@ -94,8 +94,22 @@ func (s *Session) serveChats(
 	return buf, nil
 }
 
-// listRecent lists the chats that were active last, so that their statuses or own states are sent.
+// listRecent finds the chats that were active last, so that their statuses or own states are sent.
+// If they are not known, it reads them from storage.
 func (s *Session) listRecent(ctx context.Context, r *Reader) error {
+	s.mu.Lock()
+	order := s.reconcile.order
+	latest, known := s.latest()
+	s.mu.Unlock()
+	if known {
+		rosters, err := s.host.Chats.Rosters(ctx, latest)
+		if err != nil {
+			return err
+		}
+		if affordable(rosters) {
+			return s.refreshLatest(r, rosters)
+		}
+	}
 	recent, _, err := s.host.Storage.ChatsOf(ctx, s.User(),
 		storage.ChatsPage{Limit: recentChats, Brief: true})
 	if err != nil {
@@ -109,7 +123,9 @@ func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 	uses := s.statuses.recent
 	s.statuses.recent = 0
 	now := s.host.Now()
-	for _, c := range recent {
+	listed := make([]tidemark.ChatID, len(recent))
+	for i, c := range recent {
+		listed[i] = c.Chat.ID
 		if uses&forOwn != 0 {
 			s.statuses.refreshOwn(c.Chat.ID)
 		}
@@ -118,6 +134,47 @@ func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 			// This node may not know yet that a member was added.
 			//rule:tick_monotone.outdate-roster-for-snapshot
 			s.host.Chats.Chat(c.Chat.ID).Invalidate(c.Chat.MembersVersion)
+		}
+	}
+	// Events may have been missed since the list was read.
+	if s.lease == held && s.reconcile.order == order {
+		s.host.Latest.Listed(s.User(), listed)
+	}
+	return nil
+}
+
+// affordable reports whether a snapshot may cover all chats of these rosters.
+func affordable(rosters []*chat.Roster) bool {
+	members := 0
+	for _, roster := range rosters {
+		if roster != nil {
+			members += len(roster.Users)
+		}
+	}
+	//rule:bounded_use.list-chats-of-many-members
+	return members <= snapshotMembers
+}
+
+// refreshLatest makes the session send the statuses or own states of chats that are known to be the
+// latest. Chats that the user has left are skipped when they are read.
+func (s *Session) refreshLatest(r *Reader, rosters []*chat.Roster) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.ownedBy(r); err != nil {
+		return err
+	}
+	uses := s.statuses.recent
+	s.statuses.recent = 0
+	now := s.host.Now()
+	for _, roster := range rosters {
+		if roster == nil {
+			continue
+		}
+		if uses&forOwn != 0 {
+			s.statuses.refreshOwn(roster.ChatID)
+		}
+		if uses&forStatuses != 0 {
+			s.statuses.refreshIfAffordable(roster.ChatID, len(roster.Users), now)
 		}
 	}
 	return nil

@@ -225,13 +225,17 @@ func (s *Session) LeaseAnswered(a LeaseAnswer) (orphaned bool) {
 	defer s.mu.Unlock()
 	//rule:R_EPOCH.compare-after-lost-lease
 	first := s.lease.answer(a.Granted)
+	// Without a proof, another session may have left what this node does not know.
+	if !a.Granted || !a.Proven {
+		s.host.Latest.Forget(s.User())
+	}
 	switch {
 	case s.residence.final():
 		return true
 	case s.residence.arrives(): // Land begins it
 	case !first:
 		//rule:own_state_reaches_devices.list-after-lost-lease
-		s.statuses.missed()
+		s.missed()
 		s.reconcile.begin(readKnown, a.Epoch, s.host.Now())
 	//rule:R_PROOF.rows-with-lease-and-proof-only
 	case a.Granted && a.Proven:
@@ -291,7 +295,7 @@ func (s *Session) Reconcile(epoch registry.Epoch, force bool) {
 	case changed || force && s.reconcile.complete():
 		if changed {
 			//rule:own_state_reaches_devices.list-after-epoch
-			s.statuses.missed()
+			s.missed()
 		}
 		//rule:R_EPOCH.look-for-missed-messages
 		s.reconcile.begin(readKnown, epoch, s.host.Now())

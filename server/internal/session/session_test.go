@@ -22,6 +22,7 @@ func newNode() *session.Host {
 		Storage:      store,
 		Chats:        chat.New(store, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 10}),
 		Watermarks:   watermark.New(10),
+		Latest:       session.NewLatest(nil, registry.Node{}),
 		Log:          slog.Default(),
 		Grace:        session.NewDeadlines(time.Second),
 		Expiry:       session.NewDeadlines(time.Second),

@@ -273,7 +273,7 @@ func (s *Session) restoreReconcile(m *Snapshot) {
 	//rule:resume_lossless.trust-complete-look-of-same-epoch
 	if !same || !m.Complete || m.Epoch != epoch {
 		//rule:own_state_reaches_devices.list-after-interrupted-move
-		s.statuses.missed()
+		s.missed()
 		s.reconcile.begin(readKnown, epoch, s.host.Now())
 	}
 }

@@ -28,6 +28,10 @@ type Registry struct {
 	users       map[tidemark.UserID]*user
 	proofs      map[tidemark.UserID]registry.Epoch
 	nodes       map[tidemark.NodeID]nodeLease
+	// first is the node that joined first. others says that another one, or another life of it, has
+	// joined since.
+	first  registry.Node
+	others bool
 }
 
 // nodeLease is the lease of a node. An expired one is kept for registry.Remembered, so that the
@@ -76,8 +80,20 @@ func (r *Registry) Join(_ context.Context, node registry.Node, ttl time.Duration
 	if _, there := r.nodes[node.ID]; there {
 		r.raiseLocked()
 	}
+	if r.first == (registry.Node{}) {
+		r.first = node
+	}
+	r.others = r.others || node != r.first
 	r.nodes[node.ID] = nodeLease{boot: node.Boot, expires: now.Add(ttl)}
 	return nil
+}
+
+// OnlyNode reports whether the node is the only one that ever joined, in this life of it.
+func (r *Registry) OnlyNode(node registry.Node) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	//rule:delivered_is_eventually_consistent.latest-on-a-node-alone
+	return node == r.first && !r.others
 }
 
 // Leave implements registry.Nodes.

@@ -231,7 +231,9 @@ func snapshotLines(t *testing.T, b backend) (lines []line) {
 	} {
 		cost := map[string]spent{}
 		t.Run(c.name, func(t *testing.T) {
-			s := transporttest.New(t, transporttest.Options{Storage: b}).Server
+			s := transporttest.New(t, transporttest.Options{
+				Storage: b, Registry: amongOthers,
+			}).Server
 			for _, how := range []string{"first", "cold", "warm", "without"} {
 				b.take()
 				n := 0

@@ -1,0 +1,142 @@
+package session
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+const (
+	// maxLatest is how many chats are remembered of one user. A user with more is listed again.
+	maxLatest = 100
+	// maxLatestChats is how many chats are remembered of all users.
+	maxLatestChats = 400_000
+)
+
+// Latest remembers chats of users between their sessions, so that an open need not read all chats
+// of its user to find the latest ones. What it has of a user includes the recentChats chats with
+// the latest activity, apart from those with a message that the user has not acknowledged. It may
+// include others.
+//
+// A chat becomes active by a message. If the user has not acknowledged it, their session finds it
+// when it opens, or is notified. The node sees each acknowledgement (Add), but only if no other
+// node ever joined the registry. Only then Latest knows anything.
+//
+// All methods are safe for concurrent use.
+type Latest struct {
+	registry onlyNode // nil if other processes share the registry
+	node     registry.Node
+
+	mu    sync.Mutex
+	users map[tidemark.UserID][]tidemark.ChatID
+	total int
+}
+
+// onlyNode is a registry that is not shared with other processes.
+type onlyNode interface {
+	// OnlyNode reports whether the node is the only one that ever joined, in this life of it.
+	OnlyNode(node registry.Node) bool
+}
+
+// NewLatest returns an empty Latest of a node.
+func NewLatest(r registry.Registry, node registry.Node) *Latest {
+	alone, _ := r.(onlyNode)
+	return &Latest{
+		registry: alone, node: node, users: make(map[tidemark.UserID][]tidemark.ChatID),
+	}
+}
+
+// alone reports whether this node sees what all users send and acknowledge.
+func (l *Latest) alone() bool { return l.registry != nil && l.registry.OnlyNode(l.node) }
+
+// Of returns what is remembered of a user. It returns false if nothing is, or if there is another
+// node.
+func (l *Latest) Of(user tidemark.UserID) (chats []tidemark.ChatID, known bool) {
+	if !l.alone() {
+		return nil, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	chats, known = l.users[user]
+	return slices.Clone(chats), known
+}
+
+// Listed records the latest chats of a user, as they were read from storage.
+func (l *Latest) Listed(user tidemark.UserID, chats []tidemark.ChatID) {
+	if !l.alone() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forgetLocked(user)
+	for other := range l.users { // the order of a map is random
+		//rule:bounded_use.limit-latest-chats
+		if l.total+len(chats) <= maxLatestChats {
+			break
+		}
+		l.forgetLocked(other)
+	}
+	l.users[user] = chats
+	l.total += len(chats)
+}
+
+// Add records that a chat of a user may be one of the latest. It does nothing if the user is not
+// remembered.
+func (l *Latest) Add(user tidemark.UserID, chat tidemark.ChatID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known, there := l.users[user]
+	at := slices.Index(known, chat)
+	switch {
+	case !there:
+	case at >= 0:
+		// It comes first, so that the next Add of the same chat finds it at once.
+		known[0], known[at] = known[at], known[0]
+	//rule:bounded_use.forget-long-lists-of-latest
+	case len(known) >= maxLatest:
+		l.forgetLocked(user)
+	default:
+		l.users[user] = append(known, chat)
+		l.total++
+	}
+}
+
+// Forget forgets a user.
+func (l *Latest) Forget(user tidemark.UserID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.forgetLocked(user)
+}
+
+func (l *Latest) forgetLocked(user tidemark.UserID) {
+	l.total -= len(l.users[user])
+	delete(l.users, user)
+}
+
+// latest returns the chats that a snapshot has to cover, or false if they are not known.
+func (s *Session) latest() (chats []tidemark.ChatID, known bool) {
+	chats, known = s.host.Latest.Of(s.User())
+	if !known {
+		return nil, false
+	}
+	var news []tidemark.ChatID
+	for chat, p := range s.chats.byID {
+		//rule:delivered_is_eventually_consistent.add-unacknowledged-chats
+		if p.unacknowledged() && !slices.Contains(chats, chat) {
+			news = append(news, chat)
+		}
+		if len(chats)+len(news) > maxLatest {
+			return nil, false
+		}
+	}
+	slices.Sort(news) // so that a run of the simulation is repeatable
+	return append(chats, news...), true
+}
+
+// missed records that events may not have reached the session. It lists the recent chats again.
+func (s *Session) missed() {
+	s.host.Latest.Forget(s.User())
+	s.statuses.missed()
+}
