@@ -266,6 +266,10 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 // Observe implements storage.Messages. No other process stores anything.
 func (s *Store) Observe(*tidemark.Message) {}
 
+// mostRoom bounds the messages for which a read has room from the beginning. MaxBytes may end the
+// range sooner.
+const mostRoom = 128
+
 // messages reads one range. All messages up to the chat's head must exist. So a missing message
 // means that the file is damaged, never that the chat ends there.
 func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
@@ -291,7 +295,8 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 	q.integer(2, int64(low))
 	q.integer(3, int64(high))
 	q.integer(4, int64(r.Limit))
-	var messages []tidemark.Message
+	room := min(high-low+1, tidemark.Sequence(r.Limit), mostRoom)
+	messages := make([]tidemark.Message, 0, room)
 	size, whole := 0, false
 	err = q.each(func(row *stmt) bool {
 		m := scanMessage(row, r.Chat)
