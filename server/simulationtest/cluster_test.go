@@ -338,3 +338,8 @@ func (w *simulation) kill(n *node) {
 	n.dead.Store(true)
 	n.up = false
 }
+
+// OnlyNode lets a node use what it may know while it is alone.
+func (r gatedRegistry) OnlyNode(node registry.Node) bool {
+	return r.n.simulation.reg.OnlyNode(node)
+}

@@ -279,8 +279,8 @@ func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *
 	if !certain {
 		d.Retry.Notify(rowsFor(m.users, m.draft.ChatID, sequence))
 	}
-	// Every open reads the heads of large chats, so only live sessions have to be notified.
 	d.rememberAuthor(m)
+	// Every open reads the heads of large chats, so only live sessions have to be notified.
 	//rule:pending_once.no-rows-in-large-chats
 	if m.roster.Large {
 		//rule:R_NOBODY.retry-missed-in-large-chats
