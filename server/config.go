@@ -83,9 +83,13 @@ type Config struct {
 	// AckInterval is the least time between two writes of coalesced acknowledgements. Default 50
 	// ms.
 	AckInterval time.Duration
-	// StatusInterval is the least time between two status updates about one member of one chat.
+	// StatusInterval is the least time between two status updates about one member of a chat of up
+	// to five members. In a chat of n members it is n/5 times that, but at most AggregateInterval.
 	// Default 100 ms.
 	StatusInterval time.Duration
+	// AggregateInterval is the least time between two reads of the least boundary of a chat above
+	// StatusFanout, for updates and for sessions that open. Default 1 s.
+	AggregateInterval time.Duration
 	// AckBatch is the most raises of watermarks in one call to storage. Default 2,000.
 	AckBatch int
 	// StatusFanout is the most members of a chat with a status update for each member, and with
@@ -133,6 +137,7 @@ func (c Config) withDefaults() (Config, error) {
 	defaultTo(&c.LeaseTTL, time.Minute)
 	defaultTo(&c.AckInterval, 50*time.Millisecond)
 	defaultTo(&c.StatusInterval, 100*time.Millisecond)
+	defaultTo(&c.AggregateInterval, time.Second)
 	defaultTo(&c.AckBatch, 2_000)
 	defaultTo(&c.StatusFanout, tidemark.StatusFanoutLimit)
 	defaultTo(&c.AuthorRetry, time.Second)

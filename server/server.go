@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/server/internal/leases"
+	"github.com/tidemark-im/tidemark/server/internal/least"
 	"github.com/tidemark-im/tidemark/server/internal/presence"
 	"github.com/tidemark-im/tidemark/server/internal/receipts"
 	"github.com/tidemark-im/tidemark/server/internal/retry"
@@ -72,6 +73,7 @@ func New(cfg Config) (*Server, error) {
 		table: session.NewTable(),
 	}
 	watermarks := watermark.New(cfg.KnownStates)
+	aggregates := least.New(cfg.Storage, cfg.AggregateInterval, cfg.HotChats)
 	again := retry.New()
 	acks := ackbuffer.New(watermarks)
 	s.chats = chat.New(cfg.Storage, chat.Config{
@@ -80,11 +82,13 @@ func New(cfg Config) (*Server, error) {
 	})
 	s.host = &session.Host{
 		Storage: cfg.Storage, Heads: cfg.Storage, Unreads: cfg.Storage,
-		Chats: s.chats, Watermarks: watermarks, Latest: session.NewLatest(cfg.Registry, s.node),
+		Chats: s.chats, Watermarks: watermarks, Least: aggregates,
+		Latest: session.NewLatest(cfg.Registry, s.node),
 		Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, MaxChats: cfg.SessionChats,
 		StatusFanout: cfg.StatusFanout,
 		Now:          s.now, Grace: session.NewDeadlines(cfg.Grace),
 		Expiry:      session.NewDeadlines(cfg.ResumeWindow),
+		Again:       session.NewDeadlines(cfg.AggregateInterval),
 		Arrivals:    session.NewDeadlines(sessions.TransferWithin),
 		Incarnation: cfg.Storage.Incarnation(),
 		Start:       tidemark.SessionStart{Attachments: cfg.Attachments != nil},
@@ -99,9 +103,9 @@ func New(cfg Config) (*Server, error) {
 		Workers: cfg.Workers,
 	})
 	s.receipts = receipts.New(receipts.Config{
-		Storage: cfg.Storage, Acks: acks, Chats: s.chats, Watermarks: watermarks, Sessions: s.table,
-		Delivery: s.delivery, Retry: again, Latest: s.host.Latest, Log: s.log, Now: s.now,
-		AckInterval: cfg.AckInterval,
+		Storage: cfg.Storage, Acks: acks, Chats: s.chats, Watermarks: watermarks,
+		Least: aggregates, Sessions: s.table, Delivery: s.delivery, Retry: again,
+		Latest: s.host.Latest, Log: s.log, Now: s.now, AckInterval: cfg.AckInterval,
 		AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
 		AckBatch: cfg.AckBatch, StatusFanout: cfg.StatusFanout,
 	})

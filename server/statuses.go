@@ -47,7 +47,7 @@ func (s *Server) Statuses(
 			own = append(own, id)
 		}
 	}
-	updates, _, err := s.host.Boundaries(ctx, user, own)
+	updates, err := s.host.Boundaries(ctx, user, own)
 	if err != nil {
 		return nil, err
 	}

@@ -300,7 +300,7 @@ func (s *Server) syncAnswer(
 		ids = append(ids, chat.Chat)
 	}
 	var err error
-	response.Statuses, _, err = s.host.Boundaries(ctx, user, ids)
+	response.Statuses, err = s.host.Boundaries(ctx, user, ids)
 	return response, err
 }
 

@@ -155,6 +155,7 @@ func arrows() []arrow {
 		},
 		{place: "server/internal/pagetoken", own: []string{""}},
 		{place: "server/internal/watermark", own: []string{"", "storage"}},
+		{place: "server/internal/least", own: []string{"", "storage"}},
 		{
 			place: "server/internal/retry",
 			own:   []string{"", "storage", "internal/signal", "server/registry"},
@@ -166,7 +167,7 @@ func arrows() []arrow {
 		},
 		{place: "server/internal/session", own: []string{
 			"", "storage", "internal/signal", "server/bus", "server/registry",
-			"server/internal/chat",
+			"server/internal/chat", "server/internal/least",
 			"server/internal/watermark",
 		}},
 		{place: "server/internal/leases", own: []string{
@@ -189,7 +190,8 @@ func arrows() []arrow {
 		{place: "server/internal/receipts", own: []string{
 			"", "storage", "internal/signal", "server/bus", "server/registry",
 			"server/internal/ackbuffer",
-			"server/internal/chat", "server/internal/delivery", "server/internal/retry",
+			"server/internal/chat", "server/internal/delivery", "server/internal/least",
+			"server/internal/retry",
 			"server/internal/session", "server/internal/watermark",
 		}},
 		{place: "server/internal/sessions", own: []string{

@@ -16,7 +16,8 @@ import (
 // layers are the packages of the core, the lowest first. Each imports only packages before it
 // (ARCHITECTURE.md, Layers).
 var layers = []string{
-	"server/internal/pagetoken", "server/internal/watermark", "server/internal/retry",
+	"server/internal/pagetoken", "server/internal/watermark", "server/internal/least",
+	"server/internal/retry",
 	"server/internal/ackbuffer", "server/internal/chat", "server/internal/session",
 	"server/internal/leases", "server/internal/survey", "server/internal/presence",
 	"server/internal/delivery",

@@ -298,7 +298,8 @@ func (w *simulation) boot(id tidemark.NodeID) {
 		Storage: gatedStore{n}, Registry: gatedRegistry{n}, Nodes: gatedRegistry{n},
 		Bus: gatedBus{n}, Node: id, Logger: w.log, ResumeWindow: resumeWindow, Grace: grace,
 		NodeTTL: leaseTTL, LeaseTTL: leaseTTL, AckInterval: ackInterval,
-		StatusInterval: statusInterval, AuthorRetry: authorRetry, TailMessages: 3,
+		StatusInterval: statusInterval, AggregateInterval: aggregateInterval,
+		AuthorRetry: authorRetry, TailMessages: 3,
 	})
 	if err != nil {
 		w.failf("New: %v", err)

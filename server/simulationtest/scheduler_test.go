@@ -29,6 +29,8 @@ const (
 	ackInterval    = 50*time.Millisecond + 29*time.Nanosecond
 	statusInterval = 100*time.Millisecond + 31*time.Nanosecond
 	authorRetry    = time.Second + 37*time.Nanosecond
+
+	aggregateInterval = time.Second + 41*time.Nanosecond
 )
 
 // simulation is one run, with its scheduler. Its methods belong to the scheduler's goroutine,

@@ -171,6 +171,17 @@ func (c *Cache) Memberships(ctx context.Context, keys []storage.StateKey) ([]err
 	return verdicts, nil
 }
 
+// Known returns how many members a chat has by the cached roster, whatever its age. Without one it
+// returns 0.
+func (c *Cache) Known(id tidemark.ChatID) int {
+	if e := c.lookup(id); e != nil {
+		if r := e.roster.Load(); r != nil {
+			return len(r.Users)
+		}
+	}
+	return 0
+}
+
 // remembered returns the cached roster of a chat if it may be used, else nil.
 func (c *Cache) remembered(id tidemark.ChatID) *Roster {
 	if e := c.lookup(id); e != nil {

@@ -95,42 +95,47 @@ type Announcement struct {
 
 // Publish sends announcements. It does one look-up for all of them, and one publication for each
 // announcement and node. If the registry does not answer, certain is false: with onlyCertain
-// nothing is sent, else only this node's sessions get it.
+// nothing is sent, else only this node's sessions get it. failed says of each announcement that a
+// node that may be alive may not have got it.
 //
 // A node that misses an announcement with AllNodes keeps a wrong cache. In that case this node
 // joins the registry again, so that all nodes drop their caches.
 func (d *Delivery) Publish(
 	ctx context.Context, all []Announcement, onlyCertain bool,
-) (certain bool) {
+) (certain bool, failed []bool) {
+	failed = make([]bool, len(all))
 	var users []tidemark.UserID
 	for _, a := range all {
 		users = append(users, a.To...)
 	}
 	leases, certain := d.Leases.Lookup(ctx, users)
 	if onlyCertain && !certain {
-		return false
+		return false, failed
 	}
 	nodes := d.Leases.Nodes()
 	var publications []bus.Publication
-	var remembers []bool
-	for _, a := range all {
+	var of []int // the announcement of each publication
+	for at, a := range all {
 		n := len(a.To)
 		for _, to := range a.nodes(leases[:n], nodes) {
 			event := a.Event
 			event.To = to.Leases
 			publications = append(publications, bus.Publication{Node: to.Node, Event: event})
-			remembers = append(remembers, a.AllNodes)
+			of = append(of, at)
 		}
 		leases = leases[n:]
 	}
 	for i, err := range d.publish(ctx, publications) {
-		if err != nil && remembers[i] && slices.Contains(nodes, publications[i].Node) &&
-			tidemark.CodeOf(err) != tidemark.NotFound {
+		if err == nil || tidemark.CodeOf(err) == tidemark.NotFound {
+			continue
+		}
+		failed[of[i]] = true
+		if all[of[i]].AllNodes && slices.Contains(nodes, publications[i].Node) {
 			//rule:nothing_outside_membership.rejoin-when-nodes-are-unknown
 			d.Leases.Rejoin()
 		}
 	}
-	return certain
+	return certain, failed
 }
 
 // nodes returns the nodes to which an announcement goes, each with its leases.

@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/ackbuffer"
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
+	"github.com/tidemark-im/tidemark/server/internal/least"
 	"github.com/tidemark-im/tidemark/server/internal/retry"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/internal/watermark"
@@ -23,8 +24,6 @@ import (
 type Storage interface {
 	Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error)
 	Clear(ctx context.Context, items []storage.Clear) ([]bool, error)
-	Summary(ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
-		author tidemark.UserID) (storage.Summary, error)
 	Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
 }
@@ -35,6 +34,7 @@ type Config struct {
 	Acks       *ackbuffer.Buffer
 	Chats      *chat.Cache
 	Watermarks *watermark.Cache
+	Least      *least.Cache
 	Sessions   *session.Table
 	Delivery   *delivery.Delivery
 	// Retry takes rows that have to be marked.
@@ -46,7 +46,7 @@ type Config struct {
 	Now func() time.Time
 	// AckInterval is the least time between two writes of buffered acknowledgements. AuthorRetry is
 	// the time after which a failed author run is tried again. StatusInterval is the least time
-	// between two updates about one member and chat.
+	// between two updates about one member of a small chat.
 	AckInterval, AuthorRetry, StatusInterval time.Duration
 	// AckBatch is the most raises in one call to storage. StatusFanout is the most members of a
 	// chat with an update for each member. A larger chat has one update for all.
@@ -73,11 +73,16 @@ type Receipts struct {
 	// everything that was added before it is written.
 	writing  chan struct{}
 	statuses statuses
+	// told has the aggregates that the members have. It belongs to the goroutine of StatusLoop.
+	told map[tidemark.ChatID]aggregate
 }
 
 // New returns Receipts. It starts no goroutines.
 func New(cfg Config) *Receipts {
-	return &Receipts{Config: cfg, writing: make(chan struct{}, 1), statuses: newStatuses()}
+	return &Receipts{
+		Config: cfg, writing: make(chan struct{}, 1), statuses: newStatuses(),
+		told: make(map[tidemark.ChatID]aggregate),
+	}
 }
 
 // Add buffers an acknowledgement from the stream of a user's session, which AckLoop writes soon. A

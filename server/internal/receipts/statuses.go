@@ -10,6 +10,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
@@ -27,7 +28,8 @@ const maxStatuses = 200_000
 //	paused    raised    -           (none)
 //	raised    raised    -           waiting
 //
-// A boundary is published at once, and then at most once in Config.StatusInterval.
+// A boundary is published at once, and then at most once in an interval. The interval grows with
+// the members of the chat, because each update goes to each of them (pauseOf).
 type statuses struct {
 	flag signal.Flag
 
@@ -35,7 +37,7 @@ type statuses struct {
 	entries map[statusKey]*status
 	// waiting has the keys to publish now, and pauses the times when keys may be published again.
 	waiting []statusKey
-	pauses  []pause
+	pauses  [levels][]pause
 }
 
 // statusKey names what is published of a chat.
@@ -61,6 +63,37 @@ type status struct {
 	// the change.
 	by    tidemark.SessionID
 	state statusState
+	// level gives the length of the pause.
+	level level
+	// raised is when the aggregate may last have risen.
+	raised time.Time
+}
+
+// level is a length of the pause between two updates: 1 to aggregateLevel-1 are multiples of
+// Config.StatusInterval, aggregateLevel stands for the interval of Config.Least.
+type level uint8
+
+const (
+	membersPerLevel       = 5
+	aggregateLevel  level = 11
+	levels                = aggregateLevel + 1
+)
+
+// levelOf returns the level of the updates about each member of a chat.
+func levelOf(members int) level {
+	n := (members + membersPerLevel - 1) / membersPerLevel
+	//rule:bounded_use.pause-grows-with-members
+	return level(min(max(n, 1), int(aggregateLevel)-1))
+}
+
+// pauseOf returns how long a level pauses. It is at most the interval of aggregates, unless
+// Config.StatusInterval is longer.
+func (r *Receipts) pauseOf(l level) time.Duration {
+	aggregates := max(r.Least.Interval(), r.StatusInterval)
+	if l == aggregateLevel {
+		return aggregates
+	}
+	return min(time.Duration(l)*r.StatusInterval, aggregates)
 }
 
 type statusState uint8
@@ -89,9 +122,13 @@ func (r *Receipts) moved(a *storage.Advance, done storage.Advanced, by tidemark.
 	defer r.statuses.mu.Unlock()
 	//rule:read_implies_delivered.push-exposed-boundary
 	boundary := r.Watermarks.Raise(st).Exposed()
-	r.raiseLocked(statusKey{chat: st.ChatID, user: st.UserID}, boundary, "")
+	if members := r.Chats.Known(st.ChatID); members > r.StatusFanout {
+		r.raiseLocked(statusKey{chat: st.ChatID}, aggregateLevel, tidemark.Boundary{}, "")
+	} else {
+		r.raiseLocked(statusKey{chat: st.ChatID, user: st.UserID}, levelOf(members), boundary, "")
+	}
 	if ownChanged(a, done, read, known) {
-		r.raiseLocked(statusKey{st.ChatID, st.UserID, toUser}, tidemark.Boundary{}, by)
+		r.raiseLocked(statusKey{st.ChatID, st.UserID, toUser}, 1, tidemark.Boundary{}, by)
 	}
 }
 
@@ -116,7 +153,7 @@ func ownChanged(
 func (r *Receipts) OwnChanged(user tidemark.UserID, chat tidemark.ChatID) {
 	r.statuses.mu.Lock()
 	defer r.statuses.mu.Unlock()
-	r.raiseLocked(statusKey{chat, user, toUser}, tidemark.Boundary{}, "")
+	r.raiseLocked(statusKey{chat, user, toUser}, 1, tidemark.Boundary{}, "")
 }
 
 // Recompute makes StatusLoop read and publish the least boundary of a chat's members. If the chat
@@ -124,12 +161,14 @@ func (r *Receipts) OwnChanged(user tidemark.UserID, chat tidemark.ChatID) {
 func (r *Receipts) Recompute(chat tidemark.ChatID) {
 	r.statuses.mu.Lock()
 	defer r.statuses.mu.Unlock()
-	r.raiseLocked(statusKey{chat: chat}, tidemark.Boundary{}, "")
+	r.raiseLocked(statusKey{chat: chat}, aggregateLevel, tidemark.Boundary{}, "")
 }
 
 // raiseLocked records a boundary, or a change of the own state by a session. The caller holds
 // r.statuses.mu.
-func (r *Receipts) raiseLocked(key statusKey, b tidemark.Boundary, by tidemark.SessionID) {
+func (r *Receipts) raiseLocked(
+	key statusKey, l level, b tidemark.Boundary, by tidemark.SessionID,
+) {
 	s := &r.statuses
 	e := s.entries[key]
 	if e == nil {
@@ -141,6 +180,9 @@ func (r *Receipts) raiseLocked(key statusKey, b tidemark.Boundary, by tidemark.S
 		s.entries[key] = e
 		s.waiting = append(s.waiting, key)
 		s.flag.Set()
+	}
+	if e.level = l; l == aggregateLevel {
+		e.raised = time.Now()
 	}
 	//rule:tick_monotone.merge-pushed-boundary
 	e.boundary = e.boundary.Merge(b)
@@ -158,6 +200,8 @@ func (r *Receipts) raiseLocked(key statusKey, b tidemark.Boundary, by tidemark.S
 type news struct {
 	// updates has the boundaries, by chat.
 	updates map[tidemark.ChatID][]tidemark.StatusUpdate
+	// raised has the times after which aggregates have to be read.
+	raised map[tidemark.ChatID]time.Time
 	// own has the changed own states.
 	own []ownNews
 }
@@ -180,39 +224,52 @@ func (n *news) add(key statusKey, e status) {
 	if n.updates == nil {
 		n.updates = make(map[tidemark.ChatID][]tidemark.StatusUpdate)
 	}
+	if key.user == "" {
+		if n.raised == nil {
+			n.raised = make(map[tidemark.ChatID]time.Time)
+		}
+		n.raised[key.chat] = e.raised
+	}
 	n.updates[key.chat] = append(n.updates[key.chat], tidemark.StatusUpdate{
 		ChatID: key.chat, UserID: key.user, Boundary: e.boundary,
 	})
 }
 
 // due takes what has to be published now. next is when the next pause is over, or zero.
-func (s *statuses) due(now time.Time, interval time.Duration) (due news, next time.Time) {
+func (s *statuses) due(
+	now time.Time, pauseOf func(level) time.Duration,
+) (due news, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
-	for n < len(s.pauses) && !s.pauses[n].over.After(now) {
-		key := s.pauses[n].key
-		n++
-		//rule:delivered_is_eventually_consistent.push-after-pause
-		if e := s.entries[key]; e.state == raised {
-			e.state = waiting
-			s.waiting = append(s.waiting, key)
-		} else {
-			delete(s.entries, key)
+	for l, pauses := range s.pauses {
+		n := 0
+		for n < len(pauses) && !pauses[n].over.After(now) {
+			key := pauses[n].key
+			n++
+			//rule:delivered_is_eventually_consistent.push-after-pause
+			if e := s.entries[key]; e.state == raised {
+				e.state = waiting
+				s.waiting = append(s.waiting, key)
+			} else {
+				delete(s.entries, key)
+			}
 		}
-	}
-	if n > 0 {
-		s.pauses = append(s.pauses[:0], s.pauses[n:]...)
+		if n > 0 {
+			s.pauses[l] = append(pauses[:0], pauses[n:]...)
+		}
 	}
 	for _, key := range s.waiting {
 		e := s.entries[key]
 		e.state = paused
 		due.add(key, *e)
-		s.pauses = append(s.pauses, pause{over: now.Add(interval), key: key})
+		s.pauses[e.level] = append(s.pauses[e.level],
+			pause{over: now.Add(pauseOf(e.level)), key: key})
 	}
 	s.waiting = s.waiting[:0]
-	if len(s.pauses) > 0 {
-		next = s.pauses[0].over
+	for _, pauses := range s.pauses {
+		if len(pauses) > 0 && (next.IsZero() || pauses[0].over.Before(next)) {
+			next = pauses[0].over
+		}
 	}
 	return due, next
 }
@@ -221,7 +278,7 @@ func (s *statuses) due(now time.Time, interval time.Duration) (due news, next ti
 func (r *Receipts) StatusLoop(ctx context.Context) {
 	var again uncertain
 	for {
-		due, next := r.statuses.due(time.Now(), r.StatusInterval)
+		due, next := r.statuses.due(time.Now(), r.pauseOf)
 		if !r.publish(ctx, due, false) {
 			//rule:tick_monotone.retry-untold-statuses
 			again.add(due, time.Now())
@@ -235,6 +292,15 @@ func (r *Receipts) StatusLoop(ctx context.Context) {
 	}
 }
 
+// aggregate is the least boundary of a chat's members at a version.
+type aggregate struct {
+	version     uint64
+	acked, read tidemark.Sequence
+}
+
+// maxTold bounds the chats in Receipts.told. An aggregate beyond it is published again.
+const maxTold = 10_000
+
 // publish publishes boundaries and own states. If the leases of members are unknown, certain is
 // false. Then it sent nothing if onlyCertain, else it told the sessions of this node.
 func (r *Receipts) publish(ctx context.Context, due news, onlyCertain bool) (certain bool) {
@@ -247,7 +313,7 @@ func (r *Receipts) publish(ctx context.Context, due news, onlyCertain bool) (cer
 		})
 	}
 	for _, chat := range slices.Sorted(maps.Keys(due.updates)) {
-		a, updates, err := r.announce(ctx, chat, due.updates[chat])
+		a, updates, err := r.announce(ctx, chat, due.updates[chat], due.raised[chat])
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("status updates were not published; clients get the state when they ask "+
 				"for it", "chat", chat, "error", err)
@@ -257,15 +323,50 @@ func (r *Receipts) publish(ctx context.Context, due news, onlyCertain bool) (cer
 			all = append(all, a)
 		}
 	}
-	return len(all) == 0 || r.Delivery.Publish(ctx, all, onlyCertain)
+	if len(all) == 0 {
+		return true
+	}
+	certain, failed := r.Delivery.Publish(ctx, all, onlyCertain)
+	for i := range all {
+		if status := all[i].Event.Status; certain && status != nil {
+			r.published(status, failed[i])
+		}
+	}
+	return certain
+}
+
+// published records that the members have an aggregate. If a node may not have got it, it is read
+// and published again.
+func (r *Receipts) published(e *bus.Status, failed bool) {
+	u := e.Updates[0]
+	switch {
+	case u.UserID != "":
+	//rule:delivered_is_eventually_consistent.publish-aggregate-again
+	case failed:
+		r.Recompute(u.ChatID)
+	default:
+		r.tell(u.ChatID, aggregate{e.Version, u.Acked, u.Read})
+	}
+}
+
+// tell records what the members of a chat have.
+func (r *Receipts) tell(chat tidemark.ChatID, a aggregate) {
+	//rule:bounded_use.limit-told-aggregates
+	if _, there := r.told[chat]; !there && len(r.told) >= maxTold {
+		for other := range r.told { // the order of a map is random
+			delete(r.told, other)
+			break
+		}
+	}
+	r.told[chat] = a
 }
 
 // announce returns the announcement for a chat's members, and the number of its updates. In a chat
-// above StatusFanout, updates of members become one update of the chat. Its least boundary is then
-// read once for all of them. If that was asked for and the chat has become small meanwhile, the
-// boundaries of all members are read: those that rose before were not published.
+// above StatusFanout, updates of members become one update of the chat, which leastOf returns. If
+// that was asked for and the chat has become small meanwhile, the boundaries of all members are
+// read: those that rose before were not published.
 func (r *Receipts) announce(
-	ctx context.Context, chat tidemark.ChatID, updates []tidemark.StatusUpdate,
+	ctx context.Context, chat tidemark.ChatID, updates []tidemark.StatusUpdate, raised time.Time,
 ) (delivery.Announcement, int, error) {
 	roster, err := r.Chats.Roster(ctx, chat, 0)
 	if err != nil {
@@ -291,14 +392,39 @@ func (r *Receipts) announce(
 		r.Recompute(chat)
 		return delivery.Announcement{}, 0, nil
 	default:
-		sum, err := r.Storage.Summary(ctx, chat, 0, "")
-		if err != nil {
+		if updates, err = r.leastOf(ctx, roster, raised); err != nil {
 			return delivery.Announcement{}, 0, err
 		}
-		updates = []tidemark.StatusUpdate{{ChatID: chat, Boundary: sum.Least}}
 	}
 	event := bus.Event{Status: &bus.Status{Updates: updates, Version: roster.Version}}
 	return delivery.Announcement{To: roster.Users, Event: event}, len(updates), nil
+}
+
+// leastOf returns the aggregate of a chat as it was read after a time, unless the members have it.
+// If it may not be read yet, or cannot be read, StatusLoop tries again after the pause.
+//
+// A session whose lease was not yet there when the members were told reads the aggregate itself,
+// after it took the lease. It may have read a lower one if a member joined in between. The version
+// of the members is then a newer one, and the same value is published again.
+func (r *Receipts) leastOf(
+	ctx context.Context, roster *chat.Roster, raised time.Time,
+) ([]tidemark.StatusUpdate, error) {
+	v, err := r.Least.Since(ctx, roster.ChatID, roster.Version, raised)
+	if err != nil || v.Begun.IsZero() {
+		//rule:delivered_is_eventually_consistent.read-aggregate-later
+		r.Recompute(roster.ChatID)
+		return nil, err
+	}
+	now := aggregate{roster.Version, v.Acked, v.Read}
+	//rule:least_is_shared.publish-what-changed
+	if r.told[roster.ChatID] == now {
+		return nil, nil
+	}
+	if v.Acked == 0 && v.Read == 0 {
+		r.tell(roster.ChatID, now) // a session that knows nothing needs no 0
+		return nil, nil
+	}
+	return []tidemark.StatusUpdate{{ChatID: roster.ChatID, Boundary: v.Boundary}}, nil
 }
 
 // ReceiveOwn makes the sessions that hold the leases read and send their user's own state.

@@ -2,12 +2,19 @@ package receipts
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/least"
 	"github.com/tidemark-im/tidemark/storage"
 )
+
+// every returns the same pause for each level.
+func every(pause time.Duration) func(level) time.Duration {
+	return func(level) time.Duration { return pause }
+}
 
 // TestStatuses_move_as_their_table_says follows the table above the type statuses.
 func TestStatuses_move_as_their_table_says(t *testing.T) {
@@ -19,10 +26,10 @@ func TestStatuses_move_as_their_table_says(t *testing.T) {
 	raise := func(to tidemark.Sequence) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		r.raiseLocked(key, tidemark.Boundary{Acked: to}, "")
+		r.raiseLocked(key, 1, tidemark.Boundary{Acked: to}, "")
 	}
 	publish := func() (acked tidemark.Sequence) {
-		due, _ := s.due(now, interval)
+		due, _ := s.due(now, every(interval))
 		for _, u := range due.updates["c"] {
 			acked = u.Acked
 		}
@@ -67,11 +74,45 @@ func TestStatuses_beyond_the_bound_are_dropped_and_counted(t *testing.T) {
 	r := &Receipts{statuses: newStatuses()}
 	for i := range tidemark.Sequence(maxStatuses + 2) {
 		key := statusKey{chat: "c", user: tidemark.UserID(fmt.Sprint("u", i))}
-		r.raiseLocked(key, tidemark.Boundary{}, "")
+		r.raiseLocked(key, 1, tidemark.Boundary{}, "")
 	}
 	if n, dropped := len(r.statuses.entries), r.Count.UpdatesDropped.Load(); n != maxStatuses ||
 		dropped != 2 {
 		t.Errorf("%d are kept and %d dropped, want %d and 2", n, dropped, maxStatuses)
+	}
+}
+
+func TestTell_bounded_use(t *testing.T) {
+	r := &Receipts{told: make(map[tidemark.ChatID]aggregate)}
+	for i := range maxTold + 2 {
+		r.tell(tidemark.ChatID(fmt.Sprint("c", i)), aggregate{})
+	}
+	if len(r.told) != maxTold {
+		t.Errorf("%d aggregates are kept, want %d", len(r.told), maxTold)
+	}
+}
+
+// TestStatuses_pause_longer_in_larger_chats: up to the pause of an aggregate, and never beyond it.
+func TestStatuses_pause_longer_in_larger_chats(t *testing.T) {
+	for _, test := range []struct {
+		interval time.Duration
+		want     []time.Duration // of 0, 2, 5, 6, 20, 50 and 500 members, and of an aggregate
+	}{
+		{100 * time.Millisecond, []time.Duration{100, 100, 100, 200, 400, 1000, 1000, 1000}},
+		{500 * time.Millisecond, []time.Duration{500, 500, 500, 1000, 1000, 1000, 1000, 1000}},
+		{2 * time.Second, []time.Duration{2000, 2000, 2000, 2000, 2000, 2000, 2000, 2000}},
+	} {
+		r := &Receipts{Config: Config{
+			Least: least.New(nil, time.Second, 1), StatusInterval: test.interval,
+		}}
+		var got []time.Duration
+		for _, members := range []int{0, 2, 5, 6, 20, 50, 500} {
+			got = append(got, r.pauseOf(levelOf(members))/time.Millisecond)
+		}
+		got = append(got, r.pauseOf(aggregateLevel)/time.Millisecond)
+		if !slices.Equal(got, test.want) {
+			t.Errorf("every %v: got %v ms, want %v", test.interval, got, test.want)
+		}
 	}
 }
 
@@ -128,12 +169,12 @@ func TestStatuses_own_state_reaches_devices_that_do_not_know_it(t *testing.T) {
 		{"a backend and a session", []tidemark.SessionID{"", "phone"}, ""},
 	} {
 		for _, by := range test.by {
-			r.raiseLocked(statusKey{"c", "bob", toUser}, tidemark.Boundary{}, by)
+			r.raiseLocked(statusKey{"c", "bob", toUser}, 1, tidemark.Boundary{}, by)
 		}
-		r.raiseLocked(statusKey{chat: "c", user: "bob"}, tidemark.Boundary{Acked: 1}, "")
-		due, _ := r.statuses.due(now, time.Second)
+		r.raiseLocked(statusKey{chat: "c", user: "bob"}, 1, tidemark.Boundary{Acked: 1}, "")
+		due, _ := r.statuses.due(now, every(time.Second))
 		if now = now.Add(time.Second); len(due.own) == 0 {
-			due, _ = r.statuses.due(now, time.Second)
+			due, _ = r.statuses.due(now, every(time.Second))
 		}
 		if len(due.own) != 1 || due.own[0].by != test.want || len(due.updates["c"]) != 1 {
 			t.Errorf("%s: got %+v, want an own state without %q, and a boundary", test.name, due,

@@ -96,6 +96,19 @@ func Expired(due []Deadline) []Ending {
 	return endings
 }
 
+// LookAgain makes sessions look at the aggregates that they read too early.
+func LookAgain(due []Deadline) {
+	for _, e := range due {
+		s := e.session
+		s.mu.Lock()
+		if !s.residence.final() {
+			s.statuses.intervalOver()
+			s.attachment.flag.Set()
+		}
+		s.mu.Unlock()
+	}
+}
+
 // Overstayed returns the sessions that are still arriving. The caller ends them.
 func Overstayed(due []Deadline) []*Session {
 	var late []*Session

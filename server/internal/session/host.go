@@ -30,6 +30,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/chat"
+	"github.com/tidemark-im/tidemark/server/internal/least"
 	"github.com/tidemark-im/tidemark/server/internal/watermark"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -63,9 +64,11 @@ type Host struct {
 	Storage Storage
 	Heads   Heads
 	Unreads Unreads
-	// Chats caches rosters and recent messages. Watermarks caches boundaries.
+	// Chats caches rosters and recent messages. Watermarks caches boundaries of members, and Least
+	// those of large chats.
 	Chats      *chat.Cache
 	Watermarks *watermark.Cache
+	Least      *least.Cache
 	// Latest has the latest chats of users, if this node is alone.
 	Latest *Latest
 	Log    *slog.Logger
@@ -80,8 +83,9 @@ type Host struct {
 	// Start has what is the same in all `session` events, apart from the fields above.
 	Start tidemark.SessionStart
 	// Grace has an entry for each chat that waits for an acknowledgement. Expiry has one for each
-	// connection that left, and Arrivals one for each arriving session.
-	Grace, Expiry, Arrivals *Deadlines
+	// connection that left, and Arrivals one for each arriving session. Again has one for each
+	// session that has to look at large chats once more; its delay is Least.Interval.
+	Grace, Expiry, Arrivals, Again *Deadlines
 	// Now returns the time of day. readRecent compares it with the times of messages (clockSlack).
 	Now   func() time.Time
 	Count Counters
@@ -103,13 +107,26 @@ func (s *Session) key(chat tidemark.ChatID) storage.StateKey {
 }
 
 // Boundaries returns what a user may know of the members' watermarks in chats. In chats with more
-// than StatusFanout members, it returns one aggregate. It omits zero boundaries, and chats of which
-// the user is no member.
+// than StatusFanout members, it returns one aggregate, as it is stored now. It omits zero
+// boundaries, and chats of which the user is no member.
+func (h *Host) Boundaries(
+	ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID,
+) ([]tidemark.StatusUpdate, error) {
+	updates, _, err := h.boundaries(ctx, user, ids, nil,
+		func(p *chat.Roster) (tidemark.Boundary, error) {
+			sum, err := h.Storage.Summary(ctx, p.ChatID, 0, "")
+			return sum.Least, err
+		})
+	return updates, err
+}
+
+// boundaries is Boundaries with the aggregate that least returns.
 //
 // also names users who may be former members of these chats; their boundaries are returned too.
 // read has the rosters of the chats whose boundaries were read member by member.
-func (h *Host) Boundaries(
-	ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID, also ...storage.StateKey,
+func (h *Host) boundaries(
+	ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID, also []storage.StateKey,
+	least func(*chat.Roster) (tidemark.Boundary, error),
 ) (updates []tidemark.StatusUpdate, read []*chat.Roster, err error) {
 	all, err := h.Chats.Rosters(ctx, ids)
 	if err != nil {
@@ -125,13 +142,12 @@ func (h *Host) Boundaries(
 			continue
 		}
 		if len(p.Users) > h.StatusFanout {
-			sum, err := h.Storage.Summary(ctx, p.ChatID, 0, "")
+			b, err := least(p)
 			if err != nil {
 				return nil, nil, err
 			}
-			if sum.Least != (tidemark.Boundary{}) {
-				updates = append(updates,
-					tidemark.StatusUpdate{ChatID: p.ChatID, Boundary: sum.Least})
+			if b != (tidemark.Boundary{}) {
+				updates = append(updates, tidemark.StatusUpdate{ChatID: p.ChatID, Boundary: b})
 			}
 			continue
 		}

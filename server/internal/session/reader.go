@@ -29,6 +29,9 @@ const (
 // arrive even while many messages are unsent.
 const statusesPerPage = 32
 
+// statusBytes is about the size of an encoded status update.
+const statusBytes = 224
+
 // While reconcileBelow chats or more are ready, the next page of a reconciliation waits.
 const reconcileBelow = 256
 
@@ -181,7 +184,10 @@ type step struct {
 	ids       []tidemark.ChatID
 	keys      []statusKey
 	left      uint32
-	chats     []chatStep
+	// again has the times after which the aggregates of ids have to be read, if this is not the
+	// first look at them.
+	again map[tidemark.ChatID]time.Time
+	chats []chatStep
 	// requests has one page to read for each element of chats.
 	requests []chat.Request
 }
@@ -308,7 +314,8 @@ func (s *Session) sendStatus(
 		u.Boundary = sent
 	}
 	r := run{kind: runStatus, chat: u.ChatID}
-	return append(buf, s.log.number(tidemark.EventStatus, u.AppendJSON(nil), r))
+	payload := u.AppendJSON(make([]byte, 0, statusBytes))
+	return append(buf, s.log.number(tidemark.EventStatus, payload, r))
 }
 
 func size(events []tidemark.Event) int {

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/chat"
@@ -185,7 +186,9 @@ func (s *Session) refreshLatest(r *Reader, rosters []*chat.Roster) error {
 func (s *Session) serveStatuses(
 	ctx context.Context, r *Reader, st step, buf []tidemark.Event,
 ) ([]tidemark.Event, error) {
-	updates, read, err := s.host.Boundaries(ctx, s.User(), st.ids)
+	look := look{session: s, step: st, now: time.Now()}
+	updates, read, err := s.host.boundaries(ctx, s.User(), st.ids, nil,
+		func(p *chat.Roster) (tidemark.Boundary, error) { return look.least(ctx, p) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
@@ -199,12 +202,55 @@ func (s *Session) serveStatuses(
 		return buf, err
 	}
 	s.statuses.learnBaselines(read)
+	if len(look.later) > 0 {
+		s.statuses.lookLater(look.later)
+		s.host.Again.push(Deadline{session: s})
+	}
 	for _, u := range updates {
 		if u, waits := s.newest(u); !waits {
-			buf = s.sendStatus(buf, u, true)
+			// The client knows what the first look found.
+			_, again := st.again[u.ChatID]
+			buf = s.sendStatus(buf, u, !again)
 		}
 	}
 	return buf, nil
+}
+
+// look is a read of aggregates for a session.
+type look struct {
+	session *Session
+	step    step
+	now     time.Time
+	// later has the chats at which the session has to look again.
+	later []lookAgain
+}
+
+// least returns the aggregate of a chat. The first look takes one that was read within the
+// interval, perhaps before the session took its lease. What rose since then may not have been
+// published to the session, so it looks again when the interval is over.
+func (l *look) least(ctx context.Context, p *chat.Roster) (tidemark.Boundary, error) {
+	cache := l.session.host.Least
+	after, again := l.step.again[p.ChatID]
+	if !again {
+		after = l.now.Add(-cache.Interval())
+	}
+	v, err := cache.Since(ctx, p.ChatID, p.Version, after)
+	switch {
+	case err != nil:
+		return tidemark.Boundary{}, err
+	case again && v.Begun.IsZero():
+		l.later = append(l.later, lookAgain{p.ChatID, after})
+	//rule:delivered_is_eventually_consistent.look-again
+	case !again && !v.Own && !v.Begun.After(l.now):
+		l.later = append(l.later, lookAgain{p.ChatID, l.now})
+	}
+	if v.Begun.IsZero() {
+		l.session.mu.Lock()
+		defer l.session.mu.Unlock()
+		//rule:resume_lossless.send-known-aggregate-again
+		return l.session.statuses.aggregates[p.ChatID], nil
+	}
+	return v.Boundary, nil
 }
 
 // serveOwn reads and sends the user's own states in chats of which they are a member. The counts
@@ -234,7 +280,8 @@ func (s *Session) serveOwn(
 }
 
 // readBaselines reads the boundaries that the client may already know. These are of all members of
-// the chats of st.keys, and of the users in st.keys, who may be former members.
+// the chats of st.keys, and of the users in st.keys, who may be former members. An aggregate needs
+// no baseline.
 func (s *Session) readBaselines(ctx context.Context, r *Reader, st step) error {
 	var ids []tidemark.ChatID
 	also := make([]storage.StateKey, len(st.keys))
@@ -245,7 +292,8 @@ func (s *Session) readBaselines(ctx context.Context, r *Reader, st step) error {
 		}
 	}
 	//rule:tick_monotone.include-former-members
-	updates, read, err := s.host.Boundaries(ctx, s.User(), ids, also...)
+	updates, read, err := s.host.boundaries(ctx, s.User(), ids, also,
+		func(*chat.Roster) (tidemark.Boundary, error) { return tidemark.Boundary{}, nil })
 	if err != nil {
 		return err
 	}

@@ -155,16 +155,11 @@ func (s *Session) snapshot() (Snapshot, bool) {
 		// A lease that is being taken again may have had a gap.
 		//rule:R_CONTINUITY.incomplete-while-reacquiring
 		Complete: s.lease == held && s.reconcile.complete(),
-		Refresh:  slices.Clone(s.statuses.refresh), Aggregates: s.statuses.aggregates,
+		Refresh:  s.statuses.unsent(), Aggregates: s.statuses.aggregates,
 		CaughtUp: s.catchUp.state == caughtUp, AwaitingCursors: s.catchUp.state == awaitingCursors,
 		WantsStatuses: s.statuses.snapshot, ListRecent: s.statuses.recent&forStatuses != 0,
 		ListOwn: s.statuses.recent&forOwn != 0, Own: slices.Clone(s.statuses.own),
 		Looks: s.looks.state,
-	}
-	for _, k := range s.statuses.order {
-		if !slices.Contains(m.Refresh, k.chat) {
-			m.Refresh = append(m.Refresh, k.chat)
-		}
 	}
 	for _, r := range s.log.runs {
 		w := snapshotRun{

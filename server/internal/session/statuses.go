@@ -71,6 +71,9 @@ type statuses struct {
 	// refresh has the chats whose statuses have to be read and sent, and own those whose own state
 	// has.
 	refresh, own []tidemark.ChatID
+	// waiting has the large chats at which the session looks again when the interval is over, and
+	// again those at which it looks now.
+	waiting, again []lookAgain
 	// snapshot says that the client asked for the statuses of its recent chats.
 	snapshot bool
 	// recent says for what the recent chats have still to be listed.
@@ -80,6 +83,12 @@ type statuses struct {
 	// members counts the members of chats that were refreshed with a bound since the time from.
 	members int
 	from    time.Time
+}
+
+// lookAgain is a large chat whose aggregate has to be read after a time.
+type lookAgain struct {
+	chat  tidemark.ChatID
+	after time.Time
 }
 
 // raise queues a boundary that rose. If maxStatuses are queued, it returns false, and the chat's
@@ -201,10 +210,60 @@ func (s *statuses) due() step {
 		return step{kind: stepRecent}
 	case len(s.refresh) > 0:
 		return step{kind: stepStatuses, ids: takeFirst(&s.refresh), left: s.left}
+	case len(s.again) > 0:
+		return s.againStep()
 	case len(s.own) > 0:
 		return step{kind: stepOwn, ids: takeFirst(&s.own), left: s.left}
 	}
 	return step{}
+}
+
+// lookLater makes the session look at chats again when the interval is over.
+func (s *statuses) lookLater(chats []lookAgain) {
+	s.waiting = append(s.waiting, chats...)
+	//rule:bounded_use.bound-second-looks
+	if n := len(s.waiting) - maxRefreshes; n > 0 {
+		s.waiting = slices.Delete(s.waiting, 0, n)
+	}
+}
+
+// intervalOver makes the session look at the chats that wait. Those that began to wait later may
+// have to wait once more.
+func (s *statuses) intervalOver() {
+	s.again = append(s.again, s.waiting...)
+	s.waiting = nil
+}
+
+// againStep orders the next looks.
+func (s *statuses) againStep() step {
+	st := step{kind: stepStatuses, left: s.left, again: map[tidemark.ChatID]time.Time{}}
+	n := min(len(s.again), recentChats)
+	for _, l := range s.again[:n] {
+		if _, twice := st.again[l.chat]; !twice {
+			st.ids = append(st.ids, l.chat)
+		}
+		st.again[l.chat] = l.after // the later one
+	}
+	s.again = slices.Delete(s.again, 0, n)
+	return st
+}
+
+// unsent returns the chats whose statuses have still to be read or sent.
+func (s *statuses) unsent() []tidemark.ChatID {
+	all := slices.Clone(s.refresh)
+	for _, key := range s.order {
+		all = append(all, key.chat)
+	}
+	for _, l := range slices.Concat(s.again, s.waiting) {
+		all = append(all, l.chat)
+	}
+	var once []tidemark.ChatID
+	for _, id := range all {
+		if !slices.Contains(once, id) {
+			once = append(once, id)
+		}
+	}
+	return once
 }
 
 // refreshOwn makes the session read and send the own state in a chat.
@@ -258,6 +317,8 @@ func (s *statuses) leave(chat tidemark.ChatID) {
 	s.unread = slices.DeleteFunc(s.unread, about)
 	is := func(id tidemark.ChatID) bool { return id == chat }
 	s.refresh, s.own = slices.DeleteFunc(s.refresh, is), slices.DeleteFunc(s.own, is)
+	looks := func(l lookAgain) bool { return l.chat == chat }
+	s.waiting, s.again = slices.DeleteFunc(s.waiting, looks), slices.DeleteFunc(s.again, looks)
 	delete(s.aggregates, chat)
 	delete(s.baselines, chat)
 }

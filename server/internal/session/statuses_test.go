@@ -2,7 +2,9 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/chat"
@@ -112,5 +114,45 @@ func TestStatuses_bounded_use_of_own_states(t *testing.T) {
 	if st := s.due(); st.kind != stepOwn || len(st.ids) != recentChats || st.ids[0] != "c1" ||
 		len(s.own) != maxRefreshes-1-recentChats {
 		t.Errorf("after leaving c0: got %+v and %d kept, want c1 and the next", st, len(s.own))
+	}
+}
+
+// TestStatuses_delivered_is_eventually_consistent_after_another_look: chats wait for the interval,
+// and are then looked at with the latest time.
+func TestStatuses_delivered_is_eventually_consistent_after_another_look(t *testing.T) {
+	var s statuses
+	early, late := time.UnixMilli(1), time.UnixMilli(2)
+	s.lookLater([]lookAgain{{"c", early}, {"d", early}})
+	if st := s.due(); st.kind != stepIdle {
+		t.Errorf("before the interval is over: got %+v, want nothing", st)
+	}
+	s.lookLater([]lookAgain{{"c", late}})
+	s.refreshChat("e")
+	if got := s.unsent(); !slices.Equal(got, []tidemark.ChatID{"e", "c", "d"}) {
+		t.Errorf("%v move along with the session, want e, c and d", got)
+	}
+	s.refresh = nil
+	s.intervalOver()
+	st := s.due()
+	if st.kind != stepStatuses || !slices.Equal(st.ids, []tidemark.ChatID{"c", "d"}) ||
+		st.again["c"] != late || st.again["d"] != early {
+		t.Errorf("after it: got %+v, want c and d, each after its time", st)
+	}
+	s.lookLater([]lookAgain{{"c", late}, {"d", late}})
+	s.intervalOver()
+	s.lookLater([]lookAgain{{"c", late}})
+	if s.leave("c"); len(s.again) != 1 || len(s.waiting) != 0 {
+		t.Errorf("after leaving c: got %+v, want only d", s)
+	}
+}
+
+func TestStatuses_bounded_use_of_looks(t *testing.T) {
+	var s statuses
+	for i := range maxRefreshes + 2 {
+		s.lookLater([]lookAgain{{chat: tidemark.ChatID(fmt.Sprint("c", i))}})
+	}
+	if len(s.waiting) != maxRefreshes || s.waiting[0].chat != "c2" {
+		t.Errorf("%d wait, from %s; want %d, from c2", len(s.waiting), s.waiting[0].chat,
+			maxRefreshes)
 	}
 }

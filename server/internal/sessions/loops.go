@@ -129,6 +129,17 @@ func (s *Sessions) graceLoop(ctx context.Context) {
 	}
 }
 
+// againLoop makes sessions look at large chats again, until ctx ends.
+func (s *Sessions) againLoop(ctx context.Context) {
+	for {
+		due, ok := s.Host.Again.Due(ctx)
+		if !ok {
+			return
+		}
+		session.LookAgain(due)
+	}
+}
+
 // expiryLoop closes sessions whose resume window is over, until ctx ends.
 func (s *Sessions) expiryLoop(ctx context.Context) {
 	for {

@@ -218,9 +218,9 @@ const (
 	groups       = "the snapshot of an open stream, 50 groups of 10"
 )
 
-// aggregatesAnHour is how many aggregates of a group a node computes at most in an hour: ten a
-// second (Config.StatusInterval).
-const aggregatesAnHour = 10 * 3600
+// aggregatesAnHour is how many aggregates of a group a node computes at most in an hour: one a
+// second (Config.AggregateInterval).
+const aggregatesAnHour = 3600
 
 // moves returns how often watermarks move for one message to a group of n in which everyone is
 // connected and acknowledges in tens: all but the author acknowledge and read.
@@ -245,7 +245,7 @@ func TestDollars_of_statuses(t *testing.T) {
 	row("… to a group of 1,000", read.cost(aggregate1k).times(moves(1000)))
 	row("an open stream: the snapshot of 50 direct chats", read.cost(snapshot))
 	row("… of 50 groups of 10", read.cost(groups))
-	lines = append(lines, "", fmt.Sprintf("An hour with ten aggregates a second, the most that a "+
+	lines = append(lines, "", fmt.Sprintf("An hour with an aggregate a second, the most that a "+
 		"node computes for a group, costs\n%s dollars with 100 members, and %s with 1,000.",
 		read.cost(aggregate100).dollars(aggregatesAnHour),
 		read.cost(aggregate1k).dollars(aggregatesAnHour)))

@@ -133,7 +133,8 @@ func replies(t *testing.T, b backend, first, then tidemark.Seen, got bool) (cost
 }
 
 // aggregateLines meters the aggregate of a group above 50 members: an acknowledgement that leads to
-// one, less acknowledgements that do not. Within Config.StatusInterval there is no second one.
+// one, less acknowledgements that do not. Within Config.AggregateInterval there is no second one,
+// for sessions that open neither.
 func aggregateLines(t *testing.T, b backend) (lines []line) {
 	for _, n := range []int{100, 1000} {
 		id := tidemark.ChatID(long(fmt.Sprintf("aggregate-%d", n)))
@@ -155,12 +156,11 @@ func aggregateLines(t *testing.T, b backend) (lines []line) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var one, none spent
+		var one, none, with, without spent
 		t.Run(fmt.Sprint("aggregate of ", n), func(t *testing.T) {
-			core := server.Config{StatusInterval: time.Hour}
+			core := server.Config{AggregateInterval: time.Hour}
 			s := transporttest.New(t, transporttest.Options{Storage: b, Core: core}).Server
-			online := opened(t, s, members[n-1], true, 1)
-			b.take()
+			online := opened(t, s, members[n-1], false, 0)
 			acknowledge := func(user tidemark.UserID, through tidemark.Sequence) {
 				results, err := s.Acknowledge(t.Context(), user,
 					[]server.Ack{{Chat: id, Acked: through}})
@@ -168,6 +168,8 @@ func aggregateLines(t *testing.T, b backend) (lines []line) {
 					t.Fatalf("%v, %v", results, err)
 				}
 			}
+			acknowledge(members[1], 2) // nothing moves, and the node knows the members
+			b.take()
 			acknowledge(members[0], 2)
 			events(t, online, map[tidemark.EventType]int{tidemark.EventStatus: 1})
 			one = b.take()
@@ -181,12 +183,25 @@ func aggregateLines(t *testing.T, b backend) (lines []line) {
 					none = b.take()
 				}
 			}
+			if more := b.take(); more.calls["Query"] > 0 {
+				t.Errorf("20 more acknowledgements took %s: want no aggregate", more.kinds())
+			}
+			open := func(statuses int) spent {
+				c := opened(t, s, members[1], statuses > 0, statuses)
+				if err := c.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				return b.take()
+			}
+			open(0) // it learns what the node does not know
+			without, with = open(0), open(1)
 		})
-		if more := b.take(); more.calls["Query"] > 0 {
-			t.Errorf("20 more acknowledgements took %s: want no aggregate", more.kinds())
-		}
+		b.take()
 		lines = append(lines, line{"the aggregate of a group of " + figure(float64(n)),
 			one.minus(none)})
+		if n == 100 { // an open stream of a group of 1,000 has more to read
+			lines = append(lines, line{"… in an open stream, within a second", with.minus(without)})
+		}
 	}
 	return lines
 }
