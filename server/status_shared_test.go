@@ -145,6 +145,30 @@ func TestStatus_least_is_shared_by_acknowledgements(t *testing.T) {
 	})
 }
 
+// TestStatus_least_is_shared_by_the_acknowledgements_of_a_message: 200 members acknowledge it in a
+// tenth of a second. One read has them all, and the tick comes soon.
+func TestStatus_least_is_shared_by_the_acknowledgements_of_a_message(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat, users := a.group(200)
+		alice := a.open("alice")
+		alice.drain()
+		before := a.store.Snapshot()
+		for _, user := range users {
+			a.ack(user, chat, 1, 0)
+			time.Sleep(time.Second / 2000)
+		}
+		time.Sleep(200 * time.Millisecond)
+		want(t, "alice", statusesOf(alice.drain(), "all"), "status crowd all 1 0")
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if n := a.since(before).Calls["Summary"]; n != 1 {
+			t.Errorf("the acknowledgements of a message read the group %d times, want 1", n)
+		}
+	})
+}
+
 // TestStatus_delivered_is_eventually_consistent_for_one_who_opens_after_the_last_acknowledgement:
 // the node has read the group shortly before. It was published shortly before the session came.
 func TestStatus_delivered_is_eventually_consistent_for_one_who_opens_shortly_after(t *testing.T) {
@@ -158,7 +182,7 @@ func TestStatus_delivered_is_eventually_consistent_for_one_who_opens_shortly_aft
 				b.open("u0000", withStatuses).drain() // now b has read it
 				time.Sleep(time.Millisecond)
 				map[tidemark.NodeID]*core{"a": a, "b": b}[at].ack("bob", chat, 1, 0)
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(300 * time.Millisecond) // now it was published
 				alice := b.open("alice", withStatuses)
 				told := alice.collect()
 				time.Sleep(3 * time.Second)

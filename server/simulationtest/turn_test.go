@@ -65,7 +65,7 @@ func (d *device) comeBack() {
 			after = pick(w, d.current.rests)
 		}
 		d.current.forgiven = true
-		if w.roll(3) == 0 {
+		if w.roll(2) == 0 {
 			after = d.current.last + 1000
 		}
 	}

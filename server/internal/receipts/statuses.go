@@ -23,13 +23,14 @@ const maxStatuses = 200_000
 // statuses holds raised boundaries until they are published.
 //
 //	state     raised    published   pause is over
+//	(none)    raised    -           -            an aggregate, which is collecting
 //	(none)    waiting   -           -
 //	waiting   waiting   paused      -
 //	paused    raised    -           (none)
 //	raised    raised    -           waiting
 //
-// A boundary is published at once, and then at most once in an interval. The interval grows with
-// the members of the chat, because each update goes to each of them (pauseOf).
+// A boundary of a member is published at once, and then at most once in an interval. The interval
+// grows with the members of the chat, because each update goes to each of them (pauseOf).
 type statuses struct {
 	flag signal.Flag
 
@@ -77,6 +78,11 @@ const (
 	membersPerLevel       = 5
 	aggregateLevel  level = 11
 	levels                = aggregateLevel + 1
+	// collecting stands for aggregates that wait for the first time, a fifth of their interval and
+	// at most mostCollecting. Many members acknowledge a message in that time, and one read has
+	// them all.
+	collecting     level = 0
+	mostCollecting       = 250 * time.Millisecond
 )
 
 // levelOf returns the level of the updates about each member of a chat.
@@ -90,7 +96,10 @@ func levelOf(members int) level {
 // Config.StatusInterval is longer.
 func (r *Receipts) pauseOf(l level) time.Duration {
 	aggregates := max(r.Least.Interval(), r.StatusInterval)
-	if l == aggregateLevel {
+	switch l {
+	case collecting:
+		return min(aggregates/5, mostCollecting)
+	case aggregateLevel:
 		return aggregates
 	}
 	return min(time.Duration(l)*r.StatusInterval, aggregates)
@@ -178,7 +187,14 @@ func (r *Receipts) raiseLocked(
 		}
 		e = &status{by: by}
 		s.entries[key] = e
-		s.waiting = append(s.waiting, key)
+		//rule:least_is_shared.collect-acknowledgements
+		if l == aggregateLevel {
+			e.state = raised
+			s.pauses[collecting] = append(s.pauses[collecting],
+				pause{over: time.Now().Add(r.pauseOf(collecting)), key: key})
+		} else {
+			s.waiting = append(s.waiting, key)
+		}
 		s.flag.Set()
 	}
 	if e.level = l; l == aggregateLevel {
