@@ -84,7 +84,7 @@ func New(cfg Config) (*Server, error) {
 		Storage: cfg.Storage, Heads: cfg.Storage, Unreads: cfg.Storage,
 		Chats: s.chats, Watermarks: watermarks, Least: aggregates,
 		Latest: session.NewLatest(cfg.Registry, s.node),
-		Log: s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, MaxChats: cfg.SessionChats,
+		Log:    s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, MaxChats: cfg.SessionChats,
 		StatusFanout: cfg.StatusFanout,
 		Now:          s.now, Grace: session.NewDeadlines(cfg.Grace),
 		Expiry:      session.NewDeadlines(cfg.ResumeWindow),
