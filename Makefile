@@ -352,7 +352,7 @@ bench: build ## measure: bin/tidemark bench against a server of its own (ARGS="p
 
 .PHONY: cluster
 cluster: build postgres-deps redis-deps
-cluster: ## start three nodes, Redis, Postgres and a proxy on free ports; Ctrl-C stops them
+cluster: ## start three nodes, Redis, Postgres and a proxy; CLUSTER=postgres without Redis
 	@scripts/need curl curl ca-certificates
 	@scripts/unpack nginx nginx
 	@scripts/cluster

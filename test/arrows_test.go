@@ -206,17 +206,28 @@ func arrows() []arrow {
 			place: "server/registry/redis",
 			own:   []string{"", "internal/batch", "internal/redis", "server/registry"},
 		},
+		{
+			place:  "server/registry/postgres",
+			own:    []string{"", "internal/batch", "server/registry"},
+			others: []string{"github.com/jackc/pgx/v5"},
+		},
 		{place: "server/bus", own: []string{"", "server/registry"}},
+		{
+			place: "server/bus/http",
+			own: []string{
+				"", "internal/batch", "server/registry", "server/bus", "server/bus/internal/...",
+			},
+		},
 		{place: "server/bus/local", own: []string{"", "server/registry", "server/bus"}},
 		{
 			place: "server/bus/redis",
 			own: []string{
 				"", "internal/batch", "internal/redis", "internal/signal",
-				"server/registry", "server/bus", "server/bus/redis/internal/...",
+				"server/registry", "server/bus", "server/bus/internal/...",
 			},
 		},
 		{
-			place: "server/bus/redis/internal/frame",
+			place: "server/bus/internal/frame",
 			own:   []string{"", "server/registry", "server/bus"},
 		},
 		{place: "internal/batch", own: []string{""}},
@@ -288,7 +299,13 @@ func arrows() []arrow {
 		{place: "transports/stats", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
 		{
 			place: "transports/redis",
-			own:   append(shared, "", "internal/batch", "internal/redis"),
+			own: append(shared, "", "internal/batch", "internal/redis",
+				"transports/internal/tickets"),
+		},
+		{
+			place:  "transports/postgres",
+			own:    append(shared, "", "transports/internal/tickets"),
+			others: []string{"github.com/jackc/pgx/v5"},
 		},
 		{place: "web"},
 

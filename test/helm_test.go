@@ -243,7 +243,10 @@ func TestHelm_config_has_every_flag(t *testing.T) {
 	got := slices.Sorted(maps.Keys(schema.Properties.Config.Properties))
 	var want []string
 	flags := regexp.MustCompile(`(?m)^ {6}--([a-z-]+)\b`)
-	ours := []string{"config", "dev", "kafka", "listen", "node", "redis", "store"}
+	ours := []string{
+		"cluster-advertise", "cluster-listen", "config", "dev", "kafka", "listen", "node", "redis",
+		"store",
+	}
 	for _, flag := range flags.FindAllStringSubmatch(serveHelp(t), -1) {
 		// The chart or its Secret sets these.
 		if !slices.Contains(ours, flag[1]) {

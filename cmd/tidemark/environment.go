@@ -29,7 +29,8 @@ func checkEnvironment(command *kong.Context) error {
 		return nil
 	}
 	known := append(variables(command.Model.Node),
-		secretVariable, previousVariable, metricsVariable, outletVariable)
+		secretVariable, previousVariable, metricsVariable, outletVariable,
+		clusterVariable)
 	slices.Sort(known)
 	known = slices.Compact(known)
 	foreign := regexp.MustCompile(ofOrchestrator)

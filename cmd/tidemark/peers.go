@@ -26,7 +26,8 @@ import (
 // peerFlags configure a node of a cluster.
 type peerFlags struct {
 	Redis string `env:"TIDEMARK_REDIS" placeholder:"URL" help:"Redis of a cluster: redis://[USER:PASSWORD@]HOST:PORT[/DB], redis+sentinel://HOST:PORT,…/MASTER, or redis+cluster://HOST:PORT,…; with TLS rediss://, rediss+sentinel://, rediss+cluster://. The nodes share a store, Postgres or DynamoDB. Without it, this node is alone."`
-	Node  string `env:"TIDEMARK_NODE" placeholder:"NAME" help:"Name of this node, unique in the cluster. Default: the host name and random letters."`
+	clusterFlags
+	Node string `env:"TIDEMARK_NODE" placeholder:"NAME" help:"Name of this node, unique in the cluster. Default: the host name and random letters."`
 }
 
 // check returns a usageError if the name or the URL is malformed, or if nodes cannot share store.
@@ -35,8 +36,8 @@ func (f *peerFlags) check(store storeURL) error {
 		return usagef("--node is %q; it must be 1 to %d characters of A-Z a-z 0-9 _ . : -",
 			f.Node, tidemark.MaxIDLength)
 	}
-	if f.Redis == "" {
-		return nil
+	if err := f.clusterFlags.check(store, f.Redis); err != nil || f.Redis == "" {
+		return err
 	}
 	if _, err := redis.ParseURL(f.Redis); err != nil {
 		return usagef("--redis: %s", tidemark.DetailOf(err))
@@ -61,15 +62,27 @@ func (f *peerFlags) name() tidemark.NodeID {
 	return tidemark.NodeID(host + "-" + strings.ToLower(rand.Text()[:letters]))
 }
 
-// peers holds what the nodes of a cluster share, in Redis, or in memory for a node alone.
+// peers holds what the nodes of a cluster share, in Redis or Postgres, or in memory for a node
+// alone.
 type peers struct {
 	registry registry.Registry
 	nodes    registry.Nodes
 	bus      bus.Bus
 	counters []transports.CounterFunc
-	// client is nil for a node alone.
+	// several is false for a node alone. Then newTickets and rates are nil.
+	several    bool
+	newTickets func(resume time.Duration, log *slog.Logger) sharedTickets
+	rates      limit.Shared
+	// client is nil without Redis.
 	client *redis.Client
 	stop   func() error
+}
+
+// sharedTickets are tickets that any node can redeem.
+type sharedTickets interface {
+	auth.Tickets
+	Run(ctx context.Context)
+	Counters() map[string]int64
 }
 
 // alone returns the peers of a node without others.
@@ -83,17 +96,27 @@ func alone() *peers {
 	}
 }
 
-// openPeers connects to the Redis of a URL. If url is "", it returns the peers of a node alone.
-// Only nodes on the same incarnation of the data are peers.
-// If Redis cannot be reached, the client keeps trying in the background.
-// It is an error if Redis refuses this node, or is too old, because neither changes by itself.
-func openPeers(
+// openPeers returns what the nodes of a cluster share. Only nodes on the same incarnation of the
+// data are peers.
+func (o *options) openPeers(
+	ctx context.Context, store openedStore, log *slog.Logger,
+) (*peers, error) {
+	switch {
+	case o.cluster.redis != "":
+		return openRedis(ctx, o.cluster.redis, o.node, store.Incarnation(), log)
+	case o.cluster.listen != "":
+		return o.cluster.open(ctx, store, log)
+	}
+	return alone(), nil
+}
+
+// openRedis connects to the Redis of a URL. If it cannot be reached, the client keeps trying in the
+// background. It is an error if Redis refuses this node, or is too old, because neither changes by
+// itself.
+func openRedis(
 	ctx context.Context, url string, node tidemark.NodeID, data tidemark.Incarnation,
 	log *slog.Logger,
 ) (*peers, error) {
-	if url == "" {
-		return alone(), nil
-	}
 	client, err := redis.Open(redis.Config{URL: url, Name: "tidemark:" + string(node)})
 	if err != nil {
 		return nil, err
@@ -115,6 +138,13 @@ func openPeers(
 		nodes:    leases,
 		bus:      events,
 		client:   client,
+		several:  true,
+		rates:    redistransports.NewRates(client),
+		newTickets: func(resume time.Duration, log *slog.Logger) sharedTickets {
+			return redistransports.NewTickets(redistransports.TicketsConfig{
+				Client: client, ResumeWindow: resume, Logger: log,
+			})
+		},
 		counters: []transports.CounterFunc{client.Counters, events.Counters},
 		stop: func() error {
 			events.Stop()
@@ -129,33 +159,27 @@ func openPeers(
 func (p *peers) tickets(
 	resume time.Duration, log *slog.Logger,
 ) (tickets auth.Tickets, run func(context.Context)) {
-	if p.client == nil {
+	if !p.several {
 		return nil, func(context.Context) {}
 	}
-	shared := redistransports.NewTickets(redistransports.TicketsConfig{
-		Client:       p.client,
-		ResumeWindow: resume,
-		Logger:       log,
-	})
+	shared := p.newTickets(resume, log)
 	p.counters = append(p.counters, shared.Counters)
 	return shared, shared.Run
 }
 
 // limiter returns the rate limits of users, which count on all nodes, or nil in development.
 func (p *peers) limiter(dev bool, rates rateFlags) *limit.Limiter {
-	cfg := rates.config()
-	switch {
-	case dev:
+	if dev {
 		return nil
-	case p.client != nil:
-		cfg.Shared = redistransports.NewRates(p.client)
 	}
+	cfg := rates.config()
+	cfg.Shared = p.rates
 	return limit.New(cfg)
 }
 
 // degraded returns ask, by which /readyz checks the other nodes, or nil for a node alone.
 func (p *peers) degraded(ask func() error) func() error {
-	if p.client == nil {
+	if !p.several {
 		return nil
 	}
 	return ask

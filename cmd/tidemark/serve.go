@@ -94,7 +94,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 	return serve(ctx, options{
 		listen:      c.Listen,
 		open:        open,
-		redis:       c.Peers.Redis,
+		cluster:     c.Peers.settings(),
 		node:        c.Peers.name(),
 		credentials: credentials,
 		origins:     set.origins,
@@ -166,8 +166,8 @@ type options struct {
 	listen string
 	// open opens the configured store.
 	open func(ctx context.Context) (openedStore, error)
-	// redis is the URL of the nodes' Redis, or "" for a node alone.
-	redis       string
+	// cluster says what the nodes share besides the store.
+	cluster     clusterSettings
 	node        tidemark.NodeID
 	credentials auth.Config
 	origins     *origin.Policy
@@ -395,9 +395,9 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	defer late.Stop()
 	defer func() { err = errors.Join(err, store.Close()) }()
 
-	others, err := openPeers(ctx, o.redis, o.node, store.Incarnation(), log)
+	others, err := o.openPeers(ctx, store, log)
 	if err != nil {
-		return fmt.Errorf("connect to Redis: %w", err)
+		return fmt.Errorf("connect to the other nodes: %w", err)
 	}
 	defer func() { err = errors.Join(err, others.stop()) }()
 	a, err := o.assemble(ctx, store, others, log)

@@ -103,6 +103,8 @@ type openedStore struct {
 	// committing, if not nil, returns how long the current commit has taken, 0 if there is none.
 	// It is nil for a store that a new process would not help.
 	committing func() time.Duration
+	// peers, if not nil, opens connections for what nodes share in the database (Store.Peers).
+	peers func(ctx context.Context, n int) (postgres.Pool, error)
 }
 
 // openStore opens the store behind a meter. It brings SQLite's schema up to date. It does that for
@@ -126,7 +128,7 @@ func openStore(
 		if err != nil {
 			return openedStore{}, err
 		}
-		return openedStore{Store: meter.Store(s), replaced: s.Replaced()}, nil
+		return openedStore{Store: meter.Store(s), replaced: s.Replaced(), peers: s.Peers}, nil
 	case schemeDynamoDB:
 		if migrate {
 			if err := dynamodb.Migrate(ctx, u.url, dynamodb.Up); err != nil {

@@ -149,3 +149,13 @@ const idle = 'I'
 //rule:bounded_use.limit-silence-in-transaction
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL " +
 	"idle_in_transaction_session_timeout = '1s'"
+
+// Pool is a pool of connections to the database.
+type Pool = *pgxpool.Pool
+
+// Peers returns a pool of at most n connections to the store's database, for what the nodes of a
+// cluster share there. Like the store's own, they lead to no other database. The caller closes the
+// pool before the store.
+func (s *Store) Peers(ctx context.Context, n int) (Pool, error) {
+	return s.to.Pool(ctx, n, s.place.Greet)
+}

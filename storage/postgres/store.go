@@ -66,6 +66,7 @@ const (
 
 // Store implements storage.Store.
 type Store struct {
+	to               *dsn.DSN
 	writers, readers *pgxpool.Pool
 	committed        func(sends, acks int, took time.Duration)
 
@@ -123,7 +124,7 @@ func open(ctx context.Context, to *dsn.DSN, config Config) (*Store, error) {
 	if config.Batch <= 0 {
 		config.Batch = maxItems
 	}
-	s := &Store{committed: config.Committed, place: place.New()}
+	s := &Store{to: to, committed: config.Committed, place: place.New()}
 	var err error
 	if s.writers, err = to.Pool(ctx, to.Writers, s.place.Greet); err == nil {
 		s.readers, err = to.Pool(ctx, to.Readers, s.place.Greet)

@@ -11,7 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark/internal/redis"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
-	"github.com/tidemark-im/tidemark/server/bus/redis/internal/frame"
+	"github.com/tidemark-im/tidemark/server/bus/internal/frame"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
-	"github.com/tidemark-im/tidemark/server/bus/redis/internal/frame"
+	"github.com/tidemark-im/tidemark/server/bus/internal/frame"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 

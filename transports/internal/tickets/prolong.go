@@ -1,17 +1,15 @@
-package redis
+package tickets
 
 import (
 	"context"
 	"time"
-
-	"github.com/tidemark-im/tidemark/internal/redis"
 )
 
 // Run makes the calls of the tickets, and prolongs those whose sessions this node holds, until ctx
 // ends. Afterwards every call is Unavailable. A Tickets value must have exactly one Run.
 func (s *Tickets) Run(ctx context.Context) {
-	s.trips.Start()
-	defer s.trips.Abort()
+	s.cfg.Store.Start()
+	defer s.cfg.Store.Stop()
 	tick := time.NewTicker(min(prolongEvery, s.cfg.ResumeWindow/10))
 	defer tick.Stop()
 	for {
@@ -33,20 +31,20 @@ func (s *Tickets) Counters() map[string]int64 {
 	}
 }
 
-// prolong prolongs the tickets that are due in Redis, and forgets those that have ended.
+// prolong prolongs the tickets that are due, and forgets those that have ended.
 func (s *Tickets) prolong(ctx context.Context) {
 	for now := time.Now(); ctx.Err() == nil; {
-		names, calls := s.collect(now)
-		if len(calls) == 0 {
+		names, due := s.collect(now)
+		if len(due) == 0 {
 			return
 		}
 		failed := false
-		for i, reply := range s.cfg.Client.Run(ctx, calls) {
-			switch kept, _ := reply.Value.(int64); {
-			case reply.Err != nil:
+		for i, done := range s.cfg.Store.Hold(ctx, due) {
+			switch {
+			case done.Err != nil:
 				failed = true
 				s.postpone(names[i])
-			case kept == 0:
+			case !done.Kept:
 				s.release(names[i])
 			}
 		}
@@ -57,9 +55,9 @@ func (s *Tickets) prolong(ctx context.Context) {
 	}
 }
 
-// collect returns the tickets that are due, up to holdAtOnce of them, with the calls that prolong
-// them. It sets when each is due again.
-func (s *Tickets) collect(now time.Time) (names []string, calls []redis.Call) {
+// collect returns the tickets that are due, up to holdAtOnce of them. It sets when each is due
+// again.
+func (s *Tickets) collect(now time.Time) (names []string, due []Holding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, h := range s.held {
@@ -68,16 +66,16 @@ func (s *Tickets) collect(now time.Time) (names []string, calls []redis.Call) {
 			delete(s.held, name)
 		//rule:ticket_once.prolong-held-ticket
 		case !now.Before(h.due):
-			names, calls = append(names, name), append(calls, s.holding(name, *h, now, "keep"))
+			names, due = append(names, name), append(due, s.holding(name, *h, now))
 			if h.due = now.Add(s.cfg.ResumeWindow / 2); h.connections == 0 {
 				h.due = now.Add(2 * s.cfg.ResumeWindow) // the ticket ends before that
 			}
 		}
-		if len(calls) == holdAtOnce {
-			return names, calls
+		if len(due) == holdAtOnce {
+			return names, due
 		}
 	}
-	return names, calls
+	return names, due
 }
 
 // postpone makes a ticket due at the next tick.

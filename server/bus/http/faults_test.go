@@ -1,0 +1,260 @@
+package http_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus"
+	bushttp "github.com/tidemark-im/tidemark/server/bus/http"
+	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/test/wait"
+)
+
+var (
+	nodeA = registry.Node{ID: "a", Boot: "1"}
+	own   = bus.Event{Own: &bus.Own{Chat: "c"}}
+)
+
+// count counts the events that a subscriber gets, and how often it missed some.
+type count struct {
+	mu             sync.Mutex
+	events, missed int
+}
+
+func (c *count) subscribe(t *testing.T, b bus.Bus, node registry.Node) {
+	t.Helper()
+	stop, err := b.Subscribe(t.Context(), node, bus.Subscriber{
+		Receive: func(bus.Event) { c.mu.Lock(); c.events++; c.mu.Unlock() },
+		Missed:  func() { c.mu.Lock(); c.missed++; c.mu.Unlock() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+}
+
+func (c *count) got() (events, missed int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.events, c.missed
+}
+
+// nobody returns an address where connections are refused.
+func nobody(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// silence returns an address where connections are accepted and nothing is answered.
+func silence(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
+
+// stranger returns the address of a server that answers each post with a status.
+func stranger(t *testing.T, status int) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// TestPublish_to_a_node_that_is_not_there: NotFound is said only of a life that has to join again,
+// because the publisher then forgets the sessions there. Of all others it complains.
+func TestPublish_to_a_node_that_is_not_there(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		// place returns the address that the registry gives for the node.
+		place func(t *testing.T) string
+		// gone says that the registry has no lease of the node.
+		gone bool
+		want tidemark.Code
+	}{
+		{"refused", nobody, false, tidemark.Unavailable},
+		{"refused, and its lease has ended", nobody, true, tidemark.NotFound},
+		{"silent", silence, false, tidemark.Unavailable},
+		{"a server that says yes to everything", func(t *testing.T) string {
+			return stranger(t, http.StatusNoContent)
+		}, false, tidemark.Unavailable},
+		{"a server that finds nothing", func(t *testing.T) string {
+			return stranger(t, http.StatusNotFound)
+		}, false, tidemark.Unavailable},
+		{"a node with another secret", func(t *testing.T) string {
+			b, address := open(t, newPeers(""), secret+"x")
+			var c count
+			c.subscribe(t, b, nodeA)
+			t.Cleanup(func() {
+				if n, _ := c.got(); n > 0 {
+					t.Errorf("%d events with another secret were taken", n)
+				}
+			})
+			return address
+		}, false, tidemark.Unavailable},
+		{"another node", func(t *testing.T) string {
+			b, address := open(t, newPeers(""), secret)
+			new(count).subscribe(t, b, registry.Node{ID: "b", Boot: "1"})
+			return address
+		}, false, tidemark.Unavailable},
+		{"another life of it", func(t *testing.T) string {
+			b, address := open(t, newPeers(""), secret)
+			new(count).subscribe(t, b, registry.Node{ID: "a", Boot: "2"})
+			return address
+		}, false, tidemark.NotFound},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			others := newPeers(tc.place(t))
+			others.end(nodeA, tc.gone)
+			b, _ := open(t, others, secret)
+			err := bus.PublishOne(t.Context(), b, nodeA, own)
+			if got := tidemark.CodeOf(err); got != tc.want {
+				t.Errorf("Publish: %v, want %s", err, tc.want)
+			}
+			complained := others.complained(nodeA) > 0
+			if want := tc.want == tidemark.Unavailable; complained != want {
+				t.Errorf("it complained: %v, want %v", complained, want)
+			}
+		})
+	}
+}
+
+// TestPublish_after_a_death: that a node has no lease is found out for each post, because it may
+// join again at any moment.
+func TestPublish_after_a_death(t *testing.T) {
+	b, others := two(t)
+	var c count
+	c.subscribe(t, b, nodeA)
+	address, _ := others.Address(t.Context(), nodeA)
+	others.move(nobody(t))
+	others.end(nodeA, true)
+	for range 3 {
+		err := bus.PublishOne(t.Context(), b, nodeA, own)
+		if tidemark.CodeOf(err) != tidemark.NotFound {
+			t.Fatalf("without a lease: %v", err)
+		}
+	}
+	others.end(nodeA, false)
+	others.move(address)
+	if err := bus.PublishOne(t.Context(), b, nodeA, own); err != nil {
+		t.Errorf("at once after it joined again: %v", err)
+	}
+	if n, _ := c.got(); n != 1 {
+		t.Errorf("it got %d events, want 1", n)
+	}
+}
+
+// TestPublish_to_a_silent_node: a node that does not answer holds up nobody for long.
+func TestPublish_to_a_silent_node(t *testing.T) {
+	t.Parallel()
+	others := newPeers(silence(t))
+	b, _ := open(t, others, secret)
+	began := time.Now()
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			err := bus.PublishOne(t.Context(), b, nodeA, own)
+			if tidemark.CodeOf(err) != tidemark.Unavailable {
+				t.Errorf("Publish: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if took := time.Since(began); took > wait.Hang/2 {
+		t.Errorf("50 callers got their errors after %v", took)
+	}
+}
+
+// TestPublish_that_its_caller_left: only the caller knows of it.
+func TestPublish_that_its_caller_left(t *testing.T) {
+	b, others := two(t)
+	new(count).subscribe(t, b, nodeA)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := bus.PublishOne(ctx, b, nodeA, own)
+	if tidemark.CodeOf(err) != tidemark.Unavailable || others.complained(nodeA) != 1 {
+		t.Errorf("Publish: %v, with %d complaints, want one", err, others.complained(nodeA))
+	}
+}
+
+// TestComplained: a node is degraded while others do not reach it, and has missed something then.
+func TestComplained(t *testing.T) {
+	b, _ := open(t, newPeers(""), secret)
+	var c count
+	c.subscribe(t, b, nodeA)
+	for i, step := range []struct {
+		complained, degraded bool
+		missed               int
+	}{{false, false, 0}, {true, true, 0}, {true, true, 0}, {false, false, 1}, {false, false, 1}} {
+		b.Complained(nodeA, step.complained)
+		if err := b.Check(t.Context()); (err != nil) != step.degraded {
+			t.Errorf("step %d: Check: %v", i, err)
+		}
+		if _, missed := c.got(); missed != step.missed {
+			t.Errorf("step %d: it was told %d times that it missed something, want %d", i, missed,
+				step.missed)
+		}
+	}
+}
+
+// TestReceive_refuses_what_is_no_post: what strangers send reaches no subscriber.
+func TestReceive_refuses_what_is_no_post(t *testing.T) {
+	b, address := open(t, newPeers(""), secret)
+	var c count
+	c.subscribe(t, b, nodeA)
+	for _, tc := range []struct {
+		method, path string
+		header       http.Header
+		want         int
+	}{
+		{http.MethodGet, "/", nil, http.StatusNotFound},
+		{http.MethodPost, "/frames", nil, http.StatusNotFound},
+		{http.MethodPost, "/frames", http.Header{
+			"Tidemark-Node": {"a"}, "Tidemark-Boot": {"1"},
+			"Tidemark-Code": {"00000000000000000000000000000000" +
+				"00000000000000000000000000000000"},
+		}, http.StatusUnauthorized},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), tc.method, "http://"+address+tc.path,
+			http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = tc.header
+		r.Close = true
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != tc.want {
+			t.Errorf("%s %s: %d, want %d", tc.method, tc.path, response.StatusCode, tc.want)
+		}
+	}
+	if n := b.Counters()["bus_refused_total"]; n != 1 {
+		t.Errorf("%d posts were counted as refused, want 1", n)
+	}
+	if n, _ := c.got(); n > 0 {
+		t.Errorf("%d events were taken", n)
+	}
+}
+
+var _ bushttp.Peers = (*peers)(nil)

@@ -1,0 +1,92 @@
+package http
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus/internal/frame"
+	"github.com/tidemark-im/tidemark/server/registry"
+)
+
+// path is where frames are posted. The headers name the life of the node that they are for, and
+// have the code of the post or the answer.
+const (
+	path       = "/frames"
+	headerNode = "Tidemark-Node"
+	headerBoot = "Tidemark-Boot"
+	headerCode = "Tidemark-Code"
+)
+
+// codeOf returns the code of a post.
+func (b *Bus) codeOf(node registry.Node, body []byte) string {
+	h := hmac.New(sha256.New, b.cfg.Secret)
+	_, _ = io.WriteString(h, "post\x00"+string(node.ID)+"\x00"+node.Boot+"\x00")
+	_, _ = h.Write(body)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// answerTo returns the code of an answer to a post with a code.
+func (b *Bus) answerTo(code string, status int) string {
+	h := hmac.New(sha256.New, b.cfg.Secret)
+	_, _ = io.WriteString(h, "answer\x00"+strconv.Itoa(status)+"\x00"+code)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// receive takes a post: 204 if the subscriber was called, 404 if only another life of the node is
+// or was here, 421 if the node was never here, and 401 if the code is wrong.
+func (b *Bus) receive(w http.ResponseWriter, r *http.Request) {
+	node := registry.Node{
+		ID: tidemark.NodeID(r.Header.Get(headerNode)), Boot: r.Header.Get(headerBoot),
+	}
+	code := r.Header.Get(headerCode)
+	answer := func(status int) {
+		w.Header()[headerCode] = []string{b.answerTo(code, status)}
+		w.WriteHeader(status)
+	}
+	if r.Method != http.MethodPost || r.URL.Path != path || len(code) != 2*sha256.Size {
+		http.Error(w, "This is where the nodes of a Tidemark cluster reach each other.",
+			http.StatusNotFound)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	//rule:bounded_input.refuse-posts-of-strangers
+	if !hmac.Equal([]byte(code), []byte(b.codeOf(node, body))) {
+		b.count.refused.Add(1)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	s, known := b.here(node)
+	switch {
+	case s != nil:
+		b.take(s, string(body), node)
+		s.calls.Done()
+		answer(http.StatusNoContent)
+	case known:
+		answer(http.StatusNotFound)
+	default:
+		answer(http.StatusMisdirectedRequest)
+	}
+}
+
+// take passes a frame's events to a subscriber.
+func (b *Bus) take(s *subscription, text string, node registry.Node) {
+	contents, err := frame.Read(text, node)
+	if err != nil {
+		b.count.malformed.Add(1)
+	}
+	b.count.unknown.Add(int64(contents.Unknown))
+	b.count.malformed.Add(int64(contents.Malformed))
+	b.count.received.Add(int64(len(contents.Events)))
+	for _, e := range contents.Events {
+		s.subscriber.Receive(e)
+	}
+}

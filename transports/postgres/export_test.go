@@ -1,0 +1,4 @@
+package postgres
+
+// SweepOnce removes what is over.
+var SweepOnce = sweep
