@@ -266,6 +266,7 @@ CHAOS_SECONDS := $(or $(TIDEMARK_CHAOS_SECONDS),300)
 .PHONY: chaos
 chaos: postgres-deps redis-deps chaos-deps
 chaos: ## nodes and clients under random faults for TIDEMARK_CHAOS_SECONDS (300); best as root
+	@# TIDEMARK_CHAOS_CLUSTER=postgres runs TestChaos on nodes without Redis.
 	TIDEMARK_CHAOS_SECONDS=$(CHAOS_SECONDS) go test $(VET) -count=1 -v -timeout 24h ./test/chaos | \
 		grep -v '^=== '
 

@@ -43,8 +43,8 @@ const (
 
 func TestChaos(t *testing.T) {
 	seconds := number(t, "TIDEMARK_CHAOS_SECONDS", 60)
-	if number(t, "TIDEMARK_CHAOS_NODES", 3) == 1 {
-		chaos(t, nil, seconds) // one node needs no Redis
+	if direct() || number(t, "TIDEMARK_CHAOS_NODES", 3) == 1 {
+		chaos(t, nil, seconds) // these need no Redis
 		return
 	}
 	chaos(t, single{redis.Start(t)}, seconds)
@@ -116,6 +116,9 @@ func chaos(t *testing.T, service redisService, seconds int) {
 // faults injects faults until the given time: one of a node and one of a service at a time.
 func (b *testbed) faults(until time.Time, random *rand.Rand) {
 	services := databaseFaults()
+	if b.direct {
+		services = append(services, peerFaults()...)
+	}
 	if b.redis != nil {
 		services = append(services, b.redis.faults()...)
 	}

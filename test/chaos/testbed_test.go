@@ -60,9 +60,11 @@ type testbed struct {
 	db      *postgres.Server
 	url     string // of the database
 	redis   redisService
-	nodes   []*machine
-	proxy   *cluster.Proxy
-	http    *http.Client
+	// direct says that the nodes have no Redis and reach each other (--cluster postgres).
+	direct bool
+	nodes  []*machine
+	proxy  *cluster.Proxy
+	http   *http.Client
 
 	logs    []*checker.Log
 	devices []*client.Device
@@ -95,6 +97,7 @@ type machine struct {
 	direct      *cluster.Proxy // to this node only
 	toDatabase  *cluster.Link
 	toRedis     *cluster.Link // nil if the connection is direct
+	fromNodes   *cluster.Link // by which other nodes reach it, nil with Redis
 	mu          sync.Mutex    // held while a fault changes the node
 	interrupted map[*client.Device]bool
 	times       int
@@ -111,7 +114,7 @@ func newTestbed(t *testing.T, redis redisService, seconds int) *testbed {
 	}
 	b := &testbed{
 		t: t, ctx: t.Context(), seed: seed, seconds: seconds, ledger: checker.NewLedger(),
-		redis: redis, db: postgres.Start(t), members: map[string][]int{},
+		redis: redis, direct: direct(), db: postgres.Start(t), members: map[string][]int{},
 		stayConnected: make(chan struct{}),
 		kinds:         map[string]*kindTally{},
 		http: &http.Client{
@@ -157,6 +160,14 @@ func (b *testbed) machine(number int, dir string) *machine {
 		}
 		ports["redis"] = reach
 		flags = append(flags, "--redis", flag)
+	}
+	if b.direct {
+		own := freeAddress(b.t)
+		m.fromNodes, err = cluster.NewLink(own)
+		must(b.t, err)
+		b.t.Cleanup(m.fromNodes.Close)
+		flags = append(flags, "--cluster", "postgres", "--cluster-listen", own,
+			"--cluster-advertise", m.fromNodes.Address())
 	}
 	if cluster.Isolated() {
 		m.host, err = cluster.NewHost(number, ports)

@@ -64,7 +64,7 @@ WHERE l.user_id = n.id`
 
 // lockUsers locks and reads the rows of users.
 //
-//rule:R_LAST.one-lock-for-a-user
+// rule:R_LAST.one-lock-for-a-user
 const lockUsers = `SELECT user_id, leases, proof FROM leases
 WHERE user_id = ANY($1::text[]) ORDER BY user_id FOR UPDATE`
 
@@ -241,9 +241,8 @@ func (r *Registry) Lookup(
 	return r.lookups.Do(ctx, users)
 }
 
-const readUsers = `SELECT user_id, leases,
-	(extract(epoch FROM statement_timestamp()) * 1000)::bigint
-FROM leases WHERE user_id = ANY($1::text[])`
+const readUsers = `SELECT user_id, leases, statement_timestamp() FROM leases
+WHERE user_id = ANY($1::text[])`
 
 // lookup looks up users in one statement. It begins after the calls did, so it sees each lease that
 // was there then.
@@ -263,12 +262,12 @@ func (r *Registry) lookup(
 	found := make(map[tidemark.UserID][]registry.Lease)
 	for rows.Next() {
 		var id, text string
-		var at int64
+		var at time.Time
 		if err := rows.Scan(&id, &text, &at); err != nil {
 			return nil, errUnreached(err)
 		}
 		user := tidemark.UserID(id)
-		for _, h := range readLeases(user, text, at) {
+		for _, h := range readLeases(user, text, at.UnixMilli()) {
 			found[user] = append(found[user], h.Lease)
 		}
 	}

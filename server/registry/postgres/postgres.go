@@ -89,19 +89,16 @@ func New(cfg Config) *Registry {
 		complaints: make(map[registry.Node]struct{}),
 		addresses:  make(map[registry.Node]string),
 	}
-	r.lookups = newBatcher(2, r.lookup)
-	r.steps = newBatcher(1, r.change)
-	r.epochs = newBatcher(1, r.readEpoch)
+	// One worker each: a statement of many users costs little more than one of a few.
+	r.lookups = newBatcher(r.lookup)
+	r.steps = newBatcher(r.change)
+	r.epochs = newBatcher(r.readEpoch)
 	return r
 }
 
 // newBatcher returns a Batcher of statements. It ends with Abort.
-func newBatcher[Q, A any](
-	workers int, run func(context.Context, []Q) ([]A, error),
-) *batch.Batcher[Q, A] {
-	cfg := batch.Config{
-		Name: "the database", Workers: workers, Most: maxUsers, Pause: pauseAfterFailure,
-	}
+func newBatcher[Q, A any](run func(context.Context, []Q) ([]A, error)) *batch.Batcher[Q, A] {
+	cfg := batch.Config{Name: "the database", Most: maxUsers, Pause: pauseAfterFailure}
 	return batch.New(cfg, func(ctx context.Context, collect func() []Q) ([]A, error) {
 		ctx, cancel := context.WithTimeout(ctx, callTime)
 		defer cancel()

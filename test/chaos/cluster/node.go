@@ -94,7 +94,7 @@ func (n *Node) launch() error {
 	}
 	defer func() { _ = log.Close() }()
 	line := append([]string{n.binary, "serve", "--listen", n.listen}, n.flags...)
-	if slices.Contains(n.flags, "--redis") {
+	if slices.Contains(n.flags, "--redis") || slices.Contains(n.flags, "--cluster") {
 		line = append(line, "--node", n.Name)
 	}
 	command := exec.Command(line[0], line[1:]...)
@@ -104,6 +104,7 @@ func (n *Node) launch() error {
 	command.Stdout, command.Stderr = log, log
 	command.Env = slices.DeleteFunc(os.Environ(),
 		func(v string) bool { return strings.HasPrefix(v, "TIDEMARK_") })
+	command.Env = append(command.Env, "TIDEMARK_CLUSTER_SECRET=0123456789abcdef0123456789abcdef")
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	ended := make(chan error, 1)
 	started := make(chan error)
