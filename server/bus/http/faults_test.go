@@ -257,4 +257,27 @@ func TestReceive_refuses_what_is_no_post(t *testing.T) {
 	}
 }
 
+// TestSubscribe_stop_waits_for_the_call_under_way: a call that has begun ends before stop returns.
+func TestSubscribe_stop_waits_for_the_call_under_way(t *testing.T) {
+	b, _ := two(t)
+	began, goOn, stopped := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	stop, err := b.Subscribe(t.Context(), nodeA, bus.Subscriber{
+		Receive: func(bus.Event) { close(began); <-goOn },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = bus.PublishOne(t.Context(), b, nodeA, own) })
+	<-began
+	running.Go(func() { stop(); close(stopped) })
+	select {
+	case <-stopped:
+		t.Error("stop returned during a call")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(goOn)
+	running.Wait()
+}
+
 var _ bushttp.Peers = (*peers)(nil)
