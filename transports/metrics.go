@@ -296,7 +296,6 @@ var metricTable = []metric{
 			"upgrade.", "",
 	},
 	{"bus_malformed_total", "Publications that could not be read.", ""},
-	{"bus_refused_total", "Posts that no node of this cluster has sent.", ""},
 	{"bus_lag_seconds", "How long the last publication of this node to itself took.", ""},
 	{
 		"tickets_unavailable_total",

@@ -18,8 +18,8 @@ import (
 // clusterVariable has the secret that the nodes of --cluster share.
 const clusterVariable = "TIDEMARK_CLUSTER_SECRET"
 
-// clusterFlags configure a node of a cluster without Redis.
-type clusterFlags struct {
+// ClusterFlags configure a node of a cluster without Redis.
+type ClusterFlags struct {
 	Cluster          string `env:"TIDEMARK_CLUSTER" placeholder:"KIND" help:"postgres: the nodes share nothing but their store, which is Postgres, and reach each other directly. All have the same secret in TIDEMARK_CLUSTER_SECRET."`
 	ClusterListen    string `env:"TIDEMARK_CLUSTER_LISTEN" placeholder:"HOST:PORT" help:"Where this node listens for the other nodes, with --cluster. Only they need to reach it."`
 	ClusterAdvertise string `env:"TIDEMARK_CLUSTER_ADVERTISE" placeholder:"HOST:PORT" help:"Where the other nodes reach this one. Default: the address of --cluster-listen, if that names a host."`
@@ -27,7 +27,7 @@ type clusterFlags struct {
 
 // check returns a usageError if the flags are malformed or incomplete, or if nodes cannot share
 // store that way.
-func (f *clusterFlags) check(store storeURL, redisURL string) error {
+func (f *ClusterFlags) check(store storeURL, redisURL string) error {
 	switch {
 	case f.Cluster == "" && f.ClusterListen == "" && f.ClusterAdvertise == "":
 		return nil

@@ -15,29 +15,29 @@ const clusterTestSecret = "0123456789abcdef0123456789abcdef"
 // TestClusterFlags_say_what_is_missing checks each combination that cannot work.
 func TestClusterFlags_say_what_is_missing(t *testing.T) {
 	shared, file := storeURL{scheme: schemePostgres}, storeURL{scheme: schemeSQLite}
-	here := clusterFlags{Cluster: "postgres", ClusterListen: "10.0.0.1:7946"}
+	here := ClusterFlags{Cluster: "postgres", ClusterListen: "10.0.0.1:7946"}
 	for _, tc := range []struct {
 		name   string
-		flags  clusterFlags
+		flags  ClusterFlags
 		store  storeURL
 		redis  string
 		secret string
 		want   string
 	}{
-		{"nothing", clusterFlags{}, file, "", "", ""},
+		{"nothing", ClusterFlags{}, file, "", "", ""},
 		{"all", here, shared, "", clusterTestSecret, ""},
-		{"another kind", clusterFlags{Cluster: "x"}, shared, "", "", "must be postgres"},
+		{"another kind", ClusterFlags{Cluster: "x"}, shared, "", "", "must be postgres"},
 		{"with Redis", here, shared, "redis://h", clusterTestSecret, "exclude each other"},
 		{"another store", here, file, "", clusterTestSecret, "share a store of Postgres"},
-		{"no address", clusterFlags{Cluster: "postgres"}, shared, "", clusterTestSecret,
+		{"no address", ClusterFlags{Cluster: "postgres"}, shared, "", clusterTestSecret,
 			"--cluster-listen HOST:PORT"},
-		{"only an address", clusterFlags{ClusterListen: "h:1"}, shared, "", "",
+		{"only an address", ClusterFlags{ClusterListen: "h:1"}, shared, "", "",
 			"belong to --cluster postgres"},
-		{"no port", clusterFlags{Cluster: "postgres", ClusterListen: "h"}, shared, "",
+		{"no port", ClusterFlags{Cluster: "postgres", ClusterListen: "h"}, shared, "",
 			clusterTestSecret, "is not HOST:PORT"},
-		{"every address", clusterFlags{Cluster: "postgres", ClusterListen: ":7946"}, shared, "",
+		{"every address", ClusterFlags{Cluster: "postgres", ClusterListen: ":7946"}, shared, "",
 			clusterTestSecret, "give --cluster-advertise"},
-		{"every address, and its own", clusterFlags{
+		{"every address, and its own", ClusterFlags{
 			Cluster: "postgres", ClusterListen: ":7946", ClusterAdvertise: "10.0.0.1:7946",
 		}, shared, "", clusterTestSecret, ""},
 		{"no secret", here, shared, "", "", "TIDEMARK_CLUSTER_SECRET has 0 bytes"},

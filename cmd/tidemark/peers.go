@@ -26,7 +26,7 @@ import (
 // peerFlags configure a node of a cluster.
 type peerFlags struct {
 	Redis string `env:"TIDEMARK_REDIS" placeholder:"URL" help:"Redis of a cluster: redis://[USER:PASSWORD@]HOST:PORT[/DB], redis+sentinel://HOST:PORT,…/MASTER, or redis+cluster://HOST:PORT,…; with TLS rediss://, rediss+sentinel://, rediss+cluster://. The nodes share a store, Postgres or DynamoDB. Without it, this node is alone."`
-	clusterFlags
+	ClusterFlags
 	Node string `env:"TIDEMARK_NODE" placeholder:"NAME" help:"Name of this node, unique in the cluster. Default: the host name and random letters."`
 }
 
@@ -36,7 +36,7 @@ func (f *peerFlags) check(store storeURL) error {
 		return usagef("--node is %q; it must be 1 to %d characters of A-Z a-z 0-9 _ . : -",
 			f.Node, tidemark.MaxIDLength)
 	}
-	if err := f.clusterFlags.check(store, f.Redis); err != nil || f.Redis == "" {
+	if err := f.ClusterFlags.check(store, f.Redis); err != nil || f.Redis == "" {
 		return err
 	}
 	if _, err := redis.ParseURL(f.Redis); err != nil {

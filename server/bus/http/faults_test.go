@@ -249,7 +249,7 @@ func TestReceive_refuses_what_is_no_post(t *testing.T) {
 			t.Errorf("%s %s: %d, want %d", tc.method, tc.path, response.StatusCode, tc.want)
 		}
 	}
-	if n := b.Counters()["bus_refused_total"]; n != 1 {
+	if n := b.Counters()["bus_malformed_total"]; n != 1 {
 		t.Errorf("%d posts were counted as refused, want 1", n)
 	}
 	if n, _ := c.got(); n > 0 {

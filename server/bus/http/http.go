@@ -84,7 +84,7 @@ type Bus struct {
 }
 
 type counters struct {
-	events, frames, bytes, received, nobody, missed, unknown, malformed, refused atomic.Int64
+	events, frames, bytes, received, nobody, missed, unknown, malformed atomic.Int64
 }
 
 // subscription is a node of this process.
@@ -157,7 +157,6 @@ func (b *Bus) Counters() map[string]int64 {
 		"bus_missed_total":          c.missed.Load(),
 		"bus_unknown_total":         c.unknown.Load(),
 		"bus_malformed_total":       c.malformed.Load(),
-		"bus_refused_total":         c.refused.Load(),
 	}
 }
 

@@ -60,7 +60,7 @@ func (b *Bus) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	//rule:bounded_input.refuse-posts-of-strangers
 	if !hmac.Equal([]byte(code), []byte(b.codeOf(node, body))) {
-		b.count.refused.Add(1)
+		b.count.malformed.Add(1)
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
