@@ -84,9 +84,9 @@ func New(cfg Config) (*Server, error) {
 		Storage: cfg.Storage, Heads: cfg.Storage, Unreads: cfg.Storage,
 		Chats: s.chats, Watermarks: watermarks, Least: aggregates,
 		Latest: session.NewLatest(cfg.Registry, s.node),
-		Log:    s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow, MaxChats: cfg.SessionChats,
-		StatusFanout: cfg.StatusFanout,
-		Now:          s.now, Grace: session.NewDeadlines(cfg.Grace),
+		Log:    s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow,
+		MaxChats: cfg.SessionChats, StatusFanout: cfg.StatusFanout,
+		Now: s.now, Grace: session.NewDeadlines(cfg.Grace),
 		Expiry:      session.NewDeadlines(cfg.ResumeWindow),
 		Again:       session.NewDeadlines(cfg.AggregateInterval),
 		Arrivals:    session.NewDeadlines(sessions.TransferWithin),
@@ -105,7 +105,7 @@ func New(cfg Config) (*Server, error) {
 	s.receipts = receipts.New(receipts.Config{
 		Storage: cfg.Storage, Acks: acks, Chats: s.chats, Watermarks: watermarks,
 		Least: aggregates, Sessions: s.table, Delivery: s.delivery, Retry: again,
-		Latest: s.host.Latest, Log: s.log, Now: s.now, AckInterval: cfg.AckInterval,
+		Log: s.log, Now: s.now, AckInterval: cfg.AckInterval,
 		AuthorRetry: cfg.AuthorRetry, StatusInterval: cfg.StatusInterval,
 		AckBatch: cfg.AckBatch, StatusFanout: cfg.StatusFanout,
 	})

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,6 +26,7 @@ func TestOpen_refuses(t *testing.T) {
 		_, address, _ := strings.Cut(url, "@")
 		return "postgres://guest:" + secret + "@" + address
 	}
+	damaged := fmt.Sprint("version ", newest)
 	clean := base(t)
 	server.Exec(t, "postgres", "CREATE ROLE guest LOGIN PASSWORD '"+secret+"'")
 	for _, tc := range []struct {
@@ -56,13 +58,13 @@ func TestOpen_refuses(t *testing.T) {
 			url := base(t)
 			server.Exec(t, database(url), "DROP TABLE schema_compatible")
 			return url
-		}, tidemark.Conflict, []string{"version 2", "does not say which programs", "restore"}},
+		}, tidemark.Conflict, []string{damaged, "does not say which programs", "restore"}},
 		{"a lost row of compatible programs", func(t *testing.T) string {
 			t.Helper()
 			url := base(t)
 			server.Exec(t, database(url), "DELETE FROM schema_compatible")
 			return url
-		}, tidemark.Conflict, []string{"version 2", "does not say which programs", "restore"}},
+		}, tidemark.Conflict, []string{damaged, "does not say which programs", "restore"}},
 		{"a migration that failed", func(t *testing.T) string {
 			t.Helper()
 			url := base(t)

@@ -201,7 +201,7 @@ func (m *model) appendNew(rt *rapid.T) {
 	}
 	m.drafts = append(m.drafts, draft)
 	m.both("Append",
-		func(f *fixture) (any, error) { return storage.AppendOne(f.ctx, f.store, draft) })
+		func(f *fixture) (any, error) { return f.tryAppend(draft) })
 }
 
 // resend sends an earlier draft again. It may change the content, the attachment or the chat.
@@ -228,7 +228,14 @@ func (m *model) resend(rt *rapid.T) {
 		return sentMessage{sent, found}, err
 	})
 	m.both("Append again",
-		func(f *fixture) (any, error) { return storage.AppendOne(f.ctx, f.store, draft) })
+		func(f *fixture) (any, error) { return f.tryAppend(draft) })
+}
+
+// tryAppend returns the result of an append without its RowsVersion, which is the store's own.
+func (f *fixture) tryAppend(draft tidemark.Draft) (storage.Appended, error) {
+	appended, err := storage.AppendOne(f.ctx, f.store, draft)
+	appended.RowsVersion = 0
+	return appended, err
 }
 
 // sentMessage is the result of Sent.

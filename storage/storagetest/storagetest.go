@@ -245,7 +245,7 @@ func (f *fixture) draft(
 
 func (f *fixture) append(d tidemark.Draft) storage.Appended {
 	f.Helper()
-	appended, err := storage.AppendOne(f.ctx, f.store, d)
+	appended, err := f.tryAppend(d)
 	f.ok(err)
 	return appended
 }

@@ -39,9 +39,7 @@ type Config struct {
 	Delivery   *delivery.Delivery
 	// Retry takes rows that have to be marked.
 	Retry *retry.Queue
-	// Latest learns what users acknowledge.
-	Latest *session.Latest
-	Log    *slog.Logger
+	Log   *slog.Logger
 	// Now returns the time that is stored with a raised watermark.
 	Now func() time.Time
 	// AckInterval is the least time between two writes of buffered acknowledgements. AuthorRetry is
@@ -295,7 +293,7 @@ func (r *Receipts) advance(
 		// No pending row names the chat any more. A raise that moved nothing may repeat one whose
 		// answer was lost.
 		//rule:delivered_is_eventually_consistent.add-acknowledged-chat
-		r.Latest.Add(st.UserID, st.ChatID)
+		r.Delivery.Latest.Add(st.UserID, st.ChatID)
 		mayBePending[i] = r.acknowledged(st)
 		if done.Moved {
 			r.Count.Moved.Add(1)
