@@ -25,7 +25,7 @@ import (
 
 // peerFlags configure a node of a cluster.
 type peerFlags struct {
-	Redis string `env:"TIDEMARK_REDIS" placeholder:"URL" help:"Redis of a cluster: redis://[USER:PASSWORD@]HOST:PORT[/DB], redis+sentinel://HOST:PORT,…/MASTER, or redis+cluster://HOST:PORT,…; with TLS rediss://, rediss+sentinel://, rediss+cluster://. The nodes share a store, Postgres or DynamoDB. Without it, this node is alone."`
+	Redis string `env:"TIDEMARK_REDIS" placeholder:"URL" help:"Redis of a cluster: redis://[USER:PASSWORD@]HOST:PORT[/DB], redis+sentinel://HOST:PORT,…/MASTER, or redis+cluster://HOST:PORT,…; with TLS rediss://, rediss+sentinel://, rediss+cluster://. The nodes share a store, Postgres or DynamoDB. Without it and without --cluster, this node is alone."`
 	ClusterFlags
 	Node string `env:"TIDEMARK_NODE" placeholder:"NAME" help:"Name of this node, unique in the cluster. Default: the host name and random letters."`
 }

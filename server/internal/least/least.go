@@ -1,5 +1,5 @@
-// Package least caches the least boundary of the members of large chats, and bounds how often it is
-// read.
+// Package least caches the least boundary of the members of chats above 50 members, and bounds how
+// often it is read.
 package least
 
 import (
