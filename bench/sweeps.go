@@ -168,9 +168,9 @@ func (h *history) step(r *run, value int) error {
 	return err
 }
 
-// spread is pairs that send to many chats in turn, one message at a time: several to one chat would
-// share a call of the storage, the fewer chats the more. The chats are groups of two, because two
-// users have only one direct chat.
+// spread is pairs that send to many chats in turn, one message at a time. Several messages to one
+// chat would share a call of the storage, and more of them with fewer chats. The chats are groups
+// of two, because two users have only one direct chat.
 type spread struct{ Pairs }
 
 func (s *spread) step(r *run, value int) error {

@@ -48,8 +48,8 @@ func wantMarks(t *testing.T, when string, got storagetest.Counts, want int) {
 	}
 }
 
-// TestR_STANDS_a_row_that_another_node_removed_is_marked_again: nothing tells the node that
-// remembers the row.
+// TestR_STANDS_a_row_that_another_node_removed_is_marked_again: the node that remembers the row is
+// not notified.
 func TestR_STANDS_a_row_that_another_node_removed_is_marked_again(t *testing.T) {
 	for name, acknowledge := range map[string]func(*core, tidemark.ChatID){
 		"by PATCH": func(b *core, chat tidemark.ChatID) { b.ack("bob", chat, 2, 0) },

@@ -17,8 +17,7 @@ type Appended struct {
 	// RowsVersion is that of the chat's pending rows in this step. It grows with each Clear that
 	// removes a row of the chat, and may grow at other times. So a row that stood after a step, and
 	// was not removed with its member, still stands in a later step of the same RowsVersion. It is
-	// comparable within a process only. It is 0 for a duplicate, and in a store that does not tell
-	// it.
+	// comparable within a process only. It is 0 for a duplicate, and in a store that has none.
 	RowsVersion uint64
 	// Err is why the draft was not stored (see Append). The other fields are empty then.
 	Err error

@@ -196,8 +196,8 @@ type Messages interface {
 	// may be named more than once. The ranges of one call may be read at different moments.
 	Ranges(ctx context.Context, ranges []Range) ([][]tidemark.Message, error)
 
-	// Observe tells the store of a message that another process has stored in these data, so that
-	// the store need not read what follows from it. It may be called in any order, and with
+	// Observe passes a message to the store that another process has stored in these data. Then
+	// the store need not read what follows from it. Observe may be called in any order, and with
 	// messages that the store knows. It changes no result of other calls. It does no I/O.
 	Observe(m *tidemark.Message)
 }

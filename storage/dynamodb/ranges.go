@@ -39,8 +39,8 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 	return pages, nil
 }
 
-// Observe implements storage.Messages. The message proves a head, and what it writes to the counter
-// of its chat can be told from it.
+// Observe implements storage.Messages. The message proves a head. What it writes to the counter of
+// its chat can be computed from it.
 func (s *Store) Observe(m *tidemark.Message) { s.known.SawMessage(m) }
 
 // page reads a range. A query is not atomic: it may return a message of a transaction without the

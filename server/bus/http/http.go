@@ -46,7 +46,7 @@ const (
 
 // Peers knows the nodes. registry/postgres implements it.
 type Peers interface {
-	// Address returns HOST:PORT of a life of a node. NotFound as Find.
+	// Address returns HOST:PORT of a life of a node. Its error is NotFound as that of Find.
 	Address(ctx context.Context, node registry.Node) (string, error)
 	// Find returns it as it is now. NotFound says that this life has no lease now, so that it must
 	// join again.
@@ -219,8 +219,8 @@ func (b *Bus) Subscribe(
 	}, nil
 }
 
-// here returns the subscription of a node of this process and adds a call to it, or nil. known says
-// that a life of that node is or was in this process.
+// here returns the subscription of a node of this process, or nil. It adds a call to the
+// subscription. known says that a life of that node is or was in this process.
 func (b *Bus) here(node registry.Node) (s *subscription, known bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

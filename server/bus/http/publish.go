@@ -141,10 +141,10 @@ func (b *Bus) unlink() {
 	}
 }
 
-// post posts events, in several posts if they are large. Its error is NotFound only if the registry
-// says, after the publications began, that the node has no lease, or if another life of the node
-// answers. Then this life must join again, and its sessions reconcile. A refused connection says
-// nothing of the kind: a firewall refuses, too.
+// post posts events, in several posts if they are large. Its error is NotFound in two cases only.
+// Either the registry says, after the publications began, that the node has no lease. Or another
+// life of the node answers. Then this life must join again, and its sessions reconcile. A refused
+// connection proves no such thing: a firewall refuses, too.
 func (l *link) post(ctx context.Context, events []*bus.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, postTime)
 	defer cancel()

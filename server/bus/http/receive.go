@@ -37,8 +37,8 @@ func (b *Bus) answerTo(code string, status int) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// receive takes a post: 204 if the subscriber was called, 404 if only another life of the node is
-// or was here, 421 if the node was never here, and 401 if the code is wrong.
+// receive takes a post. It answers 204 if the subscriber was called, and 401 if the code is wrong.
+// It answers 404 if only another life of the node is or was here, and 421 if the node never was.
 func (b *Bus) receive(w http.ResponseWriter, r *http.Request) {
 	node := registry.Node{
 		ID: tidemark.NodeID(r.Header.Get(headerNode)), Boot: r.Header.Get(headerBoot),

@@ -15,8 +15,8 @@ import (
 // later has the same version, no row was removed in between, so the row covers the message too. If
 // the version is higher, some row was removed, and all bits are dropped.
 //
-// Nothing else has to be told to a node: not an acknowledgement on another node, nor one by PATCH.
-// A removal of a member ends the roster. A restart begins without bits.
+// Nothing else has to reach a node, such as an acknowledgement on another node, or one by PATCH. A
+// removal of a member ends the roster. A restart begins without bits.
 type standing struct {
 	mu      sync.Mutex
 	version uint64
@@ -34,7 +34,7 @@ type Members []uint64
 func (m Members) Has(i int) bool { return i>>6 < len(m) && m[i>>6]>>(i&63)&1 != 0 }
 
 // Standing returns the members whose pending rows are known to cover a message. version is the
-// storage.Appended.RowsVersion of the step that stored the message; 0 stands for unknown. Standing
+// storage.Appended.RowsVersion of the step that stored the message. 0 stands for unknown. Standing
 // is safe for concurrent use.
 func (r *Roster) Standing(version uint64, n tidemark.Sequence) Members {
 	s := &r.standing

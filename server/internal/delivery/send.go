@@ -271,7 +271,7 @@ func (d *Delivery) unacknowledged(
 
 // markMissed marks the members who have no session, and those whom a notice did not reach
 // (R_NOBODY). It leaves out the members whose rows are known to stand (R_STANDS): a session that
-// opened since the look-up found those. certain says that all their leases were known.
+// opened since the look-up found those rows. certain says that all leases were known.
 func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *notice) error {
 	sequence := m.stored.Sequence
 	// Members with a session here may have other devices on other nodes.

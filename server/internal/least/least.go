@@ -17,8 +17,8 @@ type Storage interface {
 		author tidemark.UserID) (storage.Summary, error)
 }
 
-// Cache reads the least boundary of a chat at most once in an interval, for any number of sessions
-// that open and members that acknowledge (rule least_is_shared). It is safe for concurrent use.
+// Cache reads the least boundary of a chat at most once in an interval (rule least_is_shared). All
+// sessions that open and members who acknowledge share that read. It is safe for concurrent use.
 type Cache struct {
 	storage  Storage
 	interval time.Duration
@@ -60,9 +60,9 @@ func New(storage Storage, interval time.Duration, most int) *Cache {
 // Interval returns the least time between two reads of a chat.
 func (c *Cache) Interval() time.Duration { return c.interval }
 
-// Since returns the least boundary of a chat by a read that began after a time, and of the members
-// of a version or a later one. If there is none, it reads storage, unless the latest read began
-// within the interval. Then Since returns no value: ask again an interval later.
+// Since returns the least boundary of a chat by a read that began after a time. The read is of the
+// members of a version, or a later one. If there is none, Since reads storage, unless the latest
+// read began within the interval. Then it returns no value: ask again an interval later.
 func (c *Cache) Since(
 	ctx context.Context, chat tidemark.ChatID, version uint64, after time.Time,
 ) (Value, error) {

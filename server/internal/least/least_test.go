@@ -80,7 +80,7 @@ func TestCache_least_is_shared(t *testing.T) {
 	})
 }
 
-// TestCache_least_is_shared_while_it_is_read: who comes during a read gets its result if that will
+// TestCache_least_is_shared_while_it_is_read: a call during a read gets its result if that will
 // do, else nothing.
 func TestCache_least_is_shared_while_it_is_read(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

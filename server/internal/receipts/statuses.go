@@ -379,8 +379,8 @@ func (r *Receipts) tell(chat tidemark.ChatID, a aggregate) {
 
 // announce returns the announcement for a chat's members, and the number of its updates. In a chat
 // above StatusFanout, updates of members become one update of the chat, which leastOf returns. If
-// that was asked for and the chat has become small meanwhile, the boundaries of all members are
-// read: those that rose before were not published.
+// updates ask for that, and the chat has become small meanwhile, announce reads the boundaries of
+// all members instead: those that rose before were not published.
 func (r *Receipts) announce(
 	ctx context.Context, chat tidemark.ChatID, updates []tidemark.StatusUpdate, raised time.Time,
 ) (delivery.Announcement, int, error) {

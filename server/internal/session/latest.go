@@ -16,13 +16,13 @@ const (
 )
 
 // Latest remembers chats of users between their sessions, so that an open need not read all chats
-// of its user to find the latest ones. What it has of a user includes the recentChats chats with
-// the latest activity, apart from those with a message that the user has not acknowledged. It may
-// include others.
+// of its user to find the latest ones. It has the recentChats chats of a user with the latest
+// activity, and perhaps others. It may lack those with a message that the user has not
+// acknowledged.
 //
 // A chat becomes active by a message. If the user has not acknowledged it, their session finds it
 // when it opens, or is notified. The node sees each acknowledgement (Add), but only if no other
-// node ever joined the registry. Only then Latest knows anything.
+// node ever joined the registry. Otherwise Latest returns nothing.
 //
 // All methods are safe for concurrent use.
 type Latest struct {

@@ -44,7 +44,7 @@ func spent(b *testing.B, pid int) time.Duration {
 }
 
 // BenchmarkLookup reports what Postgres spends on the look-up of a user, if so many share a
-// statement, and BenchmarkOpen what it spends on the opening and closing of a session.
+// statement. BenchmarkOpen reports what it spends on the opening and closing of a session.
 func BenchmarkLookup(b *testing.B) {
 	server, r, a := benched(b)
 	for _, size := range []int{1, 8, 64} {

@@ -38,8 +38,8 @@ func (r *Registry) complainAgain(complaints []registry.Node) {
 	}
 }
 
-// doubtful records whether complaints may have been taken without an answer. It returns what was
-// recorded before, which it removes.
+// doubtful records whether a heartbeat may have taken complaints although its answer was lost. It
+// returns what was recorded before.
 func (r *Registry) doubtful(now bool) (before bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

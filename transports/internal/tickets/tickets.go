@@ -84,8 +84,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Tickets implements auth.Tickets on a Store, which gets only a hash of a ticket's name. So who
-// reads the store cannot use the ticket. While a connection holds its session, the node of the
+// Tickets implements auth.Tickets on a Store, which gets only a hash of a ticket's name. So readers
+// of the store cannot use the ticket. While a connection holds its session, the node of the
 // connection prolongs it. If that node is killed, the ticket ends after at most twice the resume
 // window.
 //

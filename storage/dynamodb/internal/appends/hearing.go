@@ -5,10 +5,11 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
-// A hearing says whether a process gets the messages of a chat that others store, so that it need
-// not read the counter before it writes there after a rest (storage.Messages.Observe). It gets them
-// if it has sessions of the chat's members. A failed transaction costs as much as fifty reads. So a
-// process relies on what it gets only after reads have shown that nothing was missing.
+// A hearing says whether a process gets the messages of a chat that others store
+// (storage.Messages.Observe). Then it need not read the counter before it writes there after a
+// rest. It gets them if it has sessions of the chat's members. A failed transaction costs as much
+// as fifty reads. So a process relies on what it gets only after reads have shown that nothing was
+// missing.
 type hearing struct {
 	// expected is the head by what this process got, while the counter is read to compare, or 0.
 	expected tidemark.Sequence
@@ -23,8 +24,8 @@ type hearing struct {
 // than one that is always read.
 const mostNeeded = 256
 
-// follow brings the view of a shared chat up to date after a rest: by the messages of others that
-// this process got, or by reading the counter.
+// follow brings the view of a shared chat up to date after a rest. It uses the messages of others
+// that this process got, or orders a read of the counter.
 func (v *view) follow(known *record.Known) {
 	if v.Counter == nil || v.stale {
 		v.stale = true
@@ -38,7 +39,8 @@ func (v *view) follow(known *record.Known) {
 	v.stale, v.heard.expected = true, counter.Head
 }
 
-// compare learns from a counter that was read, if others have moved its head.
+// compare compares a counter that was read with what this process expected. It does nothing if
+// others have not moved the head.
 func (h *hearing) compare(before, head tidemark.Sequence) {
 	switch {
 	case h.expected == 0 || head == before:
@@ -50,7 +52,7 @@ func (h *hearing) compare(before, head tidemark.Sequence) {
 	h.expected = 0
 }
 
-// failed learns that the counter was not as expected.
+// failed records that a transaction found another counter than expected.
 func (h *hearing) failed() {
 	if h.relied {
 		h.right, h.needed = 0, min(16*max(1, h.needed), mostNeeded)

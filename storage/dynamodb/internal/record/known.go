@@ -28,9 +28,9 @@ type image struct {
 	version uint64
 }
 
-// with returns the image after the next message. ok is false if it cannot be told from the message:
-// one is missing before it, the members have changed, or the numbers of its sender may be in their
-// delivery state.
+// with returns the image after the next message. ok is false if the message does not suffice for
+// that. Then one is missing before it, the members have changed, or the numbers of its sender may
+// be in their delivery state.
 func (i image) with(m *tidemark.Message) (next image, ok bool) {
 	//rule:unread_exact.follow-without-hole
 	if m.Sequence != i.head+1 || m.MembersVersion != i.version {
