@@ -294,3 +294,24 @@ func (r *latestRun) open() {
 		}
 	}
 }
+
+// TestLatest_delivered_is_eventually_consistent_while_the_list_is_read: a chat becomes active after
+// the read, and before its result is remembered.
+func TestLatest_delivered_is_eventually_consistent_while_the_list_is_read(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newClusterInMemory(t)
+		a := w.node("a")
+		old, friend := silentChat(0), silentFriend(0)
+		w.after.set(once("ChatsOf", nil, func() {
+			a.send("bob", old)
+			time.Sleep(time.Second)
+		}))
+		a.silent(70)
+		w.after.clear()
+		a.ack(friend, old, 2, 2)
+		settle()
+		if got := statusesOf(a.visit("bob"), string(friend)); len(got) != 1 {
+			t.Errorf("the snapshot has %q of %s, want one status", got, friend)
+		}
+	})
+}

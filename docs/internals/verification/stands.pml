@@ -85,20 +85,20 @@ proctype HandOver(byte node) {
 	bool here, known;
 	atomic { head++; n = head; v = version }
 	atomic {
+		if
+		:: v > at[node] && R_FORGET -> at[node] = v; stands[node] = 0; since[node] = 0
+		:: v > at[node] && !R_FORGET -> at[node] = v
+		:: else
+		fi;
+		known = stands[node] && (n >= since[node] || !R_SINCE)
+	}
+	atomic {
 		here = lease;
 		notified = notified || here
 	}
 	if
 	:: here
 	:: else ->
-		atomic {
-			if
-			:: v > at[node] && R_FORGET -> at[node] = v; stands[node] = 0; since[node] = 0
-			:: v > at[node] && !R_FORGET -> at[node] = v
-			:: else
-			fi;
-			known = stands[node] && (n >= since[node] || !R_SINCE)
-		}
 		if
 		:: known
 		:: else ->

@@ -56,6 +56,8 @@ type message struct {
 	// leases. first is the index of their first lease in the look-up.
 	roster *chat.Roster
 	users  []tidemark.UserID
+	// standing has the members whose rows stood before the look-up (R_STANDS).
+	standing chat.Members
 	leases [][]registry.Lease
 	first  int
 	err    error
@@ -244,6 +246,7 @@ func (d *Delivery) address(ctx context.Context, m *message) error {
 			return user != m.stored.SenderID
 		})
 	case toAll:
+		m.standing = roster.Standing(m.rows, m.stored.Sequence)
 	}
 	return err
 }
@@ -287,15 +290,11 @@ func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *
 		d.Retry.Notify(n.unknown)
 		return nil
 	}
-	var standing chat.Members
-	if m.to == toAll {
-		standing = m.roster.Standing(m.rows, sequence)
-	}
 	var absent []tidemark.UserID
 	var marked []int // of m.users
 	for i, user := range m.users {
 		//rule:R_NOBODY.mark-absent-members
-		if len(m.leases[i]) > 0 || (m.covered && user == m.stored.SenderID) || standing.Has(i) {
+		if len(m.leases[i]) > 0 || (m.covered && user == m.stored.SenderID) || m.standing.Has(i) {
 			continue
 		}
 		absent, marked = append(absent, user), append(marked, i)

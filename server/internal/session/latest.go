@@ -30,9 +30,28 @@ type Latest struct {
 	node     registry.Node
 
 	mu    sync.Mutex
-	users map[tidemark.UserID][]tidemark.ChatID
+	users map[tidemark.UserID]*latestOf
 	total int
 }
+
+// latestOf is what is remembered of one user.
+//
+//	state     Begin      Add        Listed    Forget
+//	(none)    listing    -          -         -
+//	listing   -          appended   listed    (none)
+//	listed    listing    appended   listed    (none)
+type latestOf struct {
+	state latestState
+	// chats has what was listed, and what was added since Begin.
+	chats []tidemark.ChatID
+}
+
+type latestState uint8
+
+const (
+	listing latestState = iota // the list is being read
+	listed
+)
 
 // onlyNode is a registry that is not shared with other processes.
 type onlyNode interface {
@@ -44,7 +63,7 @@ type onlyNode interface {
 func NewLatest(r registry.Registry, node registry.Node) *Latest {
 	alone, _ := r.(onlyNode)
 	return &Latest{
-		registry: alone, node: node, users: make(map[tidemark.UserID][]tidemark.ChatID),
+		registry: alone, node: node, users: make(map[tidemark.UserID]*latestOf),
 	}
 }
 
@@ -59,27 +78,53 @@ func (l *Latest) Of(user tidemark.UserID) (chats []tidemark.ChatID, known bool) 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	chats, known = l.users[user]
-	return slices.Clone(chats), known
+	if of := l.users[user]; of != nil && of.state == listed {
+		return slices.Clone(of.chats), true
+	}
+	return nil, false
 }
 
-// Listed records the latest chats of a user, as they were read from storage.
-func (l *Latest) Listed(user tidemark.UserID, chats []tidemark.ChatID) {
+// Begin says that the latest chats of a user are about to be read. What Add records from now on
+// belongs to the list: the read may miss it.
+func (l *Latest) Begin(user tidemark.UserID) {
 	if !l.alone() {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if of := l.users[user]; of != nil && of.state == listing {
+		return
+	}
 	l.forgetLocked(user)
+	l.users[user] = &latestOf{}
+}
+
+// Listed records the latest chats of a user, as they were read from storage after Begin. It does
+// nothing if the user was forgotten since.
+func (l *Latest) Listed(user tidemark.UserID, chats []tidemark.ChatID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.users[user]
+	if of == nil {
+		return
+	}
 	for other := range l.users { // the order of a map is random
 		//rule:bounded_use.limit-latest-chats
-		if l.total+len(chats) <= maxLatestChats {
+		if l.total-len(of.chats)+len(chats) <= maxLatestChats {
 			break
 		}
-		l.forgetLocked(other)
+		if other != user {
+			l.forgetLocked(other)
+		}
 	}
-	l.users[user] = chats
-	l.total += len(chats)
+	//rule:delivered_is_eventually_consistent.keep-what-was-added-while-listing
+	for _, chat := range of.chats {
+		if !slices.Contains(chats, chat) {
+			chats = append(chats, chat)
+		}
+	}
+	l.total += len(chats) - len(of.chats)
+	of.state, of.chats = listed, chats
 }
 
 // Add records that a chat of a user may be one of the latest. It does nothing if the user is not
@@ -87,18 +132,20 @@ func (l *Latest) Listed(user tidemark.UserID, chats []tidemark.ChatID) {
 func (l *Latest) Add(user tidemark.UserID, chat tidemark.ChatID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known, there := l.users[user]
-	at := slices.Index(known, chat)
+	of := l.users[user]
+	if of == nil {
+		return
+	}
+	at := slices.Index(of.chats, chat)
 	switch {
-	case !there:
 	case at >= 0:
 		// It comes first, so that the next Add of the same chat finds it at once.
-		known[0], known[at] = known[at], known[0]
+		of.chats[0], of.chats[at] = of.chats[at], of.chats[0]
 	//rule:bounded_use.forget-long-lists-of-latest
-	case len(known) >= maxLatest:
+	case len(of.chats) >= maxLatest:
 		l.forgetLocked(user)
 	default:
-		l.users[user] = append(known, chat)
+		of.chats = append(of.chats, chat)
 		l.total++
 	}
 }
@@ -111,8 +158,10 @@ func (l *Latest) Forget(user tidemark.UserID) {
 }
 
 func (l *Latest) forgetLocked(user tidemark.UserID) {
-	l.total -= len(l.users[user])
-	delete(l.users, user)
+	if of := l.users[user]; of != nil {
+		l.total -= len(of.chats)
+		delete(l.users, user)
+	}
 }
 
 // latest returns the chats that a snapshot has to cover, or false if they are not known.

@@ -26,8 +26,10 @@ func TestLatest_bounded_use(t *testing.T) {
 	known := 0
 	user := func(i int) tidemark.UserID { return tidemark.UserID(fmt.Sprint("u", i)) }
 	for i := range most/each + 100 {
-		l.Listed(user(i), chats)
-		l.Listed(user(i), chats)
+		for range 2 {
+			l.Begin(user(i))
+			l.Listed(user(i), chats)
+		}
 	}
 	for i := range most/each + 100 {
 		if _, there := l.Of(user(i)); there {

@@ -111,6 +111,7 @@ func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 			return s.refreshLatest(r, rosters)
 		}
 	}
+	s.host.Latest.Begin(s.User())
 	recent, _, err := s.host.Storage.ChatsOf(ctx, s.User(),
 		storage.ChatsPage{Limit: recentChats, Brief: true})
 	if err != nil {
