@@ -40,9 +40,9 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 	serve := []string{"serve", "--dev", "--listen", "127.0.0.1:0", "--store", store}
 	p.env = []string{"TIDEMARK_STORE=" + store}
 	schema := func(n int) string {
-		return fmt.Sprintf("%sschema %d, compatible %d, needed 2", shown, n, min(n, 1))
+		return fmt.Sprintf("%sschema %d, compatible %d, needed 4", shown, n, min(n, 1))
 	}
-	const tooNew = "for programs that need version 999 or a later one, and this program needs 2; " +
+	const tooNew = "for programs that need version 999 or a later one, and this program needs 4; " +
 		"run a newer program"
 	for _, step := range []struct {
 		name string
@@ -57,21 +57,23 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 			"nothing to take down",
 			"", []string{"migrate", "down"}, true, "there is no schema to take down",
 		},
-		{"the command", "", []string{"migrate", "up"}, false, schema(2)},
-		{"again", "", []string{"migrate", "up"}, false, schema(2)},
-		{"down", "", []string{"migrate", "down"}, false, schema(1)},
+		{"the command", "", []string{"migrate", "up"}, false, schema(4)},
+		{"again", "", []string{"migrate", "up"}, false, schema(4)},
+		{"down", "", []string{"migrate", "down"}, false, schema(3)},
 		{
 			"old",
 			"", serve, true,
-			"the schema has version 1, and this program needs 2; run tidemark migrate up",
+			"the schema has version 3, and this program needs 4; run tidemark migrate up",
 		},
-		{"further down", "", []string{"migrate", "down"}, false, schema(0)},
+		{"further down", "", []string{"migrate", "down"}, false, schema(2)},
+		{"and down", "", []string{"migrate", "down"}, false, fmt.Sprint(shown, "schema 1, ")},
+		{"to nothing", "", []string{"migrate", "down"}, false, schema(0)},
 		{
 			"older",
 			"", serve, true,
-			"the schema has version 0, and this program needs 2; run tidemark migrate up",
+			"the schema has version 0, and this program needs 4; run tidemark migrate up",
 		},
-		{"up again", "", []string{"migrate", "up"}, false, schema(2)},
+		{"up again", "", []string{"migrate", "up"}, false, schema(4)},
 		{
 			"newer",
 			"UPDATE schema_migrations SET version = 999; " +

@@ -49,3 +49,8 @@ runAsGroup: 65532
 seccompProfile:
   type: RuntimeDefault
 {{- end -}}
+
+{{/* The value of --cluster, or nothing. */}}
+{{- define "tidemark.cluster" -}}
+{{- get (get .Values "config" | default dict) "cluster" -}}
+{{- end }}
