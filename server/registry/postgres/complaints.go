@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
@@ -48,7 +47,7 @@ func (r *Registry) doubtful(now bool) (before bool) {
 	return before
 }
 
-const readNode = `SELECT address, alive AND expires >= ` + now + ` FROM cluster_nodes
+const readNode = `SELECT address, alive, expires >= ` + now + ` FROM cluster_nodes
 WHERE id = $1 AND boot = $2`
 
 // Address returns where a life of a node is reached, as far as it is known here. If it is not, it
@@ -63,19 +62,33 @@ func (r *Registry) Address(ctx context.Context, node registry.Node) (string, err
 	return r.Find(ctx, node)
 }
 
-// Find asks the database where a node is reached. NotFound says that this life of it has no lease:
-// the epoch has risen, or rises with the next heartbeat of any node.
+// Find asks the database where a node is reached. NotFound says that this life of it has no lease,
+// so it must join again, which raises the epoch.
 func (r *Registry) Find(ctx context.Context, node registry.Node) (address string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	var alive bool
-	err = r.cfg.Pool.QueryRow(ctx, readNode, string(node.ID), node.Boot).Scan(&address, &alive)
+	var alive, lasts bool
+	err = r.cfg.Pool.QueryRow(ctx, readNode, string(node.ID), node.Boot).
+		Scan(&address, &alive, &lasts)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows), err == nil && !alive:
-		return "", tidemark.Wrap(tidemark.NotFound, err,
-			"node "+string(node.ID)+" has no lease in the registry")
+	case errors.Is(err, pgx.ErrNoRows):
+		return "", noLease(node.ID)
 	case err != nil:
 		return "", errUnreached(err)
+	case !alive:
+		return "", noLease(node.ID)
+	case !lasts:
+		// A heartbeat that holds the lock of the epoch may prolong the lease. So only a transaction
+		// with that lock can tell that the lease is over.
+		//rule:R_NOBODY.lease-ends-under-the-lock-in-postgres
+		n, err := r.with(ctx, func(*nodes) {})
+		if err != nil {
+			return "", err
+		}
+		if n.joined(node) == nil {
+			return "", noLease(node.ID)
+		}
+		return address, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -85,7 +85,7 @@ func (r *Registry) change(ctx context.Context, steps []step) ([]result, error) {
 			b.Queue(insertUsers, opening)
 		}
 		b.Queue(lockUsers, all)
-		b.Queue("SELECT " + now)
+		b.Queue(readTime)
 		b.Queue(readAlive)
 	}, func(read pgx.BatchResults, b *pgx.Batch) error {
 		if len(opening) > 0 {

@@ -125,8 +125,9 @@ func (n *nodes) leave(node registry.Node, dropped bool) {
 const (
 	insertEpoch = `INSERT INTO cluster_epoch (data, incarnation) VALUES ($1, $2)
 ON CONFLICT DO NOTHING`
-	lockEpoch = `SELECT data, incarnation, crashes, ` + now + `
-FROM cluster_epoch WHERE one FOR UPDATE`
+	lockEpoch = `SELECT data, incarnation, crashes FROM cluster_epoch WHERE one FOR UPDATE`
+	// readTime is a statement of its own: one that locks reads the clock before it waits.
+	readTime  = "SELECT " + now
 	readNodes = `SELECT id, boot, address, expires, alive, complaints FROM cluster_nodes`
 	writeNode = `INSERT INTO cluster_nodes (id, boot, address, expires, alive, complaints)
 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO UPDATE SET boot = $2, address = $3,
@@ -150,6 +151,7 @@ func (r *Registry) with(ctx context.Context, do func(*nodes)) (*nodes, error) {
 	err := r.transaction(ctx, func(b *pgx.Batch) {
 		b.Queue(insertEpoch, string(r.cfg.Data), unused)
 		b.Queue(lockEpoch)
+		b.Queue(readTime)
 		b.Queue(readNodes)
 	}, func(read pgx.BatchResults, b *pgx.Batch) error {
 		if err := n.read(read, r.cfg.Data); err != nil {
@@ -190,14 +192,16 @@ func unusedName() string {
 	return hex.EncodeToString(b[:])
 }
 
-// read reads the results of insertEpoch, lockEpoch and readNodes.
+// read reads the results of insertEpoch, lockEpoch, readTime and readNodes.
 func (n *nodes) read(read pgx.BatchResults, data tidemark.Incarnation) error {
 	if _, err := read.Exec(); err != nil {
 		return err
 	}
 	var of string
-	err := read.QueryRow().Scan(&of, &n.epoch.Incarnation, &n.epoch.Crashes, &n.now)
-	if err != nil {
+	if err := read.QueryRow().Scan(&of, &n.epoch.Incarnation, &n.epoch.Crashes); err != nil {
+		return err
+	}
+	if err := read.QueryRow().Scan(&n.now); err != nil {
 		return err
 	}
 	n.foreign = of != string(data)
