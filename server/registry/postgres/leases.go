@@ -200,32 +200,30 @@ func (s *scene) write(b *pgx.Batch) {
 	b.Queue(writeUsers, ids, leases, proofs, until)
 }
 
-// prolong prolongs leases, and sorts the others into refreshed.
+// prolong prolongs at most maxUsers leases, and sorts the others into refreshed.
 func (r *Registry) prolong(
 	ctx context.Context, leases []registry.Lease, ttl time.Duration, refreshed *registry.Refreshed,
 ) error {
-	for part := range slices.Chunk(leases, maxUsers) {
-		steps := make([]step, len(part))
-		for i := range part {
-			steps[i] = step{lease: part[i], prolong: ttl, unjoined: true}
-		}
-		ctx, cancel := context.WithTimeout(ctx, callTime)
-		results, err := r.change(ctx, steps)
-		cancel()
-		if err != nil {
-			return tidemark.Wrap(tidemark.Unavailable, err,
-				"some leases were not prolonged; the next heartbeat tries again")
-		}
-		for i, done := range results {
-			switch done.fate {
-			case prolonged:
-			case lost:
-				refreshed.Lost = append(refreshed.Lost, part[i])
-			case replaced:
-				refreshed.Replaced = append(refreshed.Replaced, part[i])
-			case elsewhere:
-				refreshed.Elsewhere = append(refreshed.Elsewhere, part[i])
-			}
+	steps := make([]step, len(leases))
+	for i := range leases {
+		steps[i] = step{lease: leases[i], prolong: ttl, unjoined: true}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	results, err := r.change(ctx, steps)
+	if err != nil {
+		return tidemark.Wrap(tidemark.Unavailable, err,
+			"some leases were not prolonged; the next heartbeat tries again")
+	}
+	for i, done := range results {
+		switch done.fate {
+		case prolonged:
+		case lost:
+			refreshed.Lost = append(refreshed.Lost, leases[i])
+		case replaced:
+			refreshed.Replaced = append(refreshed.Replaced, leases[i])
+		case elsewhere:
+			refreshed.Elsewhere = append(refreshed.Elsewhere, leases[i])
 		}
 	}
 	return nil

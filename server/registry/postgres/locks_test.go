@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -95,5 +96,32 @@ func TestJoin_after_a_wait(t *testing.T) {
 		"FROM cluster_nodes, waited WHERE id = 'b'").Scan(&lasts)
 	if want := time.Minute.Milliseconds(); err != nil || lasts < float64(want-1) {
 		t.Errorf("after the wait the lease lasts %v ms, want %d; %v", lasts, want, err)
+	}
+}
+
+// TestRefresh_that_takes_long: while it prolongs leases, the node's own lease does not end.
+func TestRefresh_that_takes_long(t *testing.T) {
+	url := migrated(t)
+	r, c := open(t, url, ""), connect(t, url)
+	a := r.join(t, "a", "1")
+	if _, err := r.Open(t.Context(), bob(a)); err != nil {
+		t.Fatal(err)
+	}
+	leases := slices.Repeat([]registry.Lease{bob(a).Lease}, 1000) // in two steps
+	for _, tc := range []struct {
+		ttl        time.Duration
+		heartbeats int
+	}{{long, 1}, {1500 * time.Millisecond, 2}} {
+		var err error
+		holding(t, c, "SELECT FROM leases FOR UPDATE", func() {
+			_, err = r.Refresh(t.Context(), a, tc.ttl, leases, long)
+		}, "SELECT pg_sleep(0.5)")
+		if err != nil || len(r.complained) != tc.heartbeats {
+			t.Errorf("with a lease of %v there were %d heartbeats, want %d; %v", tc.ttl,
+				len(r.complained), tc.heartbeats, err)
+		}
+		for range len(r.complained) {
+			<-r.complained
+		}
 	}
 }

@@ -354,10 +354,46 @@ func (r *Registry) Refresh(
 	ctx context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease,
 	ttl time.Duration,
 ) (registry.Refreshed, error) {
+	began := time.Now()
+	n, err := r.heartbeat(ctx, node, nodeTTL)
+	if err != nil {
+		return registry.Refreshed{}, err
+	}
+	// The epoch and the nodes are those before the leases: what changes meanwhile is new to the
+	// next heartbeat.
+	refreshed := registry.Refreshed{Epoch: n.epoch}
+	for _, m := range n.members {
+		if m.alive {
+			refreshed.Nodes = append(refreshed.Nodes, m.node())
+		}
+	}
+	slices.SortFunc(refreshed.Nodes,
+		func(a, b registry.Node) int { return cmp.Compare(a.ID, b.ID) })
+	for part := range slices.Chunk(leases, maxUsers) {
+		// Many leases or a slow database may take longer than the node's lease lasts.
+		//rule:R_EPOCH.prolong-node-lease-during-a-long-refresh
+		if time.Since(began) >= nodeTTL/3 {
+			began = time.Now()
+			if _, err := r.heartbeat(ctx, node, nodeTTL); err != nil {
+				return registry.Refreshed{}, err
+			}
+		}
+		if err := r.prolong(ctx, part, ttl, &refreshed); err != nil {
+			return registry.Refreshed{}, err
+		}
+	}
+	r.sweep(ctx)
+	return refreshed, nil
+}
+
+// heartbeat prolongs the node's lease, writes the complaints, and takes those of the node.
+func (r *Registry) heartbeat(
+	ctx context.Context, node registry.Node, ttl time.Duration,
+) (*nodes, error) {
 	complaints := r.takeComplaints()
 	var complained, joined bool
 	n, err := r.with(ctx, func(n *nodes) {
-		complained, joined = n.refresh(node, nodeTTL)
+		complained, joined = n.refresh(node, ttl)
 		for _, of := range complaints {
 			//rule:R_EPOCH.complain-of-unreached-nodes
 			n.complain(of)
@@ -367,22 +403,10 @@ func (r *Registry) Refresh(
 	case err != nil:
 		r.complainAgain(complaints)
 		r.doubtful(r.doubtful(false) || complained)
-		return registry.Refreshed{}, err
+		return nil, err
 	case !joined:
-		return registry.Refreshed{}, noLease(node.ID)
+		return nil, noLease(node.ID)
 	}
 	r.cfg.Complained(node, r.doubtful(false) || complained)
-	refreshed := registry.Refreshed{Epoch: n.epoch}
-	for _, m := range n.members {
-		if m.alive {
-			refreshed.Nodes = append(refreshed.Nodes, m.node())
-		}
-	}
-	slices.SortFunc(refreshed.Nodes,
-		func(a, b registry.Node) int { return cmp.Compare(a.ID, b.ID) })
-	if err := r.prolong(ctx, leases, ttl, &refreshed); err != nil {
-		return registry.Refreshed{}, err
-	}
-	r.sweep(ctx)
-	return refreshed, nil
+	return n, nil
 }
