@@ -2,9 +2,13 @@ package http_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -254,6 +258,72 @@ func TestReceive_refuses_what_is_no_post(t *testing.T) {
 	}
 	if n, _ := c.got(); n > 0 {
 		t.Errorf("%d events were taken", n)
+	}
+}
+
+// post posts a body to a node with the right code, and returns the status.
+func post(t *testing.T, address string, node registry.Node, body string) (int, error) {
+	t.Helper()
+	h := hmac.New(sha256.New, []byte(secret))
+	h.Write([]byte("post\x00" + string(node.ID) + "\x00" + node.Boot + "\x00" + body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://"+address+"/frames", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{
+		"Tidemark-Node": {string(node.ID)}, "Tidemark-Boot": {node.Boot},
+		"Tidemark-Code": {hex.EncodeToString(h.Sum(nil))},
+	}
+	r.Close = true
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	response.Body.Close()
+	return response.StatusCode, nil
+}
+
+// TestReceive_of_what_cannot_be_read: the publisher of events that were not taken must know it.
+func TestReceive_of_what_cannot_be_read(t *testing.T) {
+	b, address := open(t, newPeers(""), secret)
+	new(count).subscribe(t, b, nodeA)
+	for _, tc := range []struct {
+		name, body string
+		want       int
+	}{
+		{"no frame", "", http.StatusUnprocessableEntity},
+		{"another version", "\xff", http.StatusUnprocessableEntity},
+		{"a frame that ends early", "\x01\x02\x7f", http.StatusUnprocessableEntity},
+		{"an event without its fields", "\x01\x02\x00", http.StatusUnprocessableEntity},
+		{"an event of a newer version", "\x01\xfe\x01?", http.StatusNoContent},
+		{"no event", "\x01", http.StatusNoContent},
+	} {
+		if got, err := post(t, address, nodeA, tc.body); err != nil || got != tc.want {
+			t.Errorf("%s: %d, %v; want %d", tc.name, got, err, tc.want)
+		}
+	}
+}
+
+// TestSubscribe_stop_after_a_panic: a call that panicked has ended.
+func TestSubscribe_stop_after_a_panic(t *testing.T) {
+	b, _ := two(t)
+	stop, err := b.Subscribe(t.Context(), nodeA, bus.Subscriber{
+		Receive: func(bus.Event) { panic(http.ErrAbortHandler) }, // which is not logged
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = bus.PublishOne(t.Context(), b, nodeA, own)
+	if tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Errorf("Publish: %v", err)
+	}
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	select {
+	case <-stopped:
+	case <-time.After(wait.Hang):
+		t.Fatal("stop did not return")
 	}
 }
 

@@ -96,6 +96,12 @@ type subscription struct {
 	calls sync.WaitGroup
 }
 
+// receive passes an event to the subscriber, and ends the call that here added.
+func (s *subscription) receive(e bus.Event) {
+	defer s.calls.Done() // also if the subscriber panics
+	s.subscriber.Receive(e)
+}
+
 var _ bus.Bus = (*Bus)(nil)
 
 // New returns a bus that is not started.

@@ -38,8 +38,7 @@ func (b *Bus) Publish(ctx context.Context, publications []bus.Publication) []err
 	for i := range publications {
 		p := &publications[i]
 		if s, _ := b.here(p.Node); s != nil {
-			s.subscriber.Receive(p.Event)
-			s.calls.Done()
+			s.receive(p.Event)
 			continue
 		}
 		if away[p.Node] == nil {

@@ -38,7 +38,8 @@ func (b *Bus) answerTo(code string, status int) string {
 }
 
 // receive takes a post. It answers 204 if the subscriber was called, and 401 if the code is wrong.
-// It answers 404 if only another life of the node is or was here, and 421 if the node never was.
+// It answers 404 if only another life of the node is or was here, and 421 if the node never was. If
+// an event could not be read, it answers 422, so that the publisher complains.
 func (b *Bus) receive(w http.ResponseWriter, r *http.Request) {
 	node := registry.Node{
 		ID: tidemark.NodeID(r.Header.Get(headerNode)), Boot: r.Header.Get(headerBoot),
@@ -67,9 +68,11 @@ func (b *Bus) receive(w http.ResponseWriter, r *http.Request) {
 	s, known := b.here(node)
 	switch {
 	case s != nil:
-		b.take(s, string(body), node)
-		s.calls.Done()
-		answer(http.StatusNoContent)
+		if b.take(s, string(body), node) {
+			answer(http.StatusNoContent)
+		} else {
+			answer(http.StatusUnprocessableEntity)
+		}
 	case known:
 		answer(http.StatusNotFound)
 	default:
@@ -77,8 +80,11 @@ func (b *Bus) receive(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take passes a frame's events to a subscriber.
-func (b *Bus) take(s *subscription, text string, node registry.Node) {
+// take passes a frame's events to a subscriber, and ends the call that here added. It returns false
+// if the frame or some events are malformed. Events of a kind that only newer nodes know are
+// skipped, and that is no failure.
+func (b *Bus) take(s *subscription, text string, node registry.Node) bool {
+	defer s.calls.Done()
 	contents, err := frame.Read(text, node)
 	if err != nil {
 		b.count.malformed.Add(1)
@@ -89,4 +95,6 @@ func (b *Bus) take(s *subscription, text string, node registry.Node) {
 	for _, e := range contents.Events {
 		s.subscriber.Receive(e)
 	}
+	//rule:R_EPOCH.refuse-what-cannot-be-read
+	return err == nil && contents.Malformed == 0
 }
