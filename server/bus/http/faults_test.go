@@ -96,6 +96,7 @@ func TestPublish_to_a_node_that_is_not_there(t *testing.T) {
 		{"refused", nobody, false, tidemark.Unavailable},
 		{"refused, and its lease has ended", nobody, true, tidemark.NotFound},
 		{"silent", silence, false, tidemark.Unavailable},
+		{"silent, and its lease has ended", silence, true, tidemark.NotFound},
 		{"a server that says yes to everything", func(t *testing.T) string {
 			return stranger(t, http.StatusNoContent)
 		}, false, tidemark.Unavailable},

@@ -34,8 +34,10 @@ const (
 	// greatest body that a node accepts.
 	MaxFrame = 256 << 10
 	maxBody  = 16 << 20
-	// postTime bounds a post with its answer, and dialTime the connection to a node.
+	// postTime bounds a post with its answer, askTime the question to the registry after it, and
+	// dialTime the connection to a node.
 	postTime = 2 * time.Second
+	askTime  = time.Second
 	dialTime = time.Second
 	// pauseAfterFailure is how long publications to a node are refused at once after a post that
 	// failed. Without it each caller would wait for another timeout.

@@ -40,7 +40,10 @@ func (p *peers) Address(context.Context, registry.Node) (string, error) {
 	return p.address, nil
 }
 
-func (p *peers) Find(_ context.Context, node registry.Node) (string, error) {
+func (p *peers) Find(ctx context.Context, node registry.Node) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", tidemark.Wrap(tidemark.Unavailable, err, "there is no time to ask")
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked++

@@ -73,7 +73,6 @@ func (b *Bus) publish(ctx context.Context, node registry.Node, events []*bus.Eve
 	b.count.events.Add(int64(len(events)))
 	l, err := b.link(node)
 	if err == nil {
-		l.used.Store(int64(time.Since(b.began)))
 		var answers []error
 		if answers, err = l.posts.Do(ctx, events); err == nil {
 			if answers[0] != nil {
@@ -88,10 +87,13 @@ func (b *Bus) publish(ctx context.Context, node registry.Node, events []*bus.Eve
 	return err
 }
 
-// link returns the link to a node.
+// link returns the link to a node. It is in use from then on, so that unlink leaves it.
 func (b *Bus) link(node registry.Node) (*link, error) {
 	b.mu.RLock()
 	l := b.links[node]
+	if l != nil {
+		l.use()
+	}
 	b.mu.RUnlock()
 	if l != nil {
 		return l, nil
@@ -103,7 +105,6 @@ func (b *Bus) link(node registry.Node) (*link, error) {
 	}
 	if l = b.links[node]; l == nil {
 		l = &link{bus: b, node: node}
-		l.used.Store(int64(time.Since(b.began)))
 		l.posts = batch.New(batch.Config{
 			Name: "node " + string(node.ID), Most: postEvents, Pause: pauseAfterFailure,
 		}, func(ctx context.Context, collect func() []*bus.Event) ([]error, error) {
@@ -120,8 +121,12 @@ func (b *Bus) link(node registry.Node) (*link, error) {
 		l.posts.Start()
 		b.links[node] = l
 	}
+	l.use()
 	return l, nil
 }
+
+// use records that a publication begins. The caller holds the lock of the links.
+func (l *link) use() { l.used.Store(int64(time.Since(l.bus.began))) }
 
 // unlink forgets links without publications for a while, such as those to nodes that have ended.
 func (b *Bus) unlink() {
@@ -145,28 +150,31 @@ func (b *Bus) unlink() {
 // life of the node answers. Then this life must join again, and its sessions reconcile. A refused
 // connection proves no such thing: a firewall refuses, too.
 func (l *link) post(ctx context.Context, events []*bus.Event) error {
-	ctx, cancel := context.WithTimeout(ctx, postTime)
+	begun, cancel := context.WithTimeout(ctx, postTime)
 	defer cancel()
 	peers, find := l.bus.cfg.Peers, l.bus.cfg.Peers.Address
 	if l.failed.Load() {
 		find = peers.Find
 	}
-	address, err := find(ctx, l.node)
+	address, err := find(begun, l.node)
 	for rest := events; err == nil && len(rest) > 0; {
 		body := frame.Begin(nil)
 		for len(rest) > 0 && len(body) <= MaxFrame {
 			body = frame.AppendEvent(body, rest[0])
 			rest = rest[1:]
 		}
-		err = l.send(ctx, address, body)
+		err = l.send(begun, address, body)
 	}
 	if err == nil {
 		l.failed.Store(false)
 		return nil
 	}
 	if !l.failed.Swap(true) && tidemark.CodeOf(err) != tidemark.NotFound {
+		// The time of the post may be over: the question has its own.
+		ask, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
 		//rule:R_NOBODY.ask-registry-whether-node-died
-		if _, gone := peers.Find(ctx, l.node); tidemark.CodeOf(gone) == tidemark.NotFound {
+		if _, gone := peers.Find(ask, l.node); tidemark.CodeOf(gone) == tidemark.NotFound {
 			return gone
 		}
 	}
