@@ -208,7 +208,11 @@ func TestComplained(t *testing.T) {
 	for i, step := range []struct {
 		complained, degraded bool
 		missed               int
-	}{{false, false, 0}, {true, true, 0}, {true, true, 0}, {false, false, 1}, {false, false, 1}} {
+	}{
+		{false, false, 0}, {true, true, 0}, {true, true, 0},
+		{false, true, 0}, {true, true, 0}, // one heartbeat between two complaints
+		{false, true, 0}, {false, false, 1}, {false, false, 1},
+	} {
 		b.Complained(nodeA, step.complained)
 		if err := b.Check(t.Context()); (err != nil) != step.degraded {
 			t.Errorf("step %d: Check: %v", i, err)
@@ -217,6 +221,49 @@ func TestComplained(t *testing.T) {
 			t.Errorf("step %d: it was told %d times that it missed something, want %d", i, missed,
 				step.missed)
 		}
+	}
+}
+
+// TestComplained_of_a_node_that_is_not_reached: with each heartbeat a node complains again of those
+// that it still does not reach, also if it has nothing to publish.
+func TestComplained_of_a_node_that_is_not_reached(t *testing.T) {
+	self := registry.Node{ID: "b", Boot: "1"}
+	others := newPeers(nobody(t))
+	b, _ := open(t, others, secret)
+	_ = bus.PublishOne(t.Context(), b, nodeA, own)
+	for n := 2; n < 5; n++ {
+		b.Complained(self, false)
+		wait.Until(t, "it complains again", func() bool { return others.complained(nodeA) == n })
+	}
+	reached, address := open(t, newPeers(""), secret)
+	var c count
+	c.subscribe(t, reached, nodeA)
+	others.move(address)
+	// For a moment after a failure, publications are refused at once.
+	wait.Until(t, "it reaches the node", func() bool {
+		return bus.PublishOne(t.Context(), b, nodeA, own) == nil
+	})
+	before := others.complained(nodeA)
+	b.Complained(self, false)
+	b.Stop()
+	if n := others.complained(nodeA) - before; n != 0 {
+		t.Errorf("it complained %d times of a node that it reaches", n)
+	}
+	if n, _ := c.got(); n != 1 {
+		t.Errorf("the node got %d events, want 1", n)
+	}
+}
+
+// TestComplained_of_a_node_that_has_ended: nobody complains of a node without a lease.
+func TestComplained_of_a_node_that_has_ended(t *testing.T) {
+	others := newPeers(nobody(t))
+	b, _ := open(t, others, secret)
+	_ = bus.PublishOne(t.Context(), b, nodeA, own)
+	others.end(nodeA, true)
+	b.Complained(nodeA, false)
+	b.Stop()
+	if n := others.complained(nodeA); n != 1 {
+		t.Errorf("there were %d complaints, want 1", n)
 	}
 }
 

@@ -74,8 +74,10 @@ type Bus struct {
 	count  counters
 	// began is when the bus was made, by the monotonic clock.
 	began time.Time
-	// serving waits for the server's goroutine.
-	serving sync.WaitGroup
+	// serving waits for the server's goroutine, and probes for those of probe. Stop ends ending.
+	serving, probes sync.WaitGroup
+	ending          context.Context
+	end             context.CancelFunc
 
 	mu            sync.RWMutex
 	stopped       bool
@@ -92,8 +94,9 @@ type counters struct {
 // subscription is a node of this process.
 type subscription struct {
 	subscriber bus.Subscriber
-	// silent says that other nodes did not reach the node before its last heartbeat.
-	silent atomic.Bool
+	// silent is how many more heartbeats without complaints show that other nodes reach the node. It
+	// is 0 while they do.
+	silent atomic.Int32
 	// calls counts the calls of the subscriber under way.
 	calls sync.WaitGroup
 }
@@ -115,6 +118,7 @@ func New(cfg Config) *Bus {
 		known:         make(map[tidemark.NodeID]bool),
 		links:         make(map[registry.Node]*link),
 	}
+	b.ending, b.end = context.WithCancel(context.Background())
 	b.server = &http.Server{
 		Handler: http.HandlerFunc(b.receive), ReadHeaderTimeout: postTime,
 		ReadTimeout: 10 * postTime, IdleTimeout: 2 * idleTime, MaxHeaderBytes: 8 << 10,
@@ -144,9 +148,11 @@ func (b *Bus) Stop() {
 	links := b.links
 	b.links = make(map[registry.Node]*link)
 	b.mu.Unlock()
+	b.end()
 	for _, l := range links {
 		l.posts.Abort()
 	}
+	b.probes.Wait()
 	_ = b.server.Close()
 	_ = b.cfg.Listener.Close() // if it was never served
 	b.serving.Wait()
@@ -174,7 +180,7 @@ func (b *Bus) Check(context.Context) error {
 	defer b.mu.RUnlock()
 	for node, s := range b.subscriptions {
 		//rule:R_EPOCH.degraded-while-not-reached
-		if s.silent.Load() {
+		if s.silent.Load() > 0 {
 			return tidemark.Errorf(tidemark.Unavailable,
 				"other nodes do not reach node %s at its address; check --cluster-advertise, and "+
 					"the network between the nodes", node.ID)
@@ -183,24 +189,31 @@ func (b *Bus) Check(context.Context) error {
 	return nil
 }
 
+// quietBeats is how many heartbeats without complaints show that a node is reached. After one, the
+// next complaint may be on its way: those who complain do so with their own heartbeats.
+const quietBeats = 2
+
 // Complained takes from the registry, with each heartbeat of a node of this process, whether other
 // nodes complained of it. While they do, the node is degraded (Check). When they no longer do,
-// publications arrive again, and it has missed some.
+// publications arrive again, and it has missed some. Complained also begins to post to the nodes
+// that were not reached from here. It does not block.
 func (b *Bus) Complained(node registry.Node, complained bool) {
 	b.unlink()
+	b.probe()
 	b.mu.RLock()
 	s := b.subscriptions[node]
 	b.mu.RUnlock()
-	if s == nil {
-		return
-	}
-	was := s.silent.Swap(complained)
-	if complained && !was {
-		b.count.missed.Add(1)
-	}
-	//rule:R_EPOCH.report-unreached-node
-	if was && !complained && s.subscriber.Missed != nil {
-		s.subscriber.Missed()
+	switch {
+	case s == nil:
+	case complained:
+		if s.silent.Swap(quietBeats) == 0 {
+			b.count.missed.Add(1)
+		}
+	case s.silent.Load() > 0:
+		//rule:R_EPOCH.report-unreached-node
+		if s.silent.Add(-1) == 0 && s.subscriber.Missed != nil {
+			s.subscriber.Missed()
+		}
 	}
 }
 

@@ -26,8 +26,9 @@ type link struct {
 	posts *batch.Batcher[*bus.Event, error]
 	// used is when the last publication began: how long after Bus.began.
 	used atomic.Int64
-	// failed says that the last post failed, so that the node may have died.
-	failed atomic.Bool
+	// failed says that the last post failed, so that the node may have died. probing says that a
+	// probe is under way.
+	failed, probing atomic.Bool
 }
 
 // Publish implements bus.Bus. For an event for a node of this process, it calls the subscriber.
@@ -125,7 +126,7 @@ func (b *Bus) link(node registry.Node) (*link, error) {
 	return l, nil
 }
 
-// use records that a publication begins. The caller holds the lock of the links.
+// use records that a publication or a probe of an unreached node begins or ends.
 func (l *link) use() { l.used.Store(int64(time.Since(l.bus.began))) }
 
 // unlink forgets links without publications for a while, such as those to nodes that have ended.
@@ -145,10 +146,32 @@ func (b *Bus) unlink() {
 	}
 }
 
-// post posts events, in several posts if they are large. Its error is NotFound in two cases only.
-// Either the registry says, after the publications began, that the node has no lease. Or another
-// life of the node answers. Then this life must join again, and its sessions reconcile. A refused
-// connection proves no such thing: a firewall refuses, too.
+// probe posts an empty frame over each link whose last post failed. It complains again of nodes that
+// still are not reached. Otherwise complaints would end when there is nothing to publish, and the
+// node would join anew, although nothing has changed. probe does not wait for the posts.
+func (b *Bus) probe() {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, l := range b.links {
+		if !b.stopped && l.failed.Load() && l.probing.CompareAndSwap(false, true) {
+			b.probes.Go(func() {
+				defer l.probing.Store(false)
+				err := l.post(b.ending, nil)
+				// A link to a node that has ended is not used any more.
+				if tidemark.CodeOf(err) == tidemark.Unavailable && b.ending.Err() == nil {
+					l.use()
+					//rule:R_EPOCH.complain-until-reached
+					b.cfg.Peers.Complain(l.node)
+				}
+			})
+		}
+	}
+}
+
+// post posts events, in several posts if they are large, or an empty frame. Its error is NotFound in
+// two cases only. Either the registry says, after the publications began, that the node has no
+// lease. Or another life of the node answers. Then this life must join again, and its sessions
+// reconcile. A refused connection proves no such thing: a firewall refuses, too.
 func (l *link) post(ctx context.Context, events []*bus.Event) error {
 	begun, cancel := context.WithTimeout(ctx, postTime)
 	defer cancel()
@@ -157,7 +180,7 @@ func (l *link) post(ctx context.Context, events []*bus.Event) error {
 		find = peers.Find
 	}
 	address, err := find(begun, l.node)
-	for rest := events; err == nil && len(rest) > 0; {
+	for rest, first := events, true; err == nil && (first || len(rest) > 0); first = false {
 		body := frame.Begin(nil)
 		for len(rest) > 0 && len(body) <= MaxFrame {
 			body = frame.AppendEvent(body, rest[0])
