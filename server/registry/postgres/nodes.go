@@ -127,9 +127,11 @@ const (
 ON CONFLICT DO NOTHING`
 	lockEpoch = `SELECT data, incarnation, crashes FROM cluster_epoch WHERE one FOR UPDATE`
 	// readTime is a statement of its own: one that locks reads the clock before it waits.
-	readTime  = "SELECT " + now
-	readNodes = `SELECT id, boot, address, expires, alive, complaints FROM cluster_nodes`
-	writeNode = `INSERT INTO cluster_nodes (id, boot, address, expires, alive, complaints)
+	readTime = "SELECT " + now
+	// readNewest reads the incarnation of the data that the newest node of the store began.
+	readNewest = `SELECT id FROM lives ORDER BY number DESC LIMIT 1`
+	readNodes  = `SELECT id, boot, address, expires, alive, complaints FROM cluster_nodes`
+	writeNode  = `INSERT INTO cluster_nodes (id, boot, address, expires, alive, complaints)
 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO UPDATE SET boot = $2, address = $3,
 expires = $4, alive = $5, complaints = $6`
 	deleteNode  = `DELETE FROM cluster_nodes WHERE id = $1`
@@ -152,6 +154,7 @@ func (r *Registry) with(ctx context.Context, do func(*nodes)) (*nodes, error) {
 		b.Queue(insertEpoch, string(r.cfg.Data), unused)
 		b.Queue(lockEpoch)
 		b.Queue(readTime)
+		b.Queue(readNewest)
 		b.Queue(readNodes)
 	}, func(read pgx.BatchResults, b *pgx.Batch) error {
 		if err := n.read(read, r.cfg.Data); err != nil {
@@ -192,7 +195,7 @@ func unusedName() string {
 	return hex.EncodeToString(b[:])
 }
 
-// read reads the results of insertEpoch, lockEpoch, readTime and readNodes.
+// read reads the results of insertEpoch, lockEpoch, readTime, readNewest and readNodes.
 func (n *nodes) read(read pgx.BatchResults, data tidemark.Incarnation) error {
 	if _, err := read.Exec(); err != nil {
 		return err
@@ -204,7 +207,17 @@ func (n *nodes) read(read pgx.BatchResults, data tidemark.Incarnation) error {
 	if err := read.QueryRow().Scan(&n.now); err != nil {
 		return err
 	}
+	var newest string
+	if err := read.QueryRow().Scan(&newest); err != nil {
+		return err
+	}
 	n.foreign = of != string(data)
+	// Two incarnations must not remove each other's leases in turn.
+	//rule:restore_is_noticed.newest-incarnation-wipes-in-postgres
+	if n.foreign && newest != string(data) {
+		return tidemark.Errorf(tidemark.Unavailable,
+			"the data in the database have a newer incarnation than this node; restart it")
+	}
 	rows, err := read.Query()
 	if err != nil {
 		return err

@@ -162,14 +162,27 @@ func TestRegistry_restore_is_noticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := open(t, url, "after")
+	err = after.Join(t.Context(), registry.Node{ID: "b", Boot: "0"}, long)
+	if tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Errorf("Join of a node whose data are not the newest: %v", err)
+	}
+	found, err := before.Lookup(t.Context(), []tidemark.UserID{"bob"})
+	if err != nil || len(found[0]) != 1 {
+		t.Errorf("data that are not the newest left the leases %v, %v", found, err)
+	}
+	exec(t, connect(t, url), "INSERT INTO lives (number, id, identity) VALUES (99, 'after', '')")
 	if now, err := after.Epoch(t.Context()); err != nil || now == old {
 		t.Errorf("the epoch was %v, and is %v, %v", old, now, err)
 	}
-	found, err := after.Lookup(t.Context(), []tidemark.UserID{"bob"})
+	found, err = after.Lookup(t.Context(), []tidemark.UserID{"bob"})
 	if err != nil || len(found[0]) != 0 {
 		t.Errorf("after the restore there are the leases %v, %v", found, err)
 	}
 	b := after.join(t, "b", "1")
+	err = before.Join(t.Context(), a, long)
+	if tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Errorf("Join of a node with the data from before the restore: %v", err)
+	}
 	if refreshed, _ := after.refresh(t, b); len(refreshed.Nodes) != 1 {
 		t.Errorf("after the restore there are the nodes %v", refreshed.Nodes)
 	}
