@@ -2,8 +2,10 @@ package server_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
@@ -88,6 +90,28 @@ func TestMembership_of_one_who_was_added_elsewhere_is_read_again(t *testing.T) {
 		a.add(chat, "dave")
 		_, err := b.DeliveryState(b.ctx, "dave", chat)
 		wantCode(t, "a member unknown to this node", err, "")
+	})
+}
+
+// TestMembership_a_node_that_is_not_reached_asks_storage: with the heartbeat that finds it, a node
+// ceases to trust what an earlier heartbeat allowed.
+func TestMembership_a_node_that_is_not_reached_asks_storage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		var deaf atomic.Bool
+		a := w.node("a")
+		b := w.node("b", func(cfg *server.Config) { cfg.Bus = deafBus{cfg.Bus, &deaf} })
+		nodesTrust()
+		chat := a.chat("abc", "alice", "bob", "carol")
+		if _, err := b.Chat(b.ctx, server.Caller{User: "carol"}, chat); err != nil {
+			t.Fatal(err)
+		}
+		deaf.Store(true)
+		w.dropping(isMembership)
+		a.remove(chat, "carol")
+		time.Sleep(4 * time.Second)
+		_, err := b.Chat(b.ctx, server.Caller{User: "carol"}, chat)
+		wantCode(t, "carol on b", err, tidemark.NotMember)
 	})
 }
 

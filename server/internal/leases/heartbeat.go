@@ -184,6 +184,11 @@ func (l *Leases) refreshed(began time.Time, r registry.Refreshed) (reconcile boo
 	// During this node's first NodeTTL, other nodes may not know it, and do not send it changes of
 	// members.
 	known := len(r.Nodes) < 2 || began.Sub(since) >= l.cfg.NodeTTL
+	if !reached {
+		// What an earlier heartbeat allowed ends at once.
+		//rule:nothing_outside_membership.no-trust-while-not-reached
+		l.cfg.Chats.TrustUntil(time.Time{}, 0)
+	}
 	if known && reached && !l.isOutdated() {
 		l.trust(began.Add(l.cfg.NodeTTL), met)
 	}
