@@ -1,6 +1,8 @@
 -- What the nodes of a cluster without Redis share (server/registry/postgres, transports/postgres).
 -- All of it are hints, so the tables are unlogged: they cost no WAL and no wait for the disk. They
--- are empty after a crash, on a promoted standby and in a restored backup.
+-- are empty after a crash and on a promoted standby. In a restored dump they are as they were,
+-- unless pg_dump had --no-unlogged-table-data. But cluster_epoch.data is not the newest of lives
+-- there, so the first node removes all leases and nodes. Tickets and rates end by their times.
 -- Times are milliseconds since 1970 by the clock of the database.
 
 -- The epoch (registry.Epoch): one row. Each change of nodes locks it.

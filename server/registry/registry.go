@@ -7,8 +7,8 @@
 // a proof that the user's pending rows name every chat with unacknowledged messages. Without the
 // proof, the next open reconciles (delivery.md §4).
 //
-// registry/memory serves one process, registry/redis several nodes. registrytest is the suite that
-// every registry passes.
+// registry/memory serves one process. registry/redis and registry/postgres serve several nodes.
+// registrytest is the suite that every registry passes.
 package registry
 
 import (

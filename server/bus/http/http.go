@@ -94,8 +94,8 @@ type counters struct {
 // subscription is a node of this process.
 type subscription struct {
 	subscriber bus.Subscriber
-	// silent is how many more heartbeats without complaints show that other nodes reach the node. It
-	// is 0 while they do.
+	// silent is how many more heartbeats without complaints show that other nodes reach the node.
+	// It is 0 while they do.
 	silent atomic.Int32
 	// calls counts the calls of the subscriber under way.
 	calls sync.WaitGroup

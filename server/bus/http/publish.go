@@ -146,9 +146,9 @@ func (b *Bus) unlink() {
 	}
 }
 
-// probe posts an empty frame over each link whose last post failed. It complains again of nodes that
-// still are not reached. Otherwise complaints would end when there is nothing to publish, and the
-// node would join anew, although nothing has changed. probe does not wait for the posts.
+// probe posts an empty frame over each link whose last post failed. It complains again of nodes
+// that still are not reached. Otherwise complaints would end when there is nothing to publish, and
+// the node would join anew, although nothing has changed. probe does not wait for the posts.
 func (b *Bus) probe() {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -1,6 +1,8 @@
 // Package postgres is a registry for several nodes that share a Postgres database, without Redis.
-// Its tables are unlogged: they cost no WAL and no wait for the disk. They are empty after a crash,
-// on a promoted standby and in a restored backup, and that is a new incarnation.
+// Its tables are unlogged: they cost no WAL and no wait for the disk. They are empty after a crash
+// and on a promoted standby, and that is a new incarnation. In a restored dump they are as they
+// were (without pg_dump --no-unlogged-table-data). Its data have a new incarnation, which is not
+// the one in the table of the epoch, so the first node removes all leases and nodes.
 //
 // A user's leases and their proof are one row. Open, Close and the prolonging of leases lock the
 // rows of their users, decide in this process (user.go), and write the rows back. So each is one
