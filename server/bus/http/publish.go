@@ -168,8 +168,8 @@ func (b *Bus) probe() {
 	}
 }
 
-// post posts events, in several posts if they are large, or an empty frame. Its error is NotFound in
-// two cases only. Either the registry says, after the publications began, that the node has no
+// post posts events, in several posts if they are large, or an empty frame. Its error is NotFound
+// in two cases only. Either the registry says, after the publications began, that the node has no
 // lease. Or another life of the node answers. Then this life must join again, and its sessions
 // reconcile. A refused connection proves no such thing: a firewall refuses, too.
 func (l *link) post(ctx context.Context, events []*bus.Event) error {

@@ -58,9 +58,9 @@ type message struct {
 	users  []tidemark.UserID
 	// standing has the members whose rows stood before the look-up (R_STANDS).
 	standing chat.Members
-	leases [][]registry.Lease
-	first  int
-	err    error
+	leases   [][]registry.Lease
+	first    int
+	err      error
 }
 
 // recipients are those who get a message by a hand-over.
