@@ -19,8 +19,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/redis"
+	"github.com/tidemark-im/tidemark/test/services/process"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
-	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // TestMain makes the certificate that this process trusts, because the process reads trusted
@@ -79,66 +79,48 @@ func certify(dir string) error {
 }
 
 // withTLS starts a server with TLS and one of the certificates, and returns its address.
-func withTLS(t *testing.T, name string) string {
+func withTLS(t *testing.T, name string) (address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	at := filepath.Join(filepath.Dir(os.Getenv("SSL_CERT_FILE")), name)
+	var server *service.Server
+	err := process.OnFreePort(func(port int) (err error) {
+		address = fmt.Sprint("127.0.0.1:", port)
+		server, err = service.Serve(fmt.Sprint("tls-port ", port), "tls-cert-file "+at+".pem",
+			"tls-key-file "+at+".key", "tls-auth-clients no")
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	listener.Close()
-	at := filepath.Join(filepath.Dir(os.Getenv("SSL_CERT_FILE")), name)
-	service.Start(t, "tls-port "+port, "tls-cert-file "+at+".pem", "tls-key-file "+at+".key",
-		"tls-auth-clients no")
-	return "127.0.0.1:" + port
-}
-
-// timely repeats a call while it is Unavailable: on a busy machine a handshake may take longer than
-// the client waits.
-func timely(call func(n int) error) (err error) {
-	n := 0
-	wait.Poll(func() (int, bool) {
-		err = call(n)
-		n++
-		return 0, tidemark.CodeOf(err) != tidemark.Unavailable
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
 	})
-	return err
+	return address
 }
 
 func TestTLS(t *testing.T) {
 	trusted := withTLS(t, "trusted")
-	if err := timely(func(int) error {
-		return open(t, "rediss://"+trusted).Check(t.Context())
-	}); err != nil {
+	c := open(t, "rediss://"+trusted)
+	if err := c.Check(t.Context()); err != nil {
 		t.Errorf("with a certificate that is trusted: %v", err)
 	}
-	if err := timely(func(n int) error {
-		got, err := redis.Only(open(t, "rediss://"+trusted).Run(t.Context(),
-			[]redis.Call{script(fmt.Sprint("n", n))}))
-		if err == nil && fmt.Sprint(got) != "[1 <nil>]" {
-			t.Errorf("a script: %v", got)
-		}
-		return err
-	}); err != nil {
-		t.Errorf("a script: %v", err)
+	got, err := redis.Only(c.Run(t.Context(), []redis.Call{script("n")}))
+	if err != nil || fmt.Sprint(got) != "[1 <nil>]" {
+		t.Errorf("a script: %v, %v", got, err)
 	}
-	if err := timely(func(int) error {
-		s, err := open(t, "rediss://"+trusted).Subscribe(t.Context(), "channel")
-		if err == nil {
-			s.Close()
-		}
-		return err
-	}); err != nil {
+	if s, err := c.Subscribe(t.Context(), "channel"); err != nil {
 		t.Errorf("a subscription: %v", err)
+	} else {
+		s.Close()
 	}
-	err := open(t, "redis://"+trusted).Check(t.Context())
+	err = open(t, "redis://"+trusted).Check(t.Context())
 	if tidemark.CodeOf(err) != tidemark.Unavailable {
 		t.Errorf("without TLS: %v, want %s", err, tidemark.Unavailable)
 	}
-	strange := withTLS(t, "strange")
-	if err := timely(func(int) error {
-		return open(t, "rediss://"+strange).Check(t.Context())
-	}); tidemark.CodeOf(err) != tidemark.Invalid || !strings.Contains(err.Error(), "x509") {
+	err = open(t, "rediss://"+withTLS(t, "strange")).Check(t.Context())
+	if tidemark.CodeOf(err) != tidemark.Invalid || !strings.Contains(err.Error(), "x509") {
 		t.Errorf("with a certificate that nobody knows: %v, want %s", err, tidemark.Invalid)
 	}
 }
