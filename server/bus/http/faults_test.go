@@ -1,10 +1,13 @@
 package http_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -186,6 +189,50 @@ func TestPublish_to_a_silent_node(t *testing.T) {
 	if took := time.Since(began); took > wait.Hang/2 {
 		t.Errorf("50 callers got their errors after %v", took)
 	}
+}
+
+// TestComplained_of_a_slow_node: a node that answers late is not reached by publications once one
+// has failed, and by a probe it is.
+func TestComplained_of_a_slow_node(t *testing.T) {
+	t.Parallel()
+	slow, address := open(t, newPeers(""), secret)
+	var c count
+	c.subscribe(t, slow, nodeA)
+	proxy := late(t, address, 600*time.Millisecond) // more than failedTime, less than postTime
+	others := newPeers(nobody(t))
+	b, _ := open(t, others, secret)
+	_ = bus.PublishOne(t.Context(), b, nodeA, own)
+	others.move(proxy)
+	publish := func() bool { return bus.PublishOne(t.Context(), b, nodeA, own) == nil }
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		if publish() {
+			t.Fatal("a publication waited for a node that was not reached")
+		}
+	}
+	wait.Until(t, "it reaches the node", func() bool {
+		b.Complained(registry.Node{ID: "b", Boot: "1"}, false)
+		return publish()
+	})
+}
+
+// late returns the address of a proxy that passes each connection on after a time.
+func late(t *testing.T, to string, after time.Duration) string {
+	t.Helper()
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		<-time.After(after)
+		r.URL.Scheme, r.URL.Host, r.RequestURI = "http", to, ""
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		answer, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		defer answer.Body.Close()
+		maps.Copy(w.Header(), answer.Header)
+		w.WriteHeader(answer.StatusCode)
+	}))
+	t.Cleanup(proxy.Close)
+	return proxy.Listener.Addr().String()
 }
 
 // TestPublish_that_its_caller_left: only the caller knows of it.

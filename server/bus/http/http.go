@@ -35,10 +35,12 @@ const (
 	MaxFrame = 256 << 10
 	maxBody  = 16 << 20
 	// postTime bounds a post with its answer, askTime the question to the registry after it, and
-	// dialTime the connection to a node.
-	postTime = 2 * time.Second
-	askTime  = time.Second
-	dialTime = time.Second
+	// dialTime the connection to a node. While a node is not reached, as one that stands still,
+	// each publication waits for failedTime only; probes wait longer and find it if it is slow.
+	postTime   = 2 * time.Second
+	failedTime = 250 * time.Millisecond
+	askTime    = time.Second
+	dialTime   = time.Second
 	// pauseAfterFailure is how long publications to a node are refused at once after a post that
 	// failed. Without it each caller would wait for another timeout.
 	pauseAfterFailure = 200 * time.Millisecond

@@ -173,12 +173,15 @@ func (b *Bus) probe() {
 // lease. Or another life of the node answers. Then this life must join again, and its sessions
 // reconcile. A refused connection proves no such thing: a firewall refuses, too.
 func (l *link) post(ctx context.Context, events []*bus.Event) error {
-	begun, cancel := context.WithTimeout(ctx, postTime)
-	defer cancel()
-	peers, find := l.bus.cfg.Peers, l.bus.cfg.Peers.Address
+	peers, find, within := l.bus.cfg.Peers, l.bus.cfg.Peers.Address, postTime
 	if l.failed.Load() {
 		find = peers.Find
+		if len(events) > 0 {
+			within = failedTime
+		}
 	}
+	begun, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	address, err := find(begun, l.node)
 	for rest, first := events, true; err == nil && (first || len(rest) > 0); first = false {
 		body := frame.Begin(nil)
