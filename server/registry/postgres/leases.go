@@ -11,17 +11,29 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// step is a change of one user's row: an Open, or else a Close, or the prolonging of a lease.
+// step is a change of one user's row.
 type step struct {
+	act   act
 	lease registry.Lease
-	open  *registry.LeaseRequest
-	// proof is what Close leaves, or nil.
+	// request is that of opens.
+	request *registry.LeaseRequest
+	// proof is what closes leaves, or nil.
 	proof *registry.Epoch
-	// prolong is for how long a lease is prolonged, or 0.
-	prolong time.Duration
-	// unjoined says that the step does not depend on the lease of the node.
-	unjoined bool
+	// ttl is for how long prolongs prolongs.
+	ttl time.Duration
 }
+
+// act is what a step does with a lease.
+type act uint8
+
+const (
+	opens act = iota
+	closes
+	// drops closes a lease of a node without a proof, and prolongs prolongs one. The caller knows
+	// the node: it need not have a lease.
+	drops
+	prolongs
+)
 
 // result is the result of a step. err is NotFound if the node has no lease.
 type result struct {
@@ -36,7 +48,7 @@ func (r *Registry) Open(ctx context.Context, q registry.LeaseRequest) (registry.
 	if err := valid(&q.Lease); err != nil {
 		return registry.Opened{}, err
 	}
-	done, err := r.steps.DoOne(ctx, step{lease: q.Lease, open: &q})
+	done, err := r.steps.DoOne(ctx, step{act: opens, lease: q.Lease, request: &q})
 	if err == nil {
 		err = done.err
 	}
@@ -45,7 +57,7 @@ func (r *Registry) Open(ctx context.Context, q registry.LeaseRequest) (registry.
 
 // Close implements registry.Registry.
 func (r *Registry) Close(ctx context.Context, lease registry.Lease, proof *registry.Epoch) error {
-	done, err := r.steps.DoOne(ctx, step{lease: lease, proof: proof})
+	done, err := r.steps.DoOne(ctx, step{act: closes, lease: lease, proof: proof})
 	if err == nil {
 		err = done.err
 	}
@@ -73,7 +85,7 @@ func (r *Registry) change(ctx context.Context, steps []step) ([]result, error) {
 	var all, opening []string
 	for i := range steps {
 		id := string(steps[i].lease.User)
-		if all = append(all, id); steps[i].open != nil {
+		if all = append(all, id); steps[i].act == opens {
 			opening = append(opening, id)
 		}
 	}
@@ -157,30 +169,33 @@ func readScene(read pgx.BatchResults) (*scene, error) {
 // do does a step.
 func (s *scene) do(of *step) result {
 	//rule:R_EPOCH.serve-joined-nodes-only-in-postgres
-	if !of.unjoined && !s.alive[of.lease.Holder()] {
+	if (of.act == opens || of.act == closes) && !s.alive[of.lease.Holder()] {
 		return result{err: noLease(of.lease.Node)}
 	}
-	var done result
 	u := s.users[of.lease.User]
 	switch {
-	case u == nil && of.open != nil:
+	case u != nil:
+	case of.act == opens:
 		// Its row was removed between the two statements, which happens to old rows only.
 		return result{err: tidemark.Errorf(tidemark.Unavailable,
 			"the row of a user was removed meanwhile; try again")}
-	case u == nil:
-		return result{fate: lost}
-	case of.open != nil:
-		done.opened = u.open(of.open, s.now)
-		done.fate = lost
-		if done.opened.Leases > 0 {
-			done.fate = prolonged
-		}
-	case of.prolong > 0:
-		done.fate = u.prolong(&of.lease, s.now+of.prolong.Milliseconds(), s.now)
 	default:
-		done.closed = u.close(&of.lease, of.proof, s.now)
+		return result{fate: lost}
 	}
-	if done.closed || done.fate == prolonged && (of.open != nil || of.prolong > 0) {
+	var done result
+	changed := false
+	switch of.act {
+	case opens:
+		done.opened = u.open(of.request, s.now)
+		changed = done.opened.Leases > 0
+	case prolongs:
+		done.fate = u.prolong(&of.lease, s.now+of.ttl.Milliseconds(), s.now)
+		changed = done.fate == prolonged
+	case closes, drops:
+		done.closed = u.close(&of.lease, of.proof, s.now)
+		changed = done.closed
+	}
+	if changed {
 		s.changed[u.id] = u
 	}
 	return done
@@ -206,7 +221,7 @@ func (r *Registry) prolong(
 ) error {
 	steps := make([]step, len(leases))
 	for i := range leases {
-		steps[i] = step{lease: leases[i], prolong: ttl, unjoined: true}
+		steps[i] = step{act: prolongs, lease: leases[i], ttl: ttl}
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

@@ -310,7 +310,7 @@ func (r *Registry) drop(ctx context.Context, node registry.Node) (dropped int, e
 		}
 		for _, h := range readLeases(tidemark.UserID(id), text, 0) {
 			if h.Holder() == node {
-				steps = append(steps, step{lease: h.Lease, unjoined: true})
+				steps = append(steps, step{act: drops, lease: h.Lease})
 			}
 		}
 	}
