@@ -11,7 +11,7 @@ import (
 
 // These tests compute docs/cost.md: what DynamoDB costs, in dollars. They use the units that each
 // operation takes (storage/dynamodb/README.md), those that the core reads besides
-// (docs/internals/performance.md), and the prices below. Both pages have what other tests meter.
+// (docs/internals/request-costs.md), and the prices below. Both pages have what other tests meter.
 
 // Prices of us-east-1, in dollars, without tax, free tier, reservations or discounts. After a
 // change, TIDEMARK_UPDATE=1 rewrites docs/cost.md.
@@ -47,7 +47,7 @@ func (u units) price() float64 {
 }
 
 // tables are the tables of storage/dynamodb/README.md, and what the core reads beside messages by
-// docs/internals/performance.md.
+// docs/internals/request-costs.md.
 type tables struct {
 	t     *testing.T
 	costs map[string]units
@@ -80,7 +80,7 @@ func readTables(t *testing.T) *tables {
 // beside reads what the core reads beside messages.
 func (read *tables) beside() {
 	read.t.Helper()
-	page, err := os.ReadFile("../../../docs/internals/performance.md")
+	page, err := os.ReadFile("../../../docs/internals/request-costs.md")
 	if err != nil {
 		read.t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func (read *tables) cost(operation string) units {
 	read.t.Helper()
 	u, found := read.costs[operation]
 	if !found || math.IsNaN(u.reads+u.writes) {
-		read.t.Fatalf("neither storage/dynamodb/README.md nor performance.md says what %s costs",
+		read.t.Fatalf("neither storage/dynamodb/README.md nor request-costs.md says what %s costs",
 			operation)
 	}
 	return u

@@ -20,7 +20,7 @@ type line struct {
 }
 
 // TestBeside_table meters what the core reads on DynamoDB beside messages and acknowledgements, and
-// compares with the table of performance.md. docs/cost.md uses these figures.
+// compares with the table of request-costs.md. docs/cost.md uses these figures.
 func TestBeside_table(t *testing.T) {
 	b := openDynamoDB(t)
 	all := append(seenLines(t, b), aggregateLines(t, b)...)

@@ -1,5 +1,5 @@
 // Package requests meters what requests of clients cost the store: the real server calls a real
-// store. It compares docs/internals/performance.md with that.
+// store. It compares docs/internals/request-costs.md with that.
 package requests
 
 import (

@@ -18,8 +18,8 @@ import (
 )
 
 // TestOutlets_table meters on DynamoDB what outlets add to messages, and compares the units of
-// writes with the table of performance.md. A burst is several messages of one chat, until the chat
-// is quiet and settled. What processes poll is not in it: it does not depend on the number of
+// writes with the table of request-costs.md. A burst is several messages of one chat, until it is
+// quiet and settled. What processes poll is not in it: it does not depend on the number of
 // messages. What is read depends on the time that it takes, and is only logged.
 func TestOutlets_table(t *testing.T) {
 	rows := []struct {

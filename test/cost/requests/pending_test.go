@@ -12,7 +12,7 @@ import (
 )
 
 // TestOutlets_pending_table meters on DynamoDB what outlets that want pending.created add to
-// messages, and compares the units of writes with the table of performance.md. A burst is that of
+// messages, and compares the units of writes with the table of request-costs.md. A burst is that of
 // TestOutlets_table, in a direct chat whose other member is away.
 func TestOutlets_pending_table(t *testing.T) {
 	tableOfWants(t, "pending", "`pending.created`", "messages", missed)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestOutlets_receipts_table meters on DynamoDB what outlets that want receipts add to
-// acknowledgements, and compares the units of writes with the table of performance.md. A burst is
+// acknowledgements, and compares the units of writes with the table of request-costs.md. A burst is
 // several raises of one watermark of a chat, and what the worker does when the chat is quiet.
 func TestOutlets_receipts_table(t *testing.T) {
 	tableOfWants(t, "receipts", "receipts", "raises",

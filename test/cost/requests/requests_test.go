@@ -218,7 +218,7 @@ func (r request) do(t *testing.T, s *transporttest.Stack) {
 }
 
 // TestRequests_table makes each request on each backend, and compares with the table of
-// performance.md.
+// request-costs.md.
 func TestRequests_table(t *testing.T) {
 	cells := make([][]string, len(requests()))
 	for _, open := range []func(*testing.T) backend{openPostgres, openSQLite, openDynamoDB} {
@@ -256,7 +256,7 @@ func figure(n float64) string {
 	return whole
 }
 
-const page = "../../../docs/internals/performance.md"
+const page = "../../../docs/internals/request-costs.md"
 
 // compare compares a table of the page with what was metered. With TIDEMARK_UPDATE it writes the
 // table instead.

@@ -16,7 +16,7 @@ import (
 )
 
 // TestTurns_table meters on DynamoDB what a message costs between two users who write to each other
-// in turn, with all that follows from it. It compares that with the table of performance.md.
+// in turn, with all that follows from it. It compares that with the table of request-costs.md.
 func TestTurns_table(t *testing.T) {
 	lines := []string{
 		"| two users, one by one | calls for a message | read units | write units |",
