@@ -19,7 +19,11 @@ type Catchup struct {
 	// Visit makes each user connect and close cleanly once, before the messages are sent.
 	Visit bool `default:"true" negatable:"" help:"Connect each user once before the sends."`
 
+	// LivePairs write to each other at Load.Rate meanwhile.
+	LivePairs int `default:"0" help:"Number of pairs that write meanwhile, at --rate."`
+
 	clients []*returning
+	live    *Pairs
 	took    measure.Histogram
 	start   time.Duration
 	seconds time.Duration
@@ -37,14 +41,21 @@ func (c *Catchup) describe() (name, settings string) {
 	if c.AtOnce > 0 {
 		atOnce = fmt.Sprintf("%d at a time", c.AtOnce)
 	}
-	return "catchup", fmt.Sprintf("%d clients %s, each %d chats × %d missed",
+	settings = fmt.Sprintf("%d clients %s, each %d chats × %d missed",
 		c.Clients, atOnce, c.Chats, c.Missed)
+	if c.LivePairs > 0 {
+		settings += fmt.Sprintf(", while %d pairs write", c.LivePairs)
+	}
+	return "catchup", settings
 }
 
 func (c *Catchup) prepare(r *run) error {
-	if c.Clients < 1 || c.Chats < 1 || c.Missed < 1 || c.AtOnce < 0 {
+	switch {
+	case c.Clients < 1, c.Chats < 1, c.Missed < 1, c.AtOnce < 0, c.LivePairs < 0:
 		return fmt.Errorf("--clients, --chats and --missed must be at least 1, " +
-			"--at-once at least 0")
+			"--at-once and --live-pairs at least 0")
+	case c.LivePairs > 0 && r.load.Rate == 0:
+		return fmt.Errorf("--live-pairs needs --rate")
 	}
 	c.clients = make([]*returning, c.Clients)
 	for i := range c.clients {
@@ -66,6 +77,10 @@ func (c *Catchup) prepare(r *run) error {
 		client.listener = newListener(r, r.name("r", i), i)
 		client.listener.delivered = nil
 		client.listener.acknowledge()
+	}
+	if c.LivePairs > 0 {
+		c.live = &Pairs{Pairs: c.LivePairs, Outstanding: 8}
+		return c.live.prepare(r)
 	}
 	return nil
 }
@@ -123,10 +138,24 @@ func (c *Catchup) apply(r *run) error {
 	if limit == 0 {
 		limit = c.Clients
 	}
+	live, enough := context.WithCancel(r.ctx)
+	ended := make(chan struct{})
+	r.goroutine(func() error {
+		defer close(ended)
+		if c.live != nil {
+			r.sendUntil(c.live.senders(), &budget{ctx: live})
+		}
+		return nil
+	})
 	err := parallel(r.ctx, c.Clients, limit,
 		func(i int) error { return c.receive(r, c.clients[i]) })
 	c.seconds = r.now() - c.start
-	return err
+	enough()
+	<-ended
+	if err != nil || c.live == nil {
+		return err
+	}
+	return r.await(c.live.missing)
 }
 
 // receive connects one client, and returns when it has received and acknowledged everything.
@@ -175,4 +204,10 @@ func (c *Catchup) verify(r *run, report *Report) {
 	report.perOperation("client", int64(c.Clients))
 	report.perOperation("delivery", delivered)
 	report.latency("connect → has everything", &c.took)
+	if c.live != nil {
+		sent, _, _ := c.live.finish(report)
+		report.add("live messages meanwhile", float64(sent), "messages")
+		report.latency("live message: send → recipient", &r.delivered)
+		report.latency("live message: send → tick", &r.ticked)
+	}
 }

@@ -4,7 +4,7 @@
 // Each recipient must receive every message of a chat exactly once and strictly in order.
 // Only a resumed connection may bring messages again. Otherwise the run fails.
 //
-// A run of p2p, group, idle or catchup has these steps:
+// A run of p2p, group, mixed, idle or catchup has these steps:
 //
 //  1. Create users and chats, and connect.
 //  2. Take a first snapshot of the server.
@@ -21,7 +21,7 @@
 // So its clients are thin: one connection is one goroutine and one buffer.
 // They read frames and events by hand, and decode only what they check.
 //
-// Where to find things: Run runs a mode (pairs.go, group.go, idle.go, catchup.go, storm.go).
+// Where to find things: Run runs a mode, which has a file of its name (pairs.go for p2p).
 // RunCurve measures a curve (curve.go); what each of them does is in sweeps.go and opens.go.
 // A listener reads one user's stream through internal/client.
 // It feeds a checker and an acknowledger of internal/device.

@@ -20,7 +20,13 @@ type Group struct {
 	listeners []*listener
 	senders   []*sender
 	start     time.Duration
+	// index tells the groups of a run apart, of at most groupSize members each.
+	index int
+	// shape, if not nil, changes the device of member i, who sends nothing, before it connects.
+	shape func(i int, l *listener)
 }
+
+const groupSize = 1_000_000
 
 func (g *Group) describe() (name, settings string) {
 	settings = fmt.Sprintf("%d members online, %d sending × %d outstanding",
@@ -37,10 +43,10 @@ func (g *Group) prepare(r *run) error {
 		return fmt.Errorf("--members must be at least 2, --senders and --outstanding at least 1, " +
 			"--senders at most --members, and --offline at least 0")
 	}
-	g.chat = r.name("g", 0)
+	g.chat = r.name("g", g.index)
 	members := make([]string, g.Members+g.Offline)
 	for i := range members {
-		members[i] = r.name("m", i)
+		members[i] = r.name("m", g.index*groupSize+i)
 	}
 	conn := r.connectAs(members[0])
 	defer conn.Close()
@@ -51,6 +57,9 @@ func (g *Group) prepare(r *run) error {
 	for i, user := range members[:g.Members] {
 		g.listeners[i] = newListener(r, user, i)
 		g.listeners[i].endpoint.Chats = []string{g.chat}
+		if g.shape != nil && i >= g.Senders {
+			g.shape(i, g.listeners[i])
+		}
 	}
 	for _, l := range g.listeners[:g.Senders] {
 		s := newSender(l, g.chat, g.Outstanding)
@@ -70,31 +79,34 @@ func (g *Group) prepare(r *run) error {
 func (g *Group) apply(r *run) error {
 	g.start = r.now()
 	r.send(g.senders)
-	return r.await(func() string {
-		for _, s := range g.senders {
-			if _, waiting, _ := s.state(); waiting > 0 {
-				return fmt.Sprintf("%d sends of %s are not confirmed",
-					waiting, s.listener.endpoint.User)
-			}
+	return r.await(g.missing)
+}
+
+// missing says what has not happened yet. It returns "" if nothing is missing.
+func (g *Group) missing() string {
+	for _, s := range g.senders {
+		if _, waiting, _ := s.state(); waiting > 0 {
+			return fmt.Sprintf("%d sends of %s are not confirmed",
+				waiting, s.listener.endpoint.User)
 		}
-		sent, _ := g.sent()
-		for _, l := range g.listeners {
-			if l.fresh.Load() < int64(sent) {
-				return fmt.Sprintf("%s has %d of %d messages",
-					l.endpoint.User, l.fresh.Load(), sent)
-			}
-			if !l.acks.Idle() {
-				return fmt.Sprintf("%s has not acknowledged everything", l.endpoint.User)
-			}
+	}
+	sent, _ := g.sent()
+	for _, l := range g.listeners {
+		if l.fresh.Load() < int64(sent) {
+			return fmt.Sprintf("%s has %d of %d messages",
+				l.endpoint.User, l.fresh.Load(), sent)
 		}
-		for _, s := range g.senders {
-			if s.ticks != nil && s.ticks.open() > 0 {
-				return fmt.Sprintf("%s has no second tick for %d messages",
-					s.listener.endpoint.User, s.ticks.open())
-			}
+		if !l.acks.Idle() {
+			return fmt.Sprintf("%s has not acknowledged everything", l.endpoint.User)
 		}
-		return ""
-	})
+	}
+	for _, s := range g.senders {
+		if s.ticks != nil && s.ticks.open() > 0 {
+			return fmt.Sprintf("%s has no second tick for %d messages",
+				s.listener.endpoint.User, s.ticks.open())
+		}
+	}
+	return ""
 }
 
 // sent returns the number and the digest of the messages that were sent.
@@ -108,8 +120,19 @@ func (g *Group) sent() (messages, digest uint64) {
 }
 
 func (g *Group) verify(r *run, report *Report) {
+	sent, delivered, acks := g.finish(report)
+	report.rates(sent, delivered, time.Duration(r.lastDelivery.Load())-g.start)
+	report.add("acknowledgements written", float64(acks), "")
+	report.perOperation("message", sent)
+	report.perOperation("delivery", delivered)
+	report.latency("send → recipient", &r.delivered)
+	report.latency("send → confirmed", &r.confirmed)
+	report.latency("send → tick of all", &r.ticked)
+}
+
+// finish compares what arrived with what was sent.
+func (g *Group) finish(report *Report) (sent, delivered, acks int64) {
 	head, digest := g.sent()
-	var sent, delivered, acks int64
 	for _, l := range g.listeners {
 		l.check.Finish(g.chat, head, digest)
 		report.take(l.check)
@@ -119,11 +142,5 @@ func (g *Group) verify(r *run, report *Report) {
 	for _, s := range g.senders {
 		sent += s.confirmed.Load()
 	}
-	report.rates(sent, delivered, time.Duration(r.lastDelivery.Load())-g.start)
-	report.add("acknowledgements written", float64(acks), "")
-	report.perOperation("message", sent)
-	report.perOperation("delivery", delivered)
-	report.latency("send → recipient", &r.delivered)
-	report.latency("send → confirmed", &r.confirmed)
-	report.latency("send → tick of all", &r.ticked)
+	return sent, delivered, acks
 }

@@ -34,6 +34,9 @@ type listener struct {
 	// It is nil for a device that receives only its user's own messages.
 	delivered *measure.Histogram
 
+	// leaving, if not nil, says how the device loses its connection.
+	leaving *leaving
+
 	// socket is the current connection if it is a WebSocket.
 	socket atomic.Pointer[client.Socket]
 	// fresh counts the messages received, without re-sends.
@@ -121,9 +124,9 @@ func (l *listener) connect() (client.Stream, error) {
 // read reads the stream, and those that replace it, until the run ends.
 func (l *listener) read(s client.Stream) error {
 	for {
-		err := l.drain(s)
+		err := l.untilCut(s)
 		s.Close()
-		if l.run.ctx.Err() != nil {
+		if l.run.ctx.Err() != nil || l.stayAway() != nil {
 			return nil
 		}
 		if s, err = l.resume(err); err != nil {
@@ -151,6 +154,9 @@ func (l *listener) resume(cause error) (client.Stream, error) {
 		if err == nil {
 			l.run.reconnects.Add(1)
 			l.check.Resumed()
+			if l.acks != nil {
+				l.acks.Again()
+			}
 			if l.reconnected != nil {
 				l.reconnected()
 			}

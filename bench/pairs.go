@@ -19,6 +19,8 @@ type Pairs struct {
 
 	pairs []*pair
 	start time.Duration
+	// shape, if not nil, changes the recipient of pair i before it connects.
+	shape func(i int, l *listener)
 }
 
 type pair struct {
@@ -41,7 +43,7 @@ func (p *Pairs) prepare(r *run) error {
 	}
 	p.pairs = make([]*pair, p.Pairs)
 	return parallel(r.ctx, p.Pairs, setupLimit, func(i int) error {
-		from, to, chat := r.name("s", i), r.name("r", i), r.name("c", i)
+		from, to, chat := r.name("ps", i), r.name("pr", i), r.name("pc", i)
 		conn := r.connectAs(from)
 		defer conn.Close()
 		if err := r.createChat(conn, "direct", chat, []string{from, to}); err != nil {
@@ -53,6 +55,9 @@ func (p *Pairs) prepare(r *run) error {
 		}
 		recipient := newListener(r, to, other)
 		recipient.endpoint.Chats = []string{chat}
+		if p.shape != nil {
+			p.shape(i, recipient)
+		}
 		recipient.acknowledge()
 		own := newListener(r, from, i)
 		s := newSender(own, chat, p.Outstanding)
@@ -71,19 +76,26 @@ func (p *Pairs) prepare(r *run) error {
 
 func (p *Pairs) apply(r *run) error {
 	p.start = r.now()
+	r.send(p.senders())
+	return r.await(p.missing)
+}
+
+func (p *Pairs) senders() []*sender {
 	senders := make([]*sender, len(p.pairs))
 	for i, pair := range p.pairs {
 		senders[i] = pair.sender
 	}
-	r.send(senders)
-	return r.await(func() string {
-		for _, pair := range p.pairs {
-			if missing := pair.missing(); missing != "" {
-				return missing
-			}
+	return senders
+}
+
+// missing says what has not happened yet. It returns "" if nothing is missing.
+func (p *Pairs) missing() string {
+	for _, pair := range p.pairs {
+		if missing := pair.missing(); missing != "" {
+			return missing
 		}
-		return ""
-	})
+	}
+	return ""
 }
 
 // missing says what has not happened yet. It returns "" if nothing is missing.
@@ -110,7 +122,17 @@ func (p *pair) missing() string {
 }
 
 func (p *Pairs) verify(r *run, report *Report) {
-	var sent, delivered, acks int64
+	sent, delivered, acks := p.finish(report)
+	report.rates(sent, delivered, time.Duration(r.lastDelivery.Load())-p.start)
+	report.add("acknowledgements written", float64(acks), "")
+	report.perOperation("message, both devices", sent)
+	report.latency("send → recipient", &r.delivered)
+	report.latency("send → confirmed", &r.confirmed)
+	report.latency("send → tick", &r.ticked)
+}
+
+// finish compares what arrived with what was sent.
+func (p *Pairs) finish(report *Report) (sent, delivered, acks int64) {
 	for _, pair := range p.pairs {
 		numbered, _, digest := pair.sender.state()
 		pair.recipient.check.Finish(pair.chat, numbered, digest)
@@ -123,10 +145,5 @@ func (p *Pairs) verify(r *run, report *Report) {
 		delivered += pair.recipient.fresh.Load()
 		acks += pair.recipient.acks.Writes()
 	}
-	report.rates(sent, delivered, time.Duration(r.lastDelivery.Load())-p.start)
-	report.add("acknowledgements written", float64(acks), "")
-	report.perOperation("message, both devices", sent)
-	report.latency("send → recipient", &r.delivered)
-	report.latency("send → confirmed", &r.confirmed)
-	report.latency("send → tick", &r.ticked)
+	return sent, delivered, acks
 }

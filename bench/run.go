@@ -49,7 +49,7 @@ type Load struct {
 	Token func(user string) string `kong:"-"`
 }
 
-// Mode is one kind of load: Pairs, Group, Idle, Catchup or Storm.
+// Mode is one kind of load: Pairs, Group, Mixed, Idle, Catchup or Storm.
 type Mode interface {
 	// describe returns the mode's name and its settings.
 	describe() (name, settings string)
@@ -263,7 +263,11 @@ func (r *run) send(senders []*sender) {
 		ctx, cancel = context.WithTimeout(r.ctx, r.load.Duration)
 	}
 	defer cancel()
-	b := &budget{messages: r.load.Messages, ctx: ctx}
+	r.sendUntil(senders, &budget{messages: r.load.Messages, ctx: ctx})
+}
+
+// sendUntil is send with a budget of the caller.
+func (r *run) sendUntil(senders []*sender, b *budget) {
 	for i, s := range senders {
 		s.interval = 0
 		if r.load.Rate > 0 {

@@ -58,17 +58,23 @@ func (r *run) snapshot() (snapshot, error) {
 // metrics returns a node's counters.
 // A node that refuses the request has none, nor has one that fails after the end of the run.
 func (r *run) metrics(node client.URL) (map[string]float64, error) {
-	conn := client.NewConn(node, "", &r.answerBytes, client.LargeBuffer)
-	defer conn.Close()
-	body, err := conn.Do(context.WithoutCancel(r.ctx), "GET", "/metrics", nil, client.AnswerTimeout)
+	body, err := r.metricsText(node)
 	var no *client.Refused
 	switch {
 	case err == nil:
-		return measure.ParseMetrics(string(body)), nil
+		return measure.ParseMetrics(body), nil
 	case errors.As(err, &no), r.ctx.Err() != nil:
 		return nil, nil
 	}
 	return nil, err
+}
+
+// metricsText returns a node's answer to GET /metrics.
+func (r *run) metricsText(node client.URL) (string, error) {
+	conn := client.NewConn(node, "", &r.answerBytes, client.LargeBuffer)
+	defer conn.Close()
+	body, err := conn.Do(context.WithoutCancel(r.ctx), "GET", "/metrics", nil, client.AnswerTimeout)
+	return string(body), err
 }
 
 // cpu returns the user and system time of all processes between two snapshots.

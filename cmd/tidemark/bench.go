@@ -18,6 +18,7 @@ import (
 type benchCommand struct {
 	P2P     pairsCommand   `cmd:"" name:"p2p" help:"Pairs of users: stored, confirmed, delivered, acknowledged, ticked."`
 	Group   groupCommand   `cmd:"" help:"One chat with all members online: the fan-out."`
+	Mixed   mixedCommand   `cmd:"" help:"Hours of pairs and groups whose devices come and go: memory must not grow."`
 	Idle    idleCommand    `cmd:"" help:"Connections that do nothing: the memory of each, on a new server."`
 	Catchup catchupCommand `cmd:"" help:"Users who were offline come back."`
 	Curve   curveCommand   `cmd:"" help:"What a message or an open costs while members, messages, chats or the rate grow."`
@@ -41,6 +42,11 @@ type pairsCommand struct {
 type groupCommand struct {
 	common
 	bench.Group
+}
+
+type mixedCommand struct {
+	common
+	bench.Mixed
 }
 
 type idleCommand struct {
@@ -77,6 +83,11 @@ func (c *pairsCommand) Run(ctx context.Context, std streams) error {
 // Run runs the mode group.
 func (c *groupCommand) Run(ctx context.Context, std streams) error {
 	return c.measure(ctx, std, &c.Group)
+}
+
+// Run runs the mode mixed.
+func (c *mixedCommand) Run(ctx context.Context, std streams) error {
+	return c.measure(ctx, std, &c.Mixed)
 }
 
 // Run runs the mode idle.

@@ -14,8 +14,11 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -191,6 +194,46 @@ func TestBench_every_mode_over_every_transport(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestBench_under_a_mixed_load runs the modes whose figures depend on time. Their devices leave and
+// come back, and all must arrive once and in order.
+func TestBench_under_a_mixed_load(t *testing.T) {
+	cleanEnvironment(t)
+	url := startServer(t, "--dev", "--store", "memory:")
+	for _, args := range [][]string{
+		{
+			"mixed", "--pairs", "3", "--groups", "2", "--members", "6", "--rate", "200",
+			"--each", "200ms", "--away", "50ms", "--sample", "50ms", "--messages", "300",
+		},
+		{
+			"catchup", "--clients", "20", "--chats", "2", "--missed", "5", "--live-pairs", "3",
+			"--rate", "100",
+		},
+	} {
+		t.Run(args[0], func(t *testing.T) {
+			var out, stderr bytes.Buffer
+			code := run(t.Context(), slices.Concat([]string{"bench"}, args,
+				[]string{"--url", url, "--json", "--pid", strconv.Itoa(os.Getpid())}),
+				streams{out: &out, err: &stderr})
+			var report bench.Report
+			if err := json.Unmarshal(out.Bytes(), &report); err != nil || code != exitOK {
+				t.Fatalf("exit %d, %v: %s\n%s", code, err, stderr.String(), out.String())
+			}
+			if args[0] != "mixed" {
+				return
+			}
+			if report.Sent != 300 || report.Reconnects == 0 {
+				t.Errorf("sent %d with %d reconnections, want 300 with some", report.Sent,
+					report.Reconnects)
+			}
+			for _, f := range report.Figures {
+				if strings.Contains(f.Name, "quarter") && f.Value <= 0 {
+					t.Errorf("%s: %v", f.Name, f.Value)
+				}
+			}
+		})
 	}
 }
 

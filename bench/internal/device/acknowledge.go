@@ -2,6 +2,7 @@ package device
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type Acknowledger struct {
 
 	mu      sync.Mutex
 	pending map[string]uint64 // chat to its unwritten prefix
+	known   map[string]uint64 // chat to its prefix
 	count   int
 	writing bool
 	written int64
@@ -33,14 +35,14 @@ func NewAcknowledger(every int, interval time.Duration, write func([]byte) error
 	return &Acknowledger{
 		every: every, interval: interval, write: write,
 		first: signal.New(), full: signal.New(),
-		pending: make(map[string]uint64),
+		pending: make(map[string]uint64), known: make(map[string]uint64),
 	}
 }
 
 // Received records one more message of a chat. The chat's contiguous prefix is now through.
 func (a *Acknowledger) Received(chat []byte, through uint64) {
 	a.mu.Lock()
-	a.pending[string(chat)] = through
+	a.pending[string(chat)], a.known[string(chat)] = through, through
 	a.count++
 	count := a.count
 	a.mu.Unlock()
@@ -49,6 +51,21 @@ func (a *Acknowledger) Received(chat []byte, through uint64) {
 	}
 	if count == a.every {
 		a.full.Set()
+	}
+}
+
+// Again makes Run write the prefixes of all chats once more. A device calls it after it lost its
+// connection, and perhaps an acknowledgement on it.
+func (a *Acknowledger) Again() {
+	a.mu.Lock()
+	maps.Copy(a.pending, a.known)
+	if len(a.pending) > 0 {
+		a.count++
+	}
+	count := a.count
+	a.mu.Unlock()
+	if count == 1 {
+		a.first.Set()
 	}
 }
 

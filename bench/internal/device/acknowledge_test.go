@@ -56,6 +56,10 @@ func TestAcknowledger_writes_after_count_or_interval(t *testing.T) {
 		if got := after(0); got != want {
 			t.Errorf("when hurried: written %q, want %q", got, want)
 		}
+		a.Again()
+		if got := after(50 * time.Millisecond); got != want {
+			t.Errorf("again after a lost connection: written %q, want %q", got, want)
+		}
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

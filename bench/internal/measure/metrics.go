@@ -5,6 +5,14 @@ import (
 	"strings"
 )
 
+// Goroutines returns the number of goroutines in the Prometheus text format, 0 if it is not there.
+func Goroutines(body string) float64 {
+	_, rest, _ := strings.Cut("\n"+body, "\ngo_goroutines ")
+	value, _, _ := strings.Cut(rest, "\n")
+	n, _ := strconv.ParseFloat(value, 64)
+	return n
+}
+
 // ParseMetrics parses the Prometheus text format: name and labels, a space, the value.
 // It leaves out histogram buckets, and the runtime's own metrics (go_, process_, promhttp_).
 // They say nothing about the load.
