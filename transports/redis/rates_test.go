@@ -2,7 +2,6 @@ package redis_test
 
 import (
 	"context"
-	"math"
 	"sync"
 	"testing"
 	"time"
@@ -10,60 +9,17 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
+	"github.com/tidemark-im/tidemark/test/wait"
+	"github.com/tidemark-im/tidemark/transports/internal/sharedtest"
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/redis"
 )
 
-func oneBucket(t *testing.T, url string) {
-	t.Helper()
-	a, b := redis.NewRates(patient(t, url)), redis.NewRates(patient(t, url))
-	slow := limit.Bucket{Name: "sends", Rate: limit.Rate{PerSecond: 0.001, Burst: 100}}
-	for i, tt := range []struct {
-		node *redis.Rates
-		rate limit.Bucket
-		take []limit.Taken
-		want []float64
-	}{
-		{a, slow, []limit.Taken{{User: "ann", N: 30}, {User: "bob", N: 1}}, []float64{70, 99}},
-		{b, slow, []limit.Taken{{User: "ann", N: 30}}, []float64{40}},
-		// ann's bucket is below 0.
-		{a, slow, []limit.Taken{{User: "cid", N: 5}, {User: "ann", N: 100}}, []float64{95, -60}},
-		{b, limit.Bucket{Name: "calls", Rate: limit.Rate{PerSecond: 0.001, Burst: 1_000}},
-			[]limit.Taken{{User: "ann", N: 30}}, []float64{970}},
-		{b, slow, []limit.Taken{{User: "ann", N: 0}}, []float64{-60}},
-	} {
-		left, err := tt.node.Take(t.Context(), tt.rate, tt.take)
-		if err != nil || len(left) != len(tt.want) {
-			t.Fatalf("call %d: %v, %v", i, left, err)
-		}
-		for k := range left {
-			if math.Abs(left[k]-tt.want[k]) > 0.1 {
-				t.Errorf("call %d: %v are left, want %v", i, left, tt.want)
-			}
-		}
-	}
-}
-
 func TestRates_fill_and_are_forgotten_when_full(t *testing.T) {
 	t.Parallel()
 	server := service.Start(t)
-	r := redis.NewRates(patient(t, server.URL()))
-	quick := limit.Bucket{Name: "sends", Rate: limit.Rate{PerSecond: 100, Burst: 50}}
-	take := func(n int) float64 {
-		t.Helper()
-		left, err := r.Take(t.Context(), quick, []limit.Taken{{User: "ann", N: n}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return left[0]
-	}
+	take := sharedtest.Fill(t, redis.NewRates(patient(t, server.URL())))
 	began := time.Now()
-	first := take(60)
-	until(t, "it fills", func() bool { return take(0) >= 10 })
-	if took := time.Since(began); first > -9.9 || took < 190*time.Millisecond {
-		t.Errorf("from %v to 10 in %v, at 100 a second", first, took)
-	}
-	began = time.Now()
 	take(1_000)
 	left, _ := server.Do(t, "PTTL", "rate:sends:ann").(int64)
 	if passed := time.Since(began).Milliseconds(); left < 9_000-passed || left > 10_500 {
@@ -71,7 +27,7 @@ func TestRates_fill_and_are_forgotten_when_full(t *testing.T) {
 			"10,000", left)
 	}
 	take(-1_000) // gives the 1,000 back
-	until(t, "it is forgotten", func() bool { return server.Do(t, "DBSIZE") == int64(0) })
+	wait.Until(t, "it is forgotten", func() bool { return server.Do(t, "DBSIZE") == int64(0) })
 }
 
 // allowed reports whether ann may send once more.
@@ -99,7 +55,7 @@ func TestRates_bound_a_user_on_all_nodes(t *testing.T) {
 	}
 	sends := 0
 	began := time.Now()
-	stays(t, "sending", 6*time.Second, func() bool {
+	sharedtest.Stays(t, "sending", 6*time.Second, func() bool {
 		for _, l := range limiters {
 			for allowed(l) {
 				sends++
@@ -115,7 +71,7 @@ func TestRates_bound_a_user_on_all_nodes(t *testing.T) {
 			sends, took, perSecond*took, most)
 	}
 	server.Kill(t)
-	until(t, "each goes on alone", func() bool { return allowed(limiters[0]) })
+	wait.Until(t, "each goes on alone", func() bool { return allowed(limiters[0]) })
 	rate := limit.Bucket{Name: "x", Rate: limit.Rate{PerSecond: 1, Burst: 1}}
 	_, err := redis.NewRates(open(t, server.URL())).Take(t.Context(), rate,
 		[]limit.Taken{{User: "ann", N: 1}})

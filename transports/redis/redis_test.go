@@ -1,9 +1,7 @@
 package redis_test
 
 import (
-	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -11,7 +9,7 @@ import (
 
 	client "github.com/tidemark-im/tidemark/internal/redis"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
-	"github.com/tidemark-im/tidemark/test/wait"
+	"github.com/tidemark-im/tidemark/transports/internal/sharedtest"
 	"github.com/tidemark-im/tidemark/transports/redis"
 )
 
@@ -35,50 +33,26 @@ func openWith(t *testing.T, cfg client.Config) *client.Client {
 	return c
 }
 
-// node holds the tickets of a node, which runs until the test ends or kill.
-type node struct {
-	*redis.Tickets
-	kill func()
+// opened returns what opens the tickets of nodes on a Redis.
+func opened(t *testing.T, url string) sharedtest.New {
+	return openedBy(func() *client.Client { return open(t, url) })
 }
 
-func start(t *testing.T, url string, ttl, resume time.Duration) node {
-	t.Helper()
-	return startOn(t, open(t, url), ttl, resume)
+// patiently is opened with patient clients.
+func patiently(t *testing.T, url string) sharedtest.New {
+	return openedBy(func() *client.Client { return patient(t, url) })
 }
 
-func startOn(t *testing.T, c *client.Client, ttl, resume time.Duration) node {
-	t.Helper()
-	n := node{
-		Tickets: redis.NewTickets(redis.TicketsConfig{Client: c, TTL: ttl, ResumeWindow: resume}),
+func openedBy(c func() *client.Client) sharedtest.New {
+	return func(ttl, resume time.Duration) sharedtest.Tickets {
+		return redis.NewTickets(redis.TicketsConfig{Client: c(), TTL: ttl, ResumeWindow: resume})
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { n.Run(ctx) })
-	n.kill = func() { cancel(); running.Wait() }
-	t.Cleanup(n.kill)
-	return n
 }
 
-// until calls f until it reports true.
-func until(t *testing.T, what string, f func() bool) {
+// start starts a node.
+func start(t *testing.T, url string, ttl, resume time.Duration) sharedtest.Node {
 	t.Helper()
-	wait.Until(t, what, f)
-}
-
-// stays calls f repeatedly for d, and fails the test if it returns false.
-func stays(t *testing.T, what string, d time.Duration, f func() bool) {
-	t.Helper()
-	deadline := time.After(d)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for f() {
-		select {
-		case <-deadline:
-			return
-		case <-tick.C:
-		}
-	}
-	t.Fatalf("%s: no more", what)
+	return sharedtest.Start(t, opened(t, url)(ttl, resume))
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -93,8 +67,11 @@ func TestShared_everywhere(t *testing.T) {
 		url := start()
 		t.Run(name, func(t *testing.T) {
 			t.Run("tickets open one session on any node once",
-				func(t *testing.T) { oneSession(t, url) })
-			t.Run("rates have one bucket of each user", func(t *testing.T) { oneBucket(t, url) })
+				func(t *testing.T) { sharedtest.OneSession(t, patiently(t, url)) })
+			t.Run("rates have one bucket of each user", func(t *testing.T) {
+				sharedtest.OneBucket(t, redis.NewRates(patient(t, url)),
+					redis.NewRates(patient(t, url)))
+			})
 		})
 	}
 }
