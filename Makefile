@@ -7,6 +7,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-builtin-rules
 .DEFAULT_GOAL := help
 
+BINARY   ?= bin/tidemark
 VERSION  ?= $(shell git describe --tags --dirty 2>/dev/null || echo dev)
 LISTEN   ?= 127.0.0.1:8080
 STORE    ?= sqlite:
@@ -99,7 +100,7 @@ help: ## list the targets
 .PHONY: build
 build: ## build bin/tidemark, without cgo
 	go build -ldflags '-s -w -funcalign=16 -X main.version=$(VERSION)' \
-		-o bin/tidemark ./cmd/tidemark
+		-o $(BINARY) ./cmd/tidemark
 
 .PHONY: run
 run: export TIDEMARK_STORE = $(STORE)
@@ -229,6 +230,15 @@ web: ## stage: the browser client, its package and the page: types, linter, test
 	@scripts/kept client-package web/client docs/react.md docs/nextjs.md LICENSE -- \
 		npm --prefix web/client run --silent pack-check
 	@npm --prefix web/app run --silent check
+
+.PHONY: release
+release: RELEASE ?= .build/release/$(VERSION)
+release: ## build all that a release publishes, below .build/release: make release VERSION=v1.2.3
+	@scripts/npm-deps web/client .build/web
+	@ln -sfn ../../.build/web/node_modules web/client/node_modules
+	@mkdir -p .build
+	@go build -C tools/release -o $(CURDIR)/.build/releaser .
+	@.build/releaser -version '$(VERSION)' -out '$(RELEASE)' $(ARGS)
 
 .PHONY: client
 client: bin/tidemark-client.tgz ## pack @tidemark/client as bin/tidemark-client.tgz, for npm install

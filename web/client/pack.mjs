@@ -10,7 +10,8 @@ const HERE = import.meta.dirname;
 export const ROOT = path.join(HERE, '../..');
 export const PACKAGE = path.join(ROOT, '.build/package');
 export const BIN = path.join(HERE, 'node_modules/.bin');
-const TARBALL = path.join(ROOT, 'bin/tidemark-client.tgz');
+// A release has its own version and place (tools/release).
+const TARBALL = process.env.TIDEMARK_TARBALL ?? path.join(ROOT, 'bin/tidemark-client.tgz');
 
 /** Builds into an empty directory, so that nothing old is packed. Returns the tarball. */
 export function pack() {
@@ -24,6 +25,7 @@ export function pack() {
   run(`${BIN}/tsc`, ['-p', 'tsconfig.build.json'], HERE, 'inherit');
   const { scripts: _, devDependencies: __, ...manifest } =
     JSON.parse(readFileSync(path.join(HERE, 'package.json'), 'utf8'));
+  manifest.version = process.env.TIDEMARK_TARBALL_VERSION ?? manifest.version;
   writeFileSync(path.join(PACKAGE, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
   cpSync(path.join(HERE, 'README.md'), path.join(PACKAGE, 'README.md'));
   cpSync(path.join(ROOT, 'LICENSE'), path.join(PACKAGE, 'LICENSE'));
