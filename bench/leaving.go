@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 
@@ -14,6 +15,8 @@ type leaving struct {
 	each, away time.Duration
 	random     *rand.Rand
 	times      int
+	// cut ends the present connection.
+	cut context.CancelFunc
 }
 
 // some returns a time between 0 and twice its mean.
@@ -21,13 +24,20 @@ func (l *leaving) some(mean time.Duration) time.Duration {
 	return time.Duration(l.random.Float64() * 2 * float64(mean))
 }
 
-// untilCut handles events until the stream ends, by itself or by leaving.
-func (l *listener) untilCut(s client.Stream) error {
-	if l.leaving != nil {
-		cut := time.AfterFunc(l.leaving.some(l.leaving.each), s.Close)
-		defer cut.Stop()
+// open opens a connection of the device, and cuts it later. The first call is that of start, and the
+// others are of the goroutine that reads.
+func (l *leaving) open(
+	ctx context.Context, open func(context.Context) (client.Stream, error),
+) (client.Stream, error) {
+	if l.cut != nil {
+		l.cut()
 	}
-	return l.drain(s)
+	ctx, l.cut = context.WithCancel(ctx)
+	s, err := open(ctx)
+	if err == nil {
+		time.AfterFunc(l.some(l.each), l.cut)
+	}
+	return s, err
 }
 
 // stayAway waits before the device comes back. It returns an error if the run ends meanwhile.

@@ -111,7 +111,16 @@ func (l *listener) start() error {
 }
 
 func (l *listener) connect() (client.Stream, error) {
-	s, err := l.endpoint.Open(l.run.ctx, l.transport, l.at)
+	open := func(ctx context.Context) (client.Stream, error) {
+		return l.endpoint.Open(ctx, l.transport, l.at)
+	}
+	var s client.Stream
+	var err error
+	if l.leaving == nil {
+		s, err = open(l.run.ctx)
+	} else {
+		s, err = l.leaving.open(l.run.ctx, open)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +133,7 @@ func (l *listener) connect() (client.Stream, error) {
 // read reads the stream, and those that replace it, until the run ends.
 func (l *listener) read(s client.Stream) error {
 	for {
-		err := l.untilCut(s)
+		err := l.drain(s)
 		s.Close()
 		if l.run.ctx.Err() != nil || l.stayAway() != nil {
 			return nil
