@@ -1,16 +1,19 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
 	"github.com/tidemark-im/tidemark/test/services/ports"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // Link is a node's connection to a service, through toxiproxy.
@@ -110,7 +113,13 @@ func (l *Link) Heal() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.proxy.Stop()
-	return l.open(l.proxy.Listen)
+	// Another program that looks for a free port may have it for a moment.
+	var err error
+	wait.Poll(func() (int, bool) {
+		err = l.open(l.proxy.Listen)
+		return 0, !errors.Is(err, syscall.EADDRINUSE)
+	})
+	return err
 }
 
 // Close ends the link and cuts its connections.
