@@ -10,13 +10,14 @@ import (
 )
 
 // opens is users who connect, catch up, wait for their snapshot of statuses and close, again and
-// again. Nothing is new to them. Either the chats of two users grow, or the members of one chat.
+// again. Nothing is new to them. Either the chats of two users grow, or the members of one chat. A
+// user has one session at a time: a session beside another one has no proof of a clean close, and
+// compares all chats.
 type opens struct {
 	// Of users and chats, one is given, and the other grows.
 	users, chats int
 	// made is how many chats there are.
 	made   int
-	next   atomic.Int64
 	opened atomic.Int64
 	// news counts messages that arrived: the chats were not silent.
 	news atomic.Int64
@@ -98,9 +99,12 @@ func (o *opens) create(r *run, from int) error {
 
 func (o *opens) apply(r *run) error {
 	end := r.now() + r.load.Duration
-	return parallel(r.ctx, openers, openers, func(int) error {
-		for r.now() < end && r.ctx.Err() == nil {
-			n := int(o.next.Add(1))
+	at := min(openers, o.users)
+	return parallel(r.ctx, at, at, func(i int) error {
+		for n := i; r.now() < end && r.ctx.Err() == nil; n += at {
+			if n >= o.users {
+				n = i
+			}
 			if err := o.open(r, n); err != nil {
 				return err
 			}
@@ -110,10 +114,10 @@ func (o *opens) apply(r *run) error {
 	})
 }
 
-// open opens the stream of one user in turn. It closes it when nothing more comes.
+// open opens the stream of a user. It closes it when nothing more comes.
 func (o *opens) open(r *run, n int) error {
 	start := r.now()
-	user := r.name("u", n%o.users)
+	user := r.name("u", n)
 	s, err := client.DialSocket(r.ctx, r.endpoint(user, n), client.Position{})
 	if err != nil {
 		return err
@@ -142,8 +146,7 @@ func (o *opens) open(r *run, n int) error {
 	for left := quiet; left > 0 && err == nil; left = time.Duration(last.Load()) + quiet - r.now() {
 		err = sleep(r.ctx, left)
 	}
-	s.Close()
-	<-ended
+	s.Leave(ended)
 	return err
 }
 

@@ -110,9 +110,21 @@ func TestLatest_delivered_is_eventually_consistent(t *testing.T) {
 		"the user sends without a session, and their run takes time": {
 			act: func(w *cluster, a *core) {
 				w.before.set(once("Advance", nil, func() { time.Sleep(time.Minute) }))
+				a.send(silentFriend(1), silentChat(1)) // the run that is written first
+				time.Sleep(100 * time.Millisecond)
 				a.send("bob", old)
 				synctest.Wait()
 				w.before.clear()
+			}},
+		"a message while another device is connected": {act: func(_ *cluster, a *core) {
+			a.open("bob").drain()
+			a.send(friend, old)
+		}},
+		"a message that the user acknowledges beside another device": {
+			act: func(_ *cluster, a *core) {
+				a.open("bob").drain()
+				a.send(friend, old)
+				a.ack("bob", old, 2, 2)
 			}},
 		"the user joins": {act: func(_ *cluster, a *core) {
 			a.add("since", "bob")
@@ -240,6 +252,7 @@ type latestRun struct {
 	a     *core
 	dice  *rand.Rand
 	bob   *client
+	phone *client // a second device, which may be connected while bob opens
 	opens int
 }
 
@@ -247,7 +260,15 @@ type latestRun struct {
 func (r *latestRun) act() {
 	i := r.dice.IntN(60)
 	chat, friend := silentChat(i), silentFriend(i)
-	switch r.dice.IntN(9) {
+	switch r.dice.IntN(10) {
+	case 9:
+		if r.phone != nil {
+			r.phone.goodbye()
+			r.phone = nil
+		} else {
+			r.phone = r.a.open("bob")
+			r.phone.drain()
+		}
 	case 0, 1:
 		r.a.send(friend, chat)
 	case 2:
@@ -312,6 +333,35 @@ func TestLatest_delivered_is_eventually_consistent_while_the_list_is_read(t *tes
 		settle()
 		if got := statusesOf(a.visit("bob"), string(friend)); len(got) != 1 {
 			t.Errorf("the snapshot has %q of %s, want one status", got, friend)
+		}
+	})
+}
+
+// TestLatest_delivered_is_eventually_consistent_while_it_is_acknowledged: a chat became active, and
+// a device opens when the acknowledgement is stored, before its sender gets the answer. Another
+// device is connected, so the open compares all chats, and finds nothing new.
+func TestLatest_delivered_is_eventually_consistent_while_it_is_acknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newClusterInMemory(t)
+		a := w.node("a")
+		old, friend := silentChat(0), silentFriend(0)
+		a.silent(70)
+		a.open("bob").drain()
+		a.send(friend, old)
+		a.ack(friend, old, 2, 2)
+		settle()
+		var got []string
+		lists := a.store.Snapshot().Calls["ChatsOf"]
+		w.after.set(once("Advance", nil, func() {
+			got = statusesOf(a.open("bob", withStatuses).drain(), string(friend))
+		}))
+		a.ack("bob", old, 2, 2)
+		w.after.clear()
+		if len(got) != 1 {
+			t.Errorf("the snapshot has %q of %s, want one status", got, friend)
+		}
+		if n := a.store.Snapshot().Calls["ChatsOf"] - lists; n != 0 {
+			t.Errorf("the open lists the chats %d times, want 0", n)
 		}
 	})
 }

@@ -186,6 +186,16 @@ func (w *Socket) Close() {
 	w.end()
 }
 
+// Leave is Close, but it returns when the server has closed the connection, which it does after the
+// session. ended is closed when the last call of Next has returned.
+func (w *Socket) Leave(ended <-chan struct{}) {
+	_ = w.nc.SetReadDeadline(time.Now().Add(AnswerTimeout))
+	_ = w.Write(opClose, []byte{0x03, 0xe8})
+	<-ended
+	_, _ = io.Copy(io.Discard, w.br)
+	w.end()
+}
+
 // end closes the connection without a close frame.
 func (w *Socket) end() {
 	w.stop()

@@ -278,6 +278,11 @@ func (r *Receipts) advance(
 	if len(advances) == 0 {
 		return nil, nil, nil
 	}
+	// Once the raise is stored, neither a pending row nor a comparison names the chat.
+	//rule:delivered_is_eventually_consistent.add-acknowledged-chat
+	for i := range advances {
+		r.Delivery.Latest.Add(advances[i].User, advances[i].Chat)
+	}
 	advanced, err = r.Storage.Advance(ctx, advances)
 	if err != nil {
 		r.Count.StorageErrors.Add(1)
@@ -290,10 +295,6 @@ func (r *Receipts) advance(
 			continue
 		}
 		st := done.State
-		// No pending row names the chat any more. A raise that moved nothing may repeat one whose
-		// answer was lost.
-		//rule:delivered_is_eventually_consistent.add-acknowledged-chat
-		r.Delivery.Latest.Add(st.UserID, st.ChatID)
 		mayBePending[i] = r.acknowledged(st)
 		if done.Moved {
 			r.Count.Moved.Add(1)

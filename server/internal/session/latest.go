@@ -21,8 +21,8 @@ const (
 // acknowledged.
 //
 // A chat becomes active by a message. If the user has not acknowledged it, their session finds it
-// when it opens, or is notified. The node sees each acknowledgement (Add), but only if no other
-// node ever joined the registry. Otherwise Latest returns nothing.
+// when it opens, or is notified. The node calls Add before it stores an acknowledgement. It sees
+// all of them only if no other node ever joined the registry. Otherwise Latest returns nothing.
 //
 // All methods are safe for concurrent use.
 type Latest struct {

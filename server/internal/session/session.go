@@ -225,10 +225,6 @@ func (s *Session) LeaseAnswered(a LeaseAnswer) (orphaned bool) {
 	defer s.mu.Unlock()
 	//rule:R_EPOCH.compare-after-lost-lease
 	first := s.lease.answer(a.Granted)
-	// Without a proof, another session may have left what this node does not know.
-	if !a.Granted || !a.Proven {
-		s.host.Latest.Forget(s.User())
-	}
 	switch {
 	case s.residence.final():
 		return true
