@@ -149,6 +149,34 @@ func FuzzAppendString(f *testing.F) {
 	})
 }
 
+// TestAppendString_at_each_place puts each byte at each place of a text of 20 bytes.
+func TestAppendString_at_each_place(t *testing.T) {
+	for c := range 256 {
+		for at := range 20 {
+			text := []byte("0123456789 abc~\x7fefgh")[:20]
+			text[at] = byte(c)
+			var got string
+			line := tidemark.AppendString(nil, string(text))
+			err := json.Unmarshal(line, &got)
+			want := strings.ToValidUTF8(string(text), "\ufffd")
+			if err != nil || got != want || bytes.ContainsAny(line, "\n\r\x00\x1f") {
+				t.Errorf("%q: got %q, %v", text, line, err)
+			}
+		}
+	}
+}
+
+// TestAppendTime_is_as_AppendFormat looks at days over many years, in each a little later.
+func TestAppendTime_is_as_AppendFormat(t *testing.T) {
+	for days := -800_000; days < 3_100_000; days += 97 {
+		at := time.Unix(int64(days)*86_400+int64(days*days%86_400), int64(days)*1e6%1e9)
+		want := `"` + at.UTC().Format(tidemark.TimeLayout) + `"`
+		if got := string(tidemark.AppendTime(nil, at)); got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+	}
+}
+
 func TestAppendTime_is_RFC_3339_in_UTC_with_milliseconds(t *testing.T) {
 	for _, test := range []struct {
 		time time.Time
