@@ -369,7 +369,7 @@ func setLast(c *conn, a *account, item *storage.ChatListItem) error {
 	q.integer(1, a.chat)
 	q.integer(2, int64(head))
 	_, err = q.one(func(row *stmt) {
-		last := scanMessage(row, item.Chat.ID)
+		last := scanMessage(row, item.Chat.ID, "")
 		item.Last = &last
 	})
 	return err

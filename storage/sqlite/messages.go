@@ -14,18 +14,32 @@ import (
 const messageColumns = `sequence, sender_id, client_message_id, message_id, created_at,
 	members_version, content_type, kind_mentions, attachments, metadata, content`
 
-func scanMessage(row *stmt, chat tidemark.ChatID) tidemark.Message {
+// scanMessage reads a message. Its texts share one allocation. The sender is often that of the
+// message before it, which before is.
+func scanMessage(
+	row *stmt, chat tidemark.ChatID, before tidemark.UserID,
+) tidemark.Message {
+	key, id, content := row.Column(2), row.Column(3), row.Column(10)
+	var b strings.Builder
+	b.Grow(len(key) + len(id) + len(content))
+	b.Write(key)
+	b.Write(id)
+	b.Write(content)
+	texts, ids := b.String(), len(key)+len(id)
 	m := tidemark.Message{
 		ChatID:          chat,
 		Sequence:        tidemark.Sequence(row.integerAt(0)),
-		SenderID:        tidemark.UserID(row.stringAt(1)),
-		ClientMessageID: row.stringAt(2),
-		MessageID:       tidemark.MessageID(row.stringAt(3)),
+		SenderID:        before,
+		ClientMessageID: texts[:len(key)],
+		MessageID:       tidemark.MessageID(texts[len(key):ids]),
 		CreatedAt:       timeOf(row.integerAt(4)),
 		MembersVersion:  uint64(row.integerAt(5)),
 		ContentType:     contentTypeAt(row, 6),
 		Kind:            tidemark.KindMessage,
-		Content:         row.stringAt(10),
+		Content:         texts[ids:],
+	}
+	if sender := row.Column(1); string(sender) != string(before) {
+		m.SenderID = tidemark.UserID(sender)
 	}
 	if !row.nullAt(7) {
 		kind, mentions, _ := strings.Cut(row.stringAt(7), " ")
@@ -232,7 +246,7 @@ func (c *conn) byKey(
 	q.string(1, key.ClientMessageID)
 	q.string(2, string(key.Sender))
 	q.integer(3, chat)
-	found, err = q.one(func(row *stmt) { m = scanMessage(row, key.Chat) })
+	found, err = q.one(func(row *stmt) { m = scanMessage(row, key.Chat, "") })
 	return m, found, err
 }
 
@@ -298,8 +312,10 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 	room := min(high-low+1, tidemark.Sequence(r.Limit), mostRoom)
 	messages := make([]tidemark.Message, 0, room)
 	size, whole := 0, false
+	var sender tidemark.UserID
 	err = q.each(func(row *stmt) bool {
-		m := scanMessage(row, r.Chat)
+		m := scanMessage(row, r.Chat, sender)
+		sender = m.SenderID
 		//rule:session_in_order.stop-at-hole
 		if m.Sequence != next {
 			return false
