@@ -5,9 +5,11 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -132,11 +134,32 @@ func (c *conn) read(ctx context.Context, text string, pages []*page) error {
 		}
 		p := pages[no-1]
 		p.head = tidemark.Sequence(head)
-		if m.sequence != 0 {
-			p.messages = append(p.messages, m.message(p.wanted.Chat))
+		if m.sequence == 0 {
+			return nil
 		}
+		if p.messages == nil {
+			p.messages = make([]tidemark.Message, 0, p.room())
+		}
+		p.messages = append(p.messages, m.message(p.wanted.Chat))
 		return nil
 	})
+}
+
+// mostRoom bounds the messages for which a page has room from the beginning. MaxBytes may end the
+// page sooner.
+const mostRoom = 128
+
+// room returns for how many messages a page has room when the first one is read.
+func (p *page) room() int {
+	last := p.head
+	if p.wanted.Before != 0 {
+		last = min(last, p.wanted.Before-1)
+	}
+	room := min(mostRoom, p.wanted.Limit)
+	if first := p.wanted.After + 1; first <= last {
+		return int(min(tidemark.Sequence(room), last-first+1))
+	}
+	return room
 }
 
 // whole sorts the page. It returns a hole if a message is missing below the chat's head. A missing
@@ -191,12 +214,15 @@ const messageColumns = `m.sequence, m.created_at, m.members_version, m.sender_id
 	m.metadata, m.kind, m.mentions, m.content`
 
 // A messageRow is the destination of a row of messages. It is reused for all rows of a statement.
+// Its texts point into the answer of Postgres until the next row.
 type messageRow struct {
 	sequence, createdAt, version int64
-	sender, key, id, contentType string
+	sender, key, id, contentType pgtype.DriverBytes
 	attachments, metadata        []byte
 	kind, mentions               *string
-	content                      string
+	content                      pgtype.DriverBytes
+	// lastSender and lastType are those of the row before, which are often the same.
+	lastSender, lastType string
 }
 
 // columns returns the destinations of messageColumns.
@@ -215,20 +241,33 @@ func (m *messageRow) message(chat tidemark.ChatID) tidemark.Message {
 	if m.mentions != nil {
 		mentions = tidemark.ParseMentions(*m.mentions)
 	}
+	if string(m.sender) != m.lastSender {
+		m.lastSender = string(m.sender)
+	}
+	if string(m.contentType) != m.lastType {
+		m.lastType = string(m.contentType)
+	}
+	// The other texts share one allocation.
+	var b strings.Builder
+	b.Grow(len(m.key) + len(m.id) + len(m.content))
+	b.Write(m.key)
+	b.Write(m.id)
+	b.Write(m.content)
+	texts, ids := b.String(), len(m.key)+len(m.id)
 	return tidemark.Message{
 		Kind:            kind,
 		Mentions:        mentions,
 		ChatID:          chat,
 		Sequence:        tidemark.Sequence(m.sequence),
-		SenderID:        tidemark.UserID(m.sender),
-		ClientMessageID: m.key,
-		MessageID:       tidemark.MessageID(m.id),
+		SenderID:        tidemark.UserID(m.lastSender),
+		ClientMessageID: texts[:len(m.key)],
+		MessageID:       tidemark.MessageID(texts[len(m.key):ids]),
 		CreatedAt:       timeOf(m.createdAt),
 		MembersVersion:  uint64(m.version),
-		ContentType:     m.contentType,
+		ContentType:     m.lastType,
 		Attachments:     m.attachments,
 		Metadata:        m.metadata,
-		Content:         m.content,
+		Content:         texts[ids:],
 	}
 }
 
