@@ -31,6 +31,9 @@ const (
 	// EventPresence is ephemeral: it has no id. It carries a Presence. Only sessions that look at a
 	// chat get it.
 	EventPresence EventType = "presence"
+	// EventConfirmation carries a Confirmation of a message that the client sent over this
+	// connection. With an id it stands for the message's event, if the client asks for that.
+	EventConfirmation EventType = "send_message_ack"
 	// EventProblem has no id. It carries a Problem.
 	EventProblem EventType = "problem"
 )
@@ -41,8 +44,17 @@ type Event struct {
 	// An ephemeral event has the ID 0.
 	ID   uint64
 	Type EventType
+	// RequestID is the id that the client gave its request, if the event answers one, or "".
+	RequestID string
 	// Payload is JSON without a newline. Sessions share it, so it must not be changed.
 	Payload []byte
+}
+
+// Confirmation is the payload of EventConfirmation: the message is stored.
+type Confirmation struct {
+	Message *Message
+	// Duplicate says that an earlier send stored it.
+	Duplicate bool
 }
 
 // SessionStart is the payload of EventSession.

@@ -51,6 +51,30 @@ func (m *Message) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
+// confirmationBytes is about the size of an encoded confirmation.
+const confirmationBytes = 320
+
+// AppendJSON appends what the server knows of the message, and its sender does not.
+func (c Confirmation) AppendJSON(b []byte) []byte {
+	m := c.Message
+	b = slices.Grow(b, confirmationBytes)
+	b = append(b, `{"chat_id":`...)
+	b = AppendString(b, string(m.ChatID))
+	b = append(b, `,"client_message_id":`...)
+	b = AppendString(b, m.ClientMessageID)
+	b = append(b, `,"message_id":`...)
+	b = AppendString(b, string(m.MessageID))
+	b = append(b, `,"sequence":`...)
+	b = strconv.AppendUint(b, uint64(m.Sequence), 10)
+	b = append(b, `,"created_at":`...)
+	b = AppendTime(b, m.CreatedAt)
+	b = append(b, `,"duplicate":`...)
+	b = strconv.AppendBool(b, c.Duplicate)
+	b = append(b, `,"members_version":`...)
+	b = strconv.AppendUint(b, m.MembersVersion, 10)
+	return append(b, '}')
+}
+
 // AppendJSON appends the mentions, or null if nobody is named.
 func (m Mentions) AppendJSON(b []byte) []byte {
 	if m.None() {

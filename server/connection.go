@@ -116,6 +116,33 @@ func (c *Connection) SendAll(ctx context.Context, drafts []tidemark.Draft) []Sen
 	return c.server.SendAll(ctx, c.user(), drafts)
 }
 
+// SendConfirmed is SendAll for a client that wants confirmations in place of the events of its own
+// messages. requests has the request id of each draft, or "". Next returns the confirmations: with
+// an ID if it is the event of the message, else without, and the message has an event of its own,
+// perhaps later. taken says for which drafts Next does so. The caller tells its client the outcome
+// of the others.
+func (c *Connection) SendConfirmed(
+	ctx context.Context, drafts []tidemark.Draft, requests []string,
+) (results []Sent, taken []bool) {
+	c.reader.Sending(drafts)
+	results = c.SendAll(ctx, drafts)
+	confirmations := make([]session.Confirmation, len(results))
+	for i, result := range results {
+		if result.Err == nil {
+			payload := tidemark.Confirmation{Message: &result.Message, Duplicate: result.Duplicate}
+			confirmations[i] = session.Confirmation{
+				Sequence: result.Message.Sequence,
+				Event: tidemark.Event{
+					Type:      tidemark.EventConfirmation,
+					RequestID: requests[i],
+					Payload:   payload.AppendJSON(nil),
+				},
+			}
+		}
+	}
+	return results, c.reader.Sent(drafts, confirmations)
+}
+
 // Sync is Server.Sync for the session's user.
 func (c *Connection) Sync(ctx context.Context, r SyncRequest) (SyncResponse, error) {
 	return c.server.Sync(ctx, c.user(), r)

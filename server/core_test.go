@@ -183,7 +183,7 @@ func onDevice(id tidemark.DeviceID) func(*openRequest) {
 
 // line returns an event in the short form of the tests: "message chat 3", "gap chat 2-5", "status
 // chat bob 3 2", "own chat 3 2 from 0: 1 0" (acknowledged, read, mark, unread and mentions),
-// "caught_up",
+// "caught_up", "confirmed chat 3" for a confirmation in place of an event, "answered chat 3",
 // "presence chat alice+ bob- carol@" (online, offline, and seen before), "presence chat 80".
 func line(t *testing.T, e tidemark.Event) string {
 	t.Helper()
@@ -222,6 +222,11 @@ func line(t *testing.T, e tidemark.Event) string {
 		return fmt.Sprintf("open resumed=%v", p.Resumed)
 	case tidemark.EventMessage:
 		return fmt.Sprintf("message %s %d", p.ChatID, p.Sequence)
+	case tidemark.EventConfirmation:
+		if e.ID == 0 {
+			return fmt.Sprintf("answered %s %d", p.ChatID, p.Sequence)
+		}
+		return fmt.Sprintf("confirmed %s %d", p.ChatID, p.Sequence)
 	case tidemark.EventGap:
 		return fmt.Sprintf("gap %s %d-%d", p.ChatID, p.From, p.To)
 	case tidemark.EventStatus:

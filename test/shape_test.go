@@ -318,6 +318,8 @@ var (
 		"server/internal/session/snapshot.go:Snapshot": "a session in writing: all eight values",
 		"transports/websocket/connection.go:connection": "a socket, its session and both " +
 			"directions",
+		"server/internal/session/progress.go:progress": "a position in a chat, and what waits " +
+			"for it",
 		"storage/sqlite/cache.go:chat":       "a row of the table chats",
 		"bench/listener.go:listener":         "what a listener counts",
 		"bench/report.go:Report":             "one for each figure of the report",

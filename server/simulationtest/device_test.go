@@ -229,6 +229,16 @@ func (d *device) read(keep int) {
 	})
 }
 
+// confirmed returns a function that sends a draft over the device's connection, and wants the
+// confirmation in place of the event.
+func (d *device) confirmed(r tidemark.Draft) func(context.Context) (server.Sent, error) {
+	conn := d.conn
+	return func(ctx context.Context) (server.Sent, error) {
+		sent, _ := conn.SendConfirmed(ctx, []tidemark.Draft{r}, []string{""})
+		return sent[0], sent[0].Err
+	}
+}
+
 // payload has the fields of the payloads of all events.
 type payload struct {
 	ChatID   tidemark.ChatID
@@ -285,6 +295,17 @@ func (d *device) take(e tidemark.Event) {
 	switch e.Type {
 	case tidemark.EventMessage:
 		d.w.transcribe("%s < %d message %s %d", d.name(), e.ID, p.ChatID, p.Sequence)
+		d.takeMessage(p)
+	case tidemark.EventConfirmation:
+		d.w.transcribe("%s < %d confirmation %s %d", d.name(), e.ID, p.ChatID, p.Sequence)
+		if e.ID == 0 {
+			d.w.count("confirmation beside an event")
+			return
+		}
+		d.w.count("confirmation in place of an event")
+		// It has no content, because the client has it.
+		p.SenderID = d.user
+		p.Content = d.w.truth.sent[fmt.Sprintf("%s %s %s", p.ChatID, p.SenderID, p.Key)].Content
 		d.takeMessage(p)
 	case tidemark.EventGap:
 		d.w.transcribe("%s < %d gap %s %d-%d", d.name(), e.ID, p.ChatID, p.From, p.To)

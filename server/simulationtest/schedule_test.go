@@ -41,6 +41,8 @@ const (
 	comings      fault = "members come and go"
 	restAcks     fault = "acknowledgements outside a session"
 	closes       fault = "clean closes"
+	// confirms is no fault: clients send over their connections, with own=confirm.
+	confirms fault = "confirmations in place of events"
 )
 
 func faults() []fault {
@@ -346,8 +348,13 @@ func (w *simulation) write() {
 		"type": "send", "chat": l.chat, "id": l.id, "content": l.content,
 		"seen": traceSeen(r.Seen),
 	})
+	send := func(ctx context.Context) (server.Sent, error) { return n.server.Send(ctx, l.user, r) }
+	if d := w.sender(l.user); d != nil {
+		n, send = d.at, d.confirmed(r)
+		l.busyAt = n
+	}
 	w.act(n, fmt.Sprintf("%s at %s", l.key(), n.id), func(ctx context.Context) func() {
-		sent, err := n.server.Send(ctx, l.user, r)
+		sent, err := send(ctx)
 		return func() {
 			w.trace.answer(string(l.user), frame{"sequence": sent.Message.Sequence}, err)
 			l.busyAt = nil
@@ -367,6 +374,17 @@ func (w *simulation) write() {
 			}
 		}
 	})
+}
+
+// sender returns the device over whose connection a user sends, or nil.
+func (w *simulation) sender(user tidemark.UserID) *device {
+	for _, d := range w.devices {
+		if w.enabled[confirms] && d.user == user && d.conn != nil && !d.at.dead.Load() &&
+			(d.idle || w.roll(3) == 0) {
+			return d
+		}
+	}
+	return nil
 }
 
 // members makes a user join or leave. Alice owns every chat.

@@ -105,7 +105,8 @@ func TestSimulation_invariants_hold(t *testing.T) {
 func mustFire() []string {
 	must := []string{"confirmed", "unknown outcome", "sent again", "proof found", "resumed",
 		"synced", "gap told", "lease lost", "lease replaced", "cut between events",
-		"reset unknown_session", "reset unknown_position"}
+		"reset unknown_session", "reset unknown_position",
+		"confirmation in place of an event", "confirmation beside an event"}
 	for _, f := range faults() {
 		must = append(must, string(f))
 	}
@@ -211,6 +212,7 @@ func (w *simulation) run(seed uint64) {
 	}
 	w.enabled[crashes] = slices.Contains(possible, crashes) && w.roll(4) > 0
 	w.enabled[elsewhere] = w.enabled[elsewhere] || w.roll(3) == 0
+	w.enabled[confirms] = w.roll(2) == 0
 	w.enabled[closes] = w.small || w.roll(3) > 0
 	w.enabled[stalls] = w.small || w.enabled[stalls] || w.roll(3) == 0
 	w.enabled[carriedLate] = w.enabled[carriedLate] || w.enabled[busRejoins]

@@ -76,6 +76,7 @@ func TestRefusal_is_a_close_code_after_the_upgrade(t *testing.T) {
 		{"a foreign origin", "alice", nil, origin("https://evil.example.com"), 4403},
 		{"too many sessions", "busy", nil, nil, 4429},
 		{"a bad device", "alice", url.Values{"device_id": {"no spaces"}}, nil, 1008},
+		{"a bad kind of confirmation", "alice", url.Values{"own": {"none"}}, nil, 1008},
 		{"a bad position", "alice",
 			url.Values{"session_id": {"x"}, "after_event_id": {"-1"}}, nil, 1008},
 	}

@@ -36,6 +36,8 @@ type connection struct {
 	// session is nil if the connection was refused and only waits until the client has seen the
 	// close frame.
 	session *server.Connection
+	// confirms says that the client wants confirmations in place of its own messages' events.
+	confirms bool
 	// pass is the client's place among those that catch up.
 	pass *limit.Pass
 
@@ -99,6 +101,9 @@ func (c *connection) start(r *http.Request) {
 func (c *connection) open(r *http.Request) error {
 	id, req, err := c.adapter.openRequest(r)
 	if err != nil {
+		return err
+	}
+	if c.confirms, err = wire.ParseOwn(r.URL.Query()); err != nil {
 		return err
 	}
 	cfg := &c.adapter.cfg

@@ -87,6 +87,30 @@ func TestSend_is_answered_with_its_request_id(t *testing.T) {
 	}
 }
 
+// With own=confirm the answer to a send has an id, and stands for the event of the message.
+func TestSend_own_confirmation_stands_for_the_event(t *testing.T) {
+	s := transporttest.New(t, transporttest.Options{})
+	chat := s.Group("alice", "bob")
+	c := transporttest.DialWebSocket(t, s, url.Values{"own": {"confirm"}}, "alice")
+	next(t, c, "caught_up")
+	for i := range 3 {
+		request := fmt.Sprint("r", i)
+		c.Write(sendFrame(request, chat, fmt.Sprint("m", i), "hello"))
+		ev := next(t, c, "send_message_ack", "problem")
+		if ev.RequestID != request || (ev.ID == 0) != (i == 0) {
+			t.Errorf("answer %d: %s of request %q with id %d", i, ev.Type, ev.RequestID, ev.ID)
+		}
+		// The first message begins the chat for the session, and comes as an event.
+		if i == 0 {
+			next(t, c, "message")
+		}
+	}
+	s.Send("bob", chat, 1, 1)
+	if got := decode[ackPayload](t, next(t, c, "message")); got.Sequence != 4 {
+		t.Errorf("the next message is %d, want 4", got.Sequence)
+	}
+}
+
 func TestSend_refused_is_an_error_frame_and_leaves_the_socket_open(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
 		Limit: limit.New(limit.Config{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/batch"
+	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 	"github.com/tidemark-im/tidemark/transports/limit"
@@ -119,13 +120,31 @@ func (c *connection) send(frames []wire.Frame) {
 		requests[i] = frames[i].Send
 		c.identity.Author(&requests[i])
 	}
-	for i, result := range c.session.SendAll(ctx, requests) {
-		if result.Err != nil {
+	results, taken := c.sendAll(ctx, frames, requests)
+	for i, result := range results {
+		switch {
+		case result.Err != nil:
 			c.refuse(frames[i].RequestID, result.Err)
-			continue
+		case !taken[i]:
+			c.reply(func(b []byte) []byte {
+				return wire.AppendSendAck(b, frames[i].RequestID, result)
+			})
 		}
-		c.reply(func(b []byte) []byte { return wire.AppendSendAck(b, frames[i].RequestID, result) })
 	}
+}
+
+// sendAll sends messages. taken says which confirmations the session sends by itself.
+func (c *connection) sendAll(
+	ctx context.Context, frames []wire.Frame, requests []tidemark.Draft,
+) (results []server.Sent, taken []bool) {
+	if !c.confirms {
+		return c.session.SendAll(ctx, requests), make([]bool, len(requests))
+	}
+	ids := make([]string, len(frames))
+	for i := range frames {
+		ids[i] = frames[i].RequestID
+	}
+	return c.session.SendConfirmed(ctx, requests, ids)
 }
 
 func (c *connection) sync(frames []wire.Frame) {

@@ -142,7 +142,9 @@ func (d *Delivery) Receive(to []registry.Lease, n *bus.Notification) {
 	var few [8]*session.Session
 	var rows []tidemark.PendingDelivery
 	var follow []retry.Follow
-	notification := session.Notification{Chat: n.Chat, Sequence: n.Sequence, Marked: n.Marked}
+	notification := session.Notification{
+		Chat: n.Chat, Sequence: n.Sequence, Message: n.Message, Marked: n.Marked,
+	}
 	for i, s := range d.Sessions.Held(few[:0], to) {
 		switch {
 		case s != nil && s.Notify(notification):

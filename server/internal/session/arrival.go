@@ -84,7 +84,8 @@ func (a *arrival) collect(n Notification, limit int) bool {
 func (a *arrival) notifications() []Notification {
 	all := make([]Notification, 0, 2*len(a.kept))
 	for chat, k := range a.kept {
-		all = append(all, Notification{chat, k.low, k.marked}, Notification{chat, k.high, k.marked})
+		all = append(all, Notification{Chat: chat, Sequence: k.low, Marked: k.marked},
+			Notification{Chat: chat, Sequence: k.high, Marked: k.marked})
 	}
 	slices.SortStableFunc(all, func(a, b Notification) int { return compareChats(a.Chat, b.Chat) })
 	return all

@@ -38,21 +38,27 @@ func leaseAt(node tidemark.NodeID) registry.Lease {
 	return registry.Lease{User: "bob", Device: "phone", Node: node, Boot: "1", Session: "s"}
 }
 
+func news(chat tidemark.ChatID, sequence tidemark.Sequence, marked bool) Notification {
+	return Notification{Chat: chat, Sequence: sequence, Marked: marked}
+}
+
 // An arriving session keeps the lowest and the highest sequence of each chat, in whatever order
 // they arrive. It refuses a chat beyond its limit.
 func TestArrival_keeps_the_least_and_the_greatest(t *testing.T) {
 	r := newArrival("a")
-	for _, n := range []Notification{{"b", 7, false}, {"a", 3, true}, {"b", 5, false},
-		{"b", 6, true}} {
+	for _, n := range []Notification{news("b", 7, false), news("a", 3, true), news("b", 5, false),
+		news("b", 6, true)} {
 		if !r.arrival.collect(n, 2) {
 			t.Errorf("collect(%v) = false, want true", n)
 		}
 	}
-	if r.arrival.collect(Notification{"c", 1, false}, 2) {
+	if r.arrival.collect(news("c", 1, false), 2) {
 		t.Error("collect of a third chat = true, want false")
 	}
 	got, _ := r.land()
-	want := []Notification{{"a", 3, true}, {"a", 3, true}, {"b", 5, true}, {"b", 7, true}}
+	want := []Notification{
+		news("a", 3, true), news("a", 3, true), news("b", 5, true), news("b", 7, true),
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("land (-want +got):\n%s", diff)
 	}
@@ -69,14 +75,14 @@ func TestArrival_R_WAKESET_what_it_leaves_at_its_end(t *testing.T) {
 		{"nothing", nil, nil, nil},
 		{
 			"without a row",
-			[]Notification{{"c", 4, false}, {"c", 3, false}},
+			[]Notification{news("c", 4, false), news("c", 3, false)},
 			[]tidemark.PendingDelivery{{UserID: "bob", ChatID: "c", FirstUndelivered: 3}}, nil,
 		},
-		{"with a row", []Notification{{"c", 3, true}}, nil, []Notification{{"c", 3, true}}},
+		{"with a row", []Notification{news("c", 3, true)}, nil, []Notification{news("c", 3, true)}},
 		{
-			"both", []Notification{{"c", 3, true}, {"c", 4, false}},
+			"both", []Notification{news("c", 3, true), news("c", 4, false)},
 			[]tidemark.PendingDelivery{{UserID: "bob", ChatID: "c", FirstUndelivered: 4}},
-			[]Notification{{"c", 3, true}},
+			[]Notification{news("c", 3, true)},
 		},
 	} {
 		s := newHost().Arriving(leaseAt("b"), "a")
@@ -90,7 +96,7 @@ func TestArrival_R_WAKESET_what_it_leaves_at_its_end(t *testing.T) {
 		if diff := cmp.Diff(want, got); !ended || diff != "" {
 			t.Errorf("%s: ended %v (-want +got):\n%s", tt.name, ended, diff)
 		}
-		if s.Notify(Notification{"c", 9, false}) {
+		if s.Notify(news("c", 9, false)) {
 			t.Errorf("%s: a session that did not arrive takes a notification", tt.name)
 		}
 	}

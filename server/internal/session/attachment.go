@@ -5,7 +5,8 @@ import (
 	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
-// attachment says which connection reads the session. Only the newest one may.
+// attachment says which connection reads the session, and what it gets of the messages that it
+// sends. Only the newest one may read.
 //
 //	state         attach          detach of the newest   land
 //	detached(g)   attached(g+1)   -                      detached(g+1)
@@ -17,6 +18,8 @@ type attachment struct {
 	generation uint32
 	// flag wakes the newest reader.
 	flag signal.Flag
+	// confirmations are those for the newest reader.
+	confirmations confirmations
 }
 
 type attachmentState uint8

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 //	drained   ready                        -                    forgotten if room is needed
 //	ready     ready                        drained              -
 //
-// A chat is ready exactly if next ≤ head or openEnded. The grace period is a state of its own:
+// A chat is ready exactly if next ≤ last or openEnded. last is head without what is
+// held. The grace period is a state of its own:
 //
 //	            notified  time is over:                                      moved
 //	                      all           first not           only later not
@@ -47,6 +49,8 @@ type progress struct {
 	since uint32
 
 	grace grace
+	// held is how many messages up to head wait for their confirmations (confirmations).
+	held uint8
 	// queued says that the chat is in chats.ready.
 	queued bool
 	// openEnded says that storage may have messages above head.
@@ -79,7 +83,10 @@ func (p *progress) pending(user tidemark.UserID) tidemark.PendingDelivery {
 }
 
 // ready reports whether the session may have messages to send in the chat.
-func (p *progress) ready() bool { return p.openEnded || p.next <= p.head }
+func (p *progress) ready() bool { return p.openEnded || p.next <= p.last() }
+
+// last returns the last message that is known to exist and is not held.
+func (p *progress) last() tidemark.Sequence { return p.head - tidemark.Sequence(p.held) }
 
 // behind reports whether a known message is not acknowledged.
 func (p *progress) behind() bool { return p.head > p.acked }
@@ -93,7 +100,36 @@ func (p *progress) raise(head tidemark.Sequence) {
 	if !p.behind() {
 		p.since = 0
 	}
-	p.head = max(p.head, head)
+	p.know(head)
+}
+
+// know records that the chat has messages up to head, and holds none of the new ones.
+func (p *progress) know(head tidemark.Sequence) {
+	//rule:own_confirmation.later-message-ends-waiting
+	if head > p.head {
+		p.head, p.held = head, 0
+	}
+}
+
+// hold records that the chat has messages up to head. It holds that one, unless it was known.
+func (p *progress) hold(head tidemark.Sequence) {
+	held := p.held
+	switch at := p.head; {
+	case head <= at:
+		return
+	case head > at+1, held == math.MaxUint8:
+		held = 0
+	}
+	p.raise(head)
+	p.held = held + 1
+}
+
+// release ends the holding of messages up to a sequence.
+func (p *progress) release(through tidemark.Sequence) {
+	//rule:own_confirmation.event-without-confirmation
+	if through > p.last() {
+		p.held = uint8(p.head - min(through, p.head))
+	}
 }
 
 // waitsSince records since when a message waits for its acknowledgement, unless an earlier one
@@ -117,7 +153,8 @@ func (p *progress) waiting(now time.Time) time.Time {
 
 // forgettable reports whether the session can forget the chat and lose nothing.
 func (p *progress) forgettable() bool {
-	return !p.queued && !p.mayBePending && p.grace == graceOff && !p.inBacklog &&
+	//rule:own_confirmation.keep-chat-of-held-message
+	return !p.queued && !p.mayBePending && p.grace == graceOff && !p.inBacklog && p.held == 0 &&
 		p.acked+1 >= p.next
 }
 
@@ -150,7 +187,7 @@ func (p *progress) learnAcked(acked tidemark.Sequence) (back bool) {
 
 // rewind sets next back to a sequence.
 func (p *progress) rewind(to tidemark.Sequence) {
-	p.head = max(p.head, p.next-1)
+	p.know(p.next - 1)
 	p.next = to
 	//rule:session_in_order.void-pages-under-way
 	p.rewinds++
@@ -160,7 +197,7 @@ func (p *progress) rewind(to tidemark.Sequence) {
 func (p *progress) seek(cursor, head tidemark.Sequence) {
 	p.ackedRead, p.firstSeen = true, 0
 	p.acked = max(p.acked, cursor)
-	p.head = max(p.head, head, p.next-1)
+	p.know(max(head, p.next-1))
 	//rule:sync_position_from_watermark.start-behind-cursor
 	p.start, p.next = tidemark.First(cursor), tidemark.First(cursor)
 	p.rewinds++
@@ -171,7 +208,7 @@ func (p *progress) seek(cursor, head tidemark.Sequence) {
 func (p *progress) keep(cursor tidemark.Sequence) {
 	p.firstSeen = 0
 	if p.head > 0 { // the user has returned in the meantime
-		p.head = max(p.head, p.next-1)
+		p.know(p.next - 1)
 	}
 	//rule:resume_lossless.keep-cursor-of-former-member
 	p.start, p.next = tidemark.First(cursor), tidemark.First(cursor)
@@ -181,7 +218,7 @@ func (p *progress) keep(cursor tidemark.Sequence) {
 // leave records that the user is no longer a member. The chat stays known, because the user may
 // rejoin. Another device may then have acknowledged what this one did not get.
 func (p *progress) leave() {
-	p.head, p.openEnded, p.backlogTo = 0, false, 0
+	p.head, p.held, p.openEnded, p.backlogTo = 0, 0, false, 0
 	p.next = max(min(p.next, tidemark.First(p.acked)), 1)
 	p.start = min(p.start, p.next)
 	p.rewinds++
@@ -193,7 +230,7 @@ func (p *progress) served(through tidemark.Sequence, wasOpenEnded, end bool) {
 	p.next = max(p.next, through+1)
 	if wasOpenEnded {
 		p.openEnded = p.openEnded && !end
-		p.head = max(p.head, through)
+		p.know(through)
 	}
 }
 

@@ -172,3 +172,33 @@ func TestChats_take_turns(t *testing.T) {
 		t.Errorf("got %d ready chats, want a", len(c.ready))
 	}
 }
+
+// The confirmations of held messages are sent in their place, or a later message ends that.
+func TestProgress_holds_the_last_messages(t *testing.T) {
+	for _, tt := range []struct {
+		name               string
+		steps              func(*progress)
+		wantLast, wantHead tidemark.Sequence
+	}{
+		{"the next message", func(p *progress) { p.hold(6) }, 5, 6},
+		{"two of them", func(p *progress) { p.hold(6); p.hold(7) }, 5, 7},
+		{"one that was known", func(p *progress) { p.hold(5) }, 5, 5},
+		{"one with others before it", func(p *progress) { p.hold(8) }, 7, 8},
+		{"a later message", func(p *progress) { p.hold(6); p.raise(7) }, 7, 7},
+		{"the same message", func(p *progress) { p.hold(6); p.raise(6) }, 5, 6},
+		{"the first is released", func(p *progress) { p.hold(6); p.hold(7); p.release(6) }, 6, 7},
+		{"all are", func(p *progress) { p.hold(6); p.hold(7); p.release(7) }, 7, 7},
+		{"an earlier one is", func(p *progress) { p.hold(6); p.release(5) }, 5, 6},
+		{"the user leaves", func(p *progress) { p.hold(6); p.leave() }, 0, 0},
+	} {
+		p := at(1, 6, 5, 5)
+		tt.steps(p)
+		if p.last() != tt.wantLast || p.head != tt.wantHead {
+			t.Errorf("%s: last %d, head %d, want %d, %d",
+				tt.name, p.last(), p.head, tt.wantLast, tt.wantHead)
+		}
+		if held := p.last() < p.head; held && p.forgettable() {
+			t.Errorf("%s: the session may forget the chat of a message that it holds", tt.name)
+		}
+	}
+}

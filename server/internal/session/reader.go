@@ -210,7 +210,7 @@ func (s *Session) step(r *Reader, buf []tidemark.Event, given int) (step, []tide
 		buf = append(buf, s.log.sendOpening())
 		return step{kind: stepReturn}, s.log.sendControls(buf), nil
 	}
-	buf = s.log.sendControls(buf)
+	buf = s.sendConfirmations(s.log.sendControls(buf))
 	if len(buf)-given >= pageEvents || size(buf[given:]) >= pageBytes {
 		return step{kind: stepReturn}, s.sendStatuses(buf, len(buf)+statusesPerPage), nil
 	}
@@ -257,7 +257,7 @@ func (s *Session) chatsStep() step {
 		}
 		st.chats[i] = chatStep{progress: p, rewinds: p.rewinds, openEnded: p.openEnded}
 		st.requests[i] = chat.Request{
-			User: s.User(), Chat: p.chat, From: p.next, To: p.head, OpenEnded: p.openEnded,
+			User: s.User(), Chat: p.chat, From: p.next, To: p.last(), OpenEnded: p.openEnded,
 			Limit: limit, Bytes: bytes,
 		}
 	}

@@ -64,6 +64,7 @@ func (s *Session) attach(announce, resumed bool) *Reader {
 	if s.attachment.attach() {
 		s.host.Count.Replaced.Add(1)
 	}
+	s.dropConfirmations()
 	s.attachment.flag.Set()
 	s.host.Count.Connections.Add(1)
 	if announce {
@@ -95,7 +96,7 @@ func (s *Session) sendAgain(r run) {
 		if p == nil {
 			return
 		}
-		p.head = max(p.head, r.lastSequence())
+		p.know(r.lastSequence())
 		//rule:resume_lossless.rewind-for-messages
 		if r.sequence < p.next {
 			s.rewind(p, r.sequence)

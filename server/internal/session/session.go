@@ -56,6 +56,8 @@ func (s *Session) User() tidemark.UserID { return s.Lease.User }
 type Notification struct {
 	Chat     tidemark.ChatID
 	Sequence tidemark.Sequence
+	// Message is the message, or nil.
+	Message *tidemark.Message
 	// Marked says that a pending row may exist. The row names only the first of several messages.
 	Marked bool
 }
@@ -69,7 +71,6 @@ func (s *Session) Notify(n Notification) (taken bool) {
 	switch {
 	case s.residence.serves():
 		s.notify(n)
-		s.attachment.flag.Set()
 		return true
 	case s.residence.arrives():
 		return s.residence.arrival.collect(n, s.host.MaxChats)
@@ -79,7 +80,17 @@ func (s *Session) Notify(n Notification) (taken bool) {
 }
 
 func (s *Session) notify(n Notification) {
-	p := s.raiseHead(n.Chat, n.Sequence)
+	p, held := (*progress)(nil), false
+	//rule:own_confirmation.wait-for-the-send
+	if s.attachment.confirmations.awaits(n.Message) {
+		p = s.holdHead(n.Chat, n.Sequence)
+		held = p != nil && !p.queued
+	} else {
+		p = s.raiseHead(n.Chat, n.Sequence)
+	}
+	if !held {
+		s.attachment.flag.Set()
+	}
 	switch {
 	case p == nil:
 	case n.Marked:
@@ -398,6 +409,7 @@ func (e Ending) End() (left Left, ended bool) {
 		}
 	}
 	s.chats, s.statuses, s.looks = chats{}, statuses{}, looks{}
+	s.attachment.confirmations = confirmations{}
 	s.attachment.flag.Set()
 	return left, true
 }
@@ -457,6 +469,16 @@ func (s *Session) raiseHead(id tidemark.ChatID, sequence tidemark.Sequence) *pro
 	p := s.reach(id, sequence)
 	if p != nil {
 		p.raise(sequence)
+		s.chats.queue(p)
+	}
+	return p
+}
+
+// holdHead is raiseHead, and holds the message until its confirmation.
+func (s *Session) holdHead(id tidemark.ChatID, sequence tidemark.Sequence) *progress {
+	p := s.reach(id, sequence)
+	if p != nil {
+		p.hold(sequence)
 		s.chats.queue(p)
 	}
 	return p

@@ -142,6 +142,7 @@ func (s *Session) Freeze() (f Frozen, ok bool) {
 		s.host.Count.Replaced.Add(1)
 	}
 	s.chats, s.statuses, s.looks = chats{}, statuses{}, looks{}
+	s.attachment.confirmations = confirmations{}
 	s.attachment.flag.Set()
 	return Frozen{text, m.Unacknowledged()}, true
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // AppendFrame appends an event in the form of a WebSocket text frame, which is also an element of a
-// long-poll answer: {"id":N,"type":T,"payload":{…}}. It leaves out the id if it is 0. It copies the
-// payload's bytes as they are.
+// long-poll answer: {"id":N,"type":T,"request_id":R,"payload":{…}}. It leaves out an id of 0, and
+// a request_id of "". It copies the payload's bytes as they are.
 func AppendFrame(b []byte, ev tidemark.Event) []byte {
 	b = append(b, '{')
 	if ev.ID != 0 {
@@ -18,7 +18,12 @@ func AppendFrame(b []byte, ev tidemark.Event) []byte {
 	}
 	b = append(b, `"type":"`...)
 	b = append(b, ev.Type...)
-	b = append(b, `","payload":`...)
+	b = append(b, '"')
+	if ev.RequestID != "" {
+		b = append(b, `,"request_id":`...)
+		b = tidemark.AppendString(b, ev.RequestID)
+	}
+	b = append(b, `,"payload":`...)
 	b = append(b, ev.Payload...)
 	return append(b, '}')
 }

@@ -151,12 +151,18 @@ func TestAppendPoll_golden(t *testing.T) {
 
 func TestReplies_golden(t *testing.T) {
 	sent := server.Sent{Message: message, Duplicate: true}
+	event := tidemark.Event{
+		ID: 44, Type: tidemark.EventConfirmation, RequestID: "r1",
+		Payload: tidemark.Confirmation{Message: &message, Duplicate: true}.AppendJSON(nil),
+	}
 	refused := tidemark.Errorf(tidemark.Invalid, "chat_id is missing")
 	golden(t, "replies.json", []example{
 		{"hello", "ReplyFrame", string(wire.AppendHello(nil, 25*time.Second))},
 		{"send_message_ack", "ReplyFrame", string(wire.AppendSendAck(nil, "r1", sent))},
 		{"send_message_ack without request_id", "ReplyFrame",
 			string(wire.AppendSendAck(nil, "", server.Sent{Message: message}))},
+		{"send_message_ack in place of an event", "ReplyFrame",
+			string(wire.AppendFrame(nil, event))},
 		{"sync_response", "ReplyFrame", string(wire.AppendSyncReply(nil, "r2", syncResponse()))},
 		{"pong", "ReplyFrame", string(wire.AppendPong(nil, "r3"))},
 		{"error", "ReplyFrame", string(wire.AppendError(nil, "r4", refused))},

@@ -107,6 +107,18 @@ func ParseStream(q url.Values) (Stream, error) {
 	return r, nil
 }
 
+// ParseOwn returns whether a WebSocket client wants the confirmations of the messages that it sends
+// in place of their events (`own`).
+func ParseOwn(q url.Values) (confirm bool, err error) {
+	switch q.Get("own") {
+	case "", "event":
+		return false, nil
+	case "confirm":
+		return true, nil
+	}
+	return false, tidemark.BadParam(tidemark.Invalid, "own", "must be event or confirm")
+}
+
 // ParsePosition splits an SSE position `<session>.<id>` at the last dot. ok is false if s is not a
 // position. The caller treats that as an unknown position and not as an error.
 func ParsePosition(s string) (session tidemark.SessionID, id uint64, ok bool) {

@@ -21,23 +21,9 @@ func AppendHello(b []byte, heartbeat time.Duration) []byte {
 
 // AppendSendAck appends the `send_message_ack` frame of a stored message.
 func AppendSendAck(b []byte, requestID string, sent server.Sent) []byte {
-	m := &sent.Message
-	b = appendReply(b, "send_message_ack", requestID)
-	b = append(b, `{"chat_id":`...)
-	b = tidemark.AppendString(b, string(m.ChatID))
-	b = append(b, `,"client_message_id":`...)
-	b = tidemark.AppendString(b, m.ClientMessageID)
-	b = append(b, `,"message_id":`...)
-	b = tidemark.AppendString(b, string(m.MessageID))
-	b = append(b, `,"sequence":`...)
-	b = strconv.AppendUint(b, uint64(m.Sequence), 10)
-	b = append(b, `,"created_at":`...)
-	b = tidemark.AppendTime(b, m.CreatedAt)
-	b = append(b, `,"duplicate":`...)
-	b = strconv.AppendBool(b, sent.Duplicate)
-	b = append(b, `,"members_version":`...)
-	b = strconv.AppendUint(b, m.MembersVersion, 10)
-	return append(b, '}', '}')
+	b = appendReply(b, string(tidemark.EventConfirmation), requestID)
+	c := tidemark.Confirmation{Message: &sent.Message, Duplicate: sent.Duplicate}
+	return append(c.AppendJSON(b), '}')
 }
 
 // AppendSyncReply appends the `sync_response` frame.

@@ -3491,6 +3491,8 @@ export interface components {
             };
         };
         /**
+         * @description The answer to `send_message`. With an `id` it is an event of the session: it stands for the
+         *     `message` with its `sequence` (`own`).
          * @example {
          *       "type": "send_message_ack",
          *       "request_id": "7",
@@ -3506,6 +3508,7 @@ export interface components {
          *     }
          */
         readonly SendMessageAckFrame: {
+            readonly id?: components["schemas"]["EventId"];
             /**
              * @description discriminator enum property added by openapi-typescript
              * @enum {string}
@@ -3732,6 +3735,12 @@ export interface components {
         readonly session_id: string;
         /** @description The id of the last event that was received. */
         readonly after_event_id: number;
+        /**
+         * @description What the connection gets of the messages that it sends. `event`: the answer, and the event
+         *     `message`. `confirm`: the answer `send_message_ack` with an `id`, which stands for the
+         *     event; some answers have no `id`, and then the event comes, too.
+         */
+        readonly own: "event" | "confirm";
     };
     requestBodies: never;
     headers: never;
@@ -3911,6 +3920,7 @@ export type ParameterDeviceId = components['parameters']['device_id'];
 export type ParameterStatusUpdates = components['parameters']['status_updates'];
 export type ParameterSessionId = components['parameters']['session_id'];
 export type ParameterAfterEventId = components['parameters']['after_event_id'];
+export type ParameterOwn = components['parameters']['own'];
 export type $defs = Record<string, never>;
 export interface operations {
     readonly listChats: {
@@ -5535,6 +5545,12 @@ export interface operations {
                 readonly session_id?: components["parameters"]["session_id"];
                 /** @description The id of the last event that was received. */
                 readonly after_event_id?: components["parameters"]["after_event_id"];
+                /**
+                 * @description What the connection gets of the messages that it sends. `event`: the answer, and the event
+                 *     `message`. `confirm`: the answer `send_message_ack` with an `id`, which stands for the
+                 *     event; some answers have no `id`, and then the event comes, too.
+                 */
+                readonly own?: components["parameters"]["own"];
             };
             readonly header?: never;
             readonly path?: never;
