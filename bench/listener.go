@@ -201,6 +201,9 @@ func (l *listener) take(e client.Event) error {
 			close(l.caughtUp)
 		}
 	case "send_message_ack":
+		if e.ID != 0 {
+			l.takeOwn(e.Payload)
+		}
 		if l.reply != nil {
 			l.reply(e)
 		}
@@ -222,12 +225,23 @@ func (l *listener) takeMessage(payload []byte) {
 			l.endpoint.User, client.Shorten(payload))
 		return
 	}
+	if l.observe(m, digest, now) && l.delivered != nil {
+		l.delivered.Add(now - sent)
+	}
+}
+
+// takeOwn takes a confirmation that stands for the event of an own message. Its delivery is not
+// measured, because the confirmation is.
+func (l *listener) takeOwn(payload []byte) {
+	m := client.ParseMessage(payload)
+	l.observe(m, client.DigestOf(m.ClientMessageID), l.run.now())
+}
+
+// observe checks a message and acknowledges it. It reports whether the device did not have it.
+func (l *listener) observe(m client.Message, digest uint64, now time.Duration) (fresh bool) {
 	through, fresh := l.check.Observe(m.Chat, m.Sequence, digest)
 	if fresh {
 		l.fresh.Add(1)
-		if l.delivered != nil {
-			l.delivered.Add(now - sent)
-		}
 		l.run.lastDelivery.Store(int64(now))
 	}
 	if l.acks != nil && through > 0 {
@@ -236,6 +250,7 @@ func (l *listener) takeMessage(payload []byte) {
 	if fresh && l.all != nil && l.fresh.Load() == l.expected {
 		close(l.all)
 	}
+	return fresh
 }
 
 func (l *listener) takeGap(payload []byte) {

@@ -29,7 +29,8 @@ type Load struct {
 	// Rate, if not 0, is the number of sends per second, of all senders together.
 	Rate float64 `default:"0" help:"Messages per second in all; 0: as fast as possible."`
 	// Size is the length of a message's content in bytes. The content's head needs about 60.
-	Size int `default:"200" help:"Bytes of content per message."`
+	Size int    `default:"200" help:"Bytes of content per message."`
+	Own  string `default:"event" enum:"event,confirm" help:"What a WebSocket gets for its own messages."`
 	// A device acknowledges after AckEvery messages or after AckInterval, whichever comes first.
 	AckEvery    int           `default:"10" help:"Acknowledge after this many messages..."`
 	AckInterval time.Duration `default:"50ms" help:"... or this long after the first of them."`
@@ -173,6 +174,7 @@ func (r *run) endpoint(user string, n int) client.Endpoint {
 		Token:    r.load.Token(user),
 		Received: &r.streamBytes,
 		Buffer:   client.LargeBuffer,
+		Confirm:  r.load.Own == "confirm",
 	}
 }
 

@@ -18,6 +18,8 @@ type Message struct {
 	Chat     []byte
 	Sequence uint64
 	Content  []byte
+	// ClientMessageID is the id that the sender gave it.
+	ClientMessageID []byte
 }
 
 // ParseMessage parses the payload of a message event, or a message of an HTTP answer.
@@ -36,6 +38,8 @@ func ParseMessage(raw []byte) Message {
 			m.Sequence = Number(value)
 		case "content":
 			m.Content = Text(value)
+		case "client_message_id":
+			m.ClientMessageID = Text(value)
 		}
 	}
 }

@@ -74,6 +74,8 @@ type Endpoint struct {
 	Received *atomic.Int64
 	// Buffer is the size of a stream's read buffer. It is small where thousands of streams idle.
 	Buffer int
+	// Confirm asks a WebSocket for confirmations in place of the events of own messages.
+	Confirm bool
 	// Chats are the chats that a device without a stream knows, so it sends their cursors.
 	// Of other chats it gets what no device of the user has acknowledged.
 	Chats []string

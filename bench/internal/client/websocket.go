@@ -53,9 +53,9 @@ func DialSocket(ctx context.Context, e Endpoint, at Position) (*Socket, error) {
 }
 
 func (w *Socket) upgrade(e Endpoint, at Position) error {
-	query := at.query()
-	if query != "" {
-		query = "?" + query
+	query := "?" + at.query()
+	if e.Confirm {
+		query += "&own=confirm"
 	}
 	request := fmt.Sprintf("GET %s/api/v1/ws%s HTTP/1.1\r\nHost: %s\r\n"+
 		"Authorization: Bearer %s\r\n"+
