@@ -269,29 +269,12 @@ func AppendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(b, "null"...)
 	}
-	// AppendFormat takes twice as long.
-	t = t.UTC()
-	year, month, day := t.Date()
-	if year < 0 || year > 9999 {
-		return append(t.AppendFormat(append(b, '"'), TimeLayout), '"')
-	}
-	hour, minute, second := t.Clock()
-	b = appendDigits(append(b, '"'), year, 4)
-	b = appendDigits(append(b, '-'), int(month), 2)
-	b = appendDigits(append(b, '-'), day, 2)
-	b = appendDigits(append(b, 'T'), hour, 2)
-	b = appendDigits(append(b, ':'), minute, 2)
-	b = appendDigits(append(b, ':'), second, 2)
-	b = appendDigits(append(b, '.'), t.Nanosecond()/1e6, 3)
+	b = append(b, '"')
+	// Package time formats this layout several times as fast as TimeLayout.
+	b = t.UTC().AppendFormat(b, time.RFC3339)
+	ms := t.Nanosecond() / int(time.Millisecond)
+	b = append(b[:len(b)-len("Z")], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
 	return append(b, 'Z', '"')
-}
-
-// appendDigits appends the last n digits of v, at most 4.
-func appendDigits(b []byte, v, n int) []byte {
-	digits := [4]byte{
-		'0' + byte(v/1000%10), '0' + byte(v/100%10), '0' + byte(v/10%10), '0' + byte(v%10),
-	}
-	return append(b, digits[4-n:]...)
 }
 
 // appendMillis appends a time as AppendTime does.
