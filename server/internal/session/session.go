@@ -80,7 +80,8 @@ func (s *Session) Notify(n Notification) (taken bool) {
 }
 
 func (s *Session) notify(n Notification) {
-	p, held := (*progress)(nil), false
+	var p *progress
+	held := false
 	//rule:own_confirmation.wait-for-the-send
 	if s.attachment.confirmations.awaits(n.Message) {
 		p = s.holdHead(n.Chat, n.Sequence)
