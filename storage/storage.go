@@ -39,6 +39,7 @@ package storage
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -293,8 +294,9 @@ type Pending interface {
 		limit int) (rows []PendingRow, more bool, err error)
 
 	// Behind returns a page of the user's current chats whose head is above the user's acknowledged
-	// watermark. The chat ids ascend and are above q.After. It sees every append that returned
-	// before the call. The watermark may be eventual, that is, too low.
+	// watermark, and of those that were active at q.Since or later. The chat ids ascend and are
+	// above q.After. It sees every append that returned before the call. The watermark may be
+	// eventual, that is, too low.
 	//
 	// A page may be shorter than the limit, or empty, and still have more true. next is the
 	// position of the next page, to be used as q.After.
@@ -556,7 +558,10 @@ type Clear struct {
 type BehindQuery struct {
 	// LargeOnly limits the page to Large chats.
 	LargeOnly bool
-	After     tidemark.ChatID
+	// Since, unless zero, adds the chats whose Activity is at that time or later, also if the user
+	// has acknowledged all of them.
+	Since time.Time
+	After tidemark.ChatID
 	// Limit is at least 1.
 	Limit int
 }
@@ -569,9 +574,24 @@ type PendingRow struct {
 	Acked tidemark.Sequence
 }
 
-// Lag is a chat in which a user is behind: Head is above Acked.
+// SinceMillis returns Since in milliseconds since 1970. If Since is zero, no time is as late.
+func (q *BehindQuery) SinceMillis() int64 {
+	if q.Since.IsZero() {
+		return math.MaxInt64
+	}
+	return q.Since.UnixMilli()
+}
+
+// ActiveSince reports whether a chat with this activity was active at Since or later.
+func (q *BehindQuery) ActiveSince(activity time.Time) bool {
+	return activity.UnixMilli() >= q.SinceMillis()
+}
+
+// Lag is a chat in which a user is behind, or which was active since a time.
 type Lag struct {
 	Chat  tidemark.ChatID
 	Head  tidemark.Sequence
 	Acked tidemark.Sequence
+	// Active says that the chat was active at BehindQuery.Since or later.
+	Active bool
 }

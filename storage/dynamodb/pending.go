@@ -292,8 +292,13 @@ func (s *Store) Behind(
 			}
 			for _, e := range entries {
 				counter := found[e.state.ChatID]
+				if counter == nil {
+					continue
+				}
+				//rule:R_EPOCH.active-chats-in-dynamodb
+				active := q.ActiveSince(counter.Activity)
 				//rule:pending_or_delivered.compare-chats-with-standing-rows
-				if counter == nil || counter.Head <= e.state.Acked ||
+				if !active && counter.Head <= e.state.Acked ||
 					q.LargeOnly && !counter.Large && !counter.Standing {
 					continue
 				}
@@ -301,9 +306,10 @@ func (s *Store) Behind(
 					return false, nil
 				}
 				lags = append(lags, storage.Lag{
-					Chat:  e.state.ChatID,
-					Head:  counter.Head,
-					Acked: e.state.Acked,
+					Chat:   e.state.ChatID,
+					Head:   counter.Head,
+					Acked:  e.state.Acked,
+					Active: active,
 				})
 				last = e.state.ChatID
 			}

@@ -102,9 +102,12 @@ func (s *Store) Behind(
 	var lags []storage.Lag
 	for _, id := range slices.Sorted(maps.Keys(s.memberOf[user])) {
 		c, acked := s.memberOf[user][id], s.state(user, id).Acked
+		//rule:R_EPOCH.active-chats-in-memory
+		active := q.ActiveSince(c.activity())
 		//rule:R_PROOF.one-message-behind-counts
-		if id > q.After && c.Head > acked && (c.Large || !q.LargeOnly) {
-			lags = append(lags, storage.Lag{Chat: id, Head: c.Head, Acked: acked})
+		behind := c.Head > acked
+		if id > q.After && (behind || active) && (c.Large || !q.LargeOnly) {
+			lags = append(lags, storage.Lag{Chat: id, Head: c.Head, Acked: acked, Active: active})
 		}
 	}
 	lags, more := page(lags, q.Limit)

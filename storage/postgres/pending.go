@@ -256,33 +256,73 @@ func readPending(ctx context.Context, c *conn, queries []pendingQuery) ([]pendin
 		})
 }
 
-// behind reads every chat of the user up to the end of the page, with two look-ups for each.
-const behind = `SELECT m.chat_id, c.head, coalesce(d.last_acked_sequence, 0) FROM members AS m
-	CROSS JOIN LATERAL (SELECT * FROM chats WHERE key = m.chat LIMIT 1) AS c
-	LEFT JOIN LATERAL (SELECT * FROM delivery_state
-		WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
-	WHERE m.user_id = $1 AND m.chat_id > $2 AND m.current AND (c.large OR NOT $3)
-		AND c.head > coalesce(d.last_acked_sequence, 0)
-	ORDER BY m.chat_id LIMIT $4`
+// behindOfUsers reads every chat of each user up to the end of their page, with two look-ups for
+// each.
+//
+// rule:R_EPOCH.active-chats-in-postgres
+const behindOfUsers = `SELECT u.no, b.chat_id, b.head, b.acked, b.active
+	FROM unnest($1::text[], $2::text[], $3::boolean[], $4::bigint[], $5::bigint[])
+		WITH ORDINALITY AS u (id, after, large, since, page, no)
+	CROSS JOIN LATERAL (
+		SELECT m.chat_id, c.head, coalesce(d.last_acked_sequence, 0) AS acked,
+			c.activity_at >= u.since AS active
+		FROM members AS m
+		CROSS JOIN LATERAL (SELECT * FROM chats WHERE key = m.chat LIMIT 1) AS c
+		LEFT JOIN LATERAL (SELECT * FROM delivery_state
+			WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
+		WHERE m.user_id = u.id AND m.chat_id > u.after AND m.current AND (c.large OR NOT u.large)
+			AND (c.head > coalesce(d.last_acked_sequence, 0) OR c.activity_at >= u.since)
+		ORDER BY m.chat_id LIMIT u.page) AS b
+	ORDER BY u.no, b.chat_id`
 
-// Behind implements storage.Pending.
+// A behindQuery is a call of Behind. A behindPage is its result, with one chat more than the limit
+// if there are more.
+type (
+	behindQuery struct {
+		user tidemark.UserID
+		storage.BehindQuery
+	}
+	behindPage []storage.Lag
+)
+
+// Behind implements storage.Pending. Concurrent calls share a statement.
 func (s *Store) Behind(
 	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
 ) ([]storage.Lag, tidemark.ChatID, bool, error) {
-	lags, more, err := list(ctx, s, behind, q.Limit,
-		[]any{string(user), string(q.After), q.LargeOnly, int64(q.Limit) + 1},
-		func(row pgx.Rows) (storage.Lag, error) {
-			var chat string
-			var head, acked int64
-			err := row.Scan(&chat, &head, &acked)
-			return storage.Lag{
-				Chat:  tidemark.ChatID(chat),
-				Head:  tidemark.Sequence(head),
-				Acked: tidemark.Sequence(acked),
-			}, err
-		})
-	if err != nil || !more {
-		return lags, "", false, err
+	pages, err := through(ctx, s, s.behind, []behindQuery{{user, q}})
+	if err != nil {
+		return nil, "", false, err
 	}
-	return lags, lags[len(lags)-1].Chat, true, nil
+	if lags := pages[0]; len(lags) > q.Limit {
+		return lags[:q.Limit], lags[q.Limit-1].Chat, true, nil
+	}
+	return pages[0], "", false, nil
+}
+
+func readBehind(ctx context.Context, c *conn, queries []behindQuery) ([]behindPage, error) {
+	n := len(queries)
+	users, afters, large := make([]string, n), make([]string, n), make([]bool, n)
+	since, limits := make([]int64, n), make([]int64, n)
+	for i, q := range queries {
+		users[i], afters[i], large[i] = string(q.user), string(q.After), q.LargeOnly
+		since[i], limits[i] = q.SinceMillis(), int64(q.Limit)+1
+	}
+	pages := make([]behindPage, n)
+	var no, head, acked int64
+	var chat string
+	var active bool
+	to := []any{&no, &chat, &head, &acked, &active}
+	return pages, c.each(ctx, behindOfUsers, []any{users, afters, large, since, limits},
+		func(row pgx.Rows) error {
+			if err := row.Scan(to...); err != nil {
+				return err
+			}
+			pages[no-1] = append(pages[no-1], storage.Lag{
+				Chat:   tidemark.ChatID(chat),
+				Head:   tidemark.Sequence(head),
+				Acked:  tidemark.Sequence(acked),
+				Active: active,
+			})
+			return nil
+		})
 }

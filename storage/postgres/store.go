@@ -59,10 +59,18 @@ const (
 	// pages share a statement.
 	pageReaders = 3
 	maxPages    = 64
+	// comparers is how many statements compare heads with watermarks at a time, and maxCompared how
+	// many users share one. A user may have many chats, so fewer share one than of single items.
+	comparers   = 4
+	maxCompared = 128
 	// callTime bounds a call of the database with all its attempts. After it, the database counts
 	// as not answering.
 	callTime = 5 * time.Second
 )
+
+// ComparesPerSecond is how many users a node may begin to compare in a second (Store.Behind). Their
+// calls share statements.
+const ComparesPerSecond = 20_000
 
 // Store implements storage.Store.
 type Store struct {
@@ -93,6 +101,7 @@ type Store struct {
 type reads struct {
 	pages     *batch.Batcher[storage.Range, page]
 	pending   *batch.Batcher[pendingQuery, pendingPage]
+	behind    *batch.Batcher[behindQuery, behindPage]
 	states    *batch.Batcher[storage.StateKey, tidemark.DeliveryState]
 	documents *batch.Batcher[storage.DocumentKey, storage.Document]
 }
@@ -152,6 +161,7 @@ func open(ctx context.Context, to *dsn.DSN, config Config) (*Store, error) {
 	s.clears = newBatcher(s.writers, s.wrote("clear"), 1, config.Batch, s.clear)
 	s.pages = newBatcher(s.readers, nil, pageReaders, maxPages, readPages)
 	s.pending = newBatcher(s.readers, nil, 2, maxPages, readPending)
+	s.behind = newBatcher(s.readers, nil, comparers, maxCompared, readBehind)
 	s.states = newBatcher(s.readers, nil, 2, maxItems, readStates)
 	s.documents = newBatcher(s.readers, nil, 2, maxItems, readDocuments)
 	for _, b := range s.batchers() {
@@ -169,8 +179,8 @@ func (s *Store) batchers() []interface {
 		Start()
 		Stop()
 	}{
-		s.appends.Batcher, s.advances, s.marks, s.clears, s.pages, s.pending, s.states,
-		s.documents,
+		s.appends.Batcher, s.advances, s.marks, s.clears, s.pages, s.pending, s.behind,
+		s.states, s.documents,
 	}
 }
 

@@ -199,11 +199,12 @@ func (s *Store) PendingOf(
 // behind reads every chat of the user up to the end of the page, with two look-ups each.
 //
 //rule:pending_or_delivered.behind-statement
-const behind = `SELECT m.chat_id, c.head, coalesce(d.last_acked_sequence, 0) FROM members AS m
+const behind = `SELECT m.chat_id, c.head, coalesce(d.last_acked_sequence, 0), c.activity_at >= ?5
+	FROM members AS m
 	CROSS JOIN chats AS c ON c.key = m.chat
 	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id
 	WHERE m.user_id = ?1 AND m.chat_id > ?2 AND m.current = 1 AND c.large >= ?3
-		AND c.head > coalesce(d.last_acked_sequence, 0)
+		AND (c.activity_at >= ?5 OR c.head > coalesce(d.last_acked_sequence, 0))
 	ORDER BY m.chat_id LIMIT ?4`
 
 // Behind implements storage.Pending.
@@ -215,11 +216,13 @@ func (s *Store) Behind(
 		query.string(2, string(q.After))
 		query.integer(3, flag(q.LargeOnly))
 		query.integer(4, int64(q.Limit)+1)
+		query.integer(5, q.SinceMillis())
 	}, func(row *stmt) storage.Lag {
 		return storage.Lag{
-			Chat:  tidemark.ChatID(row.stringAt(0)),
-			Head:  tidemark.Sequence(row.integerAt(1)),
-			Acked: tidemark.Sequence(row.integerAt(2)),
+			Chat:   tidemark.ChatID(row.stringAt(0)),
+			Head:   tidemark.Sequence(row.integerAt(1)),
+			Acked:  tidemark.Sequence(row.integerAt(2)),
+			Active: row.integerAt(3) == 1,
 		}
 	})
 	if err != nil || !more {

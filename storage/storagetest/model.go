@@ -375,7 +375,11 @@ func (m *model) readLists(rt *rapid.T) {
 	user, limit := m.drawUser(rt), rapid.IntRange(1, 3).Draw(rt, "limit")
 	large := rapid.Bool().Draw(rt, "large")
 	m.bothEventually("ChatsOf", func(f *fixture) any { return f.chatsOf(user, limit) })
-	m.bothEventually("Behind", func(f *fixture) any { return f.behind(user, limit, large) })
+	q := storage.BehindQuery{Limit: limit, LargeOnly: large}
+	if rapid.Bool().Draw(rt, "since") {
+		q.Since = at(rapid.IntRange(0, m.now).Draw(rt, "time"))
+	}
+	m.bothEventually("Behind", func(f *fixture) any { return f.lags(user, q) })
 	m.bothEventually("StatesOf", func(f *fixture) any { return f.statesOf(user, limit) })
 	after := m.drawChat(rt)
 	m.both("PendingOf", func(f *fixture) (any, error) {

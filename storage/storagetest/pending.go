@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -244,25 +245,97 @@ var behindRules = []rule{
 			f.equal("behind", f.behind(bob, 10, false), []storage.Lag{{Chat: c, Head: n}})
 		}
 	}},
+	{"Behind_Since_adds_chats_that_were_active", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		var all []storage.Lag
+		var sent []time.Time
+		for i, name := range []string{"A", "B", "a", "a-", "b"} {
+			c := f.group(name, alice, bob)
+			sent = append(sent, f.append(f.draft(c, alice, "hello")).Message.CreatedAt)
+			// Bob lacks the message of every second chat.
+			acked := tidemark.Sequence(i % 2)
+			f.raise(bob, c, tidemark.Raise{Acked: acked}, at(1))
+			all = append(all, storage.Lag{Chat: c, Head: 1, Acked: acked})
+		}
+		left := f.group("left", alice, bob)
+		f.send(left, alice, 1)
+		f.remove(left, bob)
+		for from := range len(all) + 1 {
+			since := at(1_000)
+			if from < len(all) {
+				since = sent[from].Add(time.Millisecond / 2) // the store cuts it off
+			}
+			var want []storage.Lag
+			for i, lag := range all {
+				lag.Active = i >= from
+				if lag.Active || lag.Acked == 0 {
+					want = append(want, lag)
+				}
+			}
+			for _, limit := range []int{1, 2, 5, 6} {
+				f.eventually(fmt.Sprintf("from %d on, by %d", from, limit), func() any {
+					return f.lags(bob, storage.BehindQuery{Limit: limit, Since: since})
+				}, want)
+			}
+		}
+		f.equal("large ones only", f.lags(bob, storage.BehindQuery{
+			Limit: 2, Since: at(0), LargeOnly: true,
+		}), nil)
+	}},
+	{"Behind_of_many_users_at_once", func(f *fixture) {
+		const users, each = 40, 3
+		alice := f.user("alice")
+		want := make([][]storage.Lag, users)
+		all := f.many(users)
+		for i, user := range all {
+			for n := range each {
+				c := f.group(fmt.Sprintf("c%02d-%d", i, n), alice, user)
+				f.send(c, alice, i%3)
+				if i%3 > 0 {
+					want[i] = append(want[i], storage.Lag{Chat: c, Head: tidemark.Sequence(i % 3)})
+				}
+			}
+		}
+		got := make([][]storage.Lag, users)
+		f.ok(concurrently(users, func(i int) (err error) {
+			got[i], err = f.tryLags(all[i], storage.BehindQuery{Limit: 1 + i%4})
+			return err
+		}))
+		f.equal("behind", got, want)
+	}},
 }
 
 // behind reads all pages of the chats in which a user is behind.
 func (f *fixture) behind(user tidemark.UserID, limit int, largeOnly bool) []storage.Lag {
 	f.Helper()
-	var all []storage.Lag
-	q := storage.BehindQuery{LargeOnly: largeOnly, Limit: limit}
+	return f.lags(user, storage.BehindQuery{LargeOnly: largeOnly, Limit: limit})
+}
+
+// lags reads all pages of Behind from q on.
+func (f *fixture) lags(user tidemark.UserID, q storage.BehindQuery) []storage.Lag {
+	f.Helper()
+	all, err := f.tryLags(user, q)
+	f.ok(err)
+	return all
+}
+
+func (f *fixture) tryLags(
+	user tidemark.UserID, q storage.BehindQuery,
+) (all []storage.Lag, err error) {
 	for {
 		lags, next, more, err := f.store.Behind(f.ctx, user, q)
-		f.ok(err)
-		if len(lags) > limit {
-			f.Fatalf("got a page of %d chats, want at most %d", len(lags), limit)
+		if err != nil {
+			return nil, err
+		}
+		if len(lags) > q.Limit {
+			return nil, fmt.Errorf("got a page of %d chats, want at most %d", len(lags), q.Limit)
 		}
 		all = append(all, lags...)
 		if !more {
-			return all
+			return all, nil
 		}
 		if next <= q.After {
-			f.Fatalf("got next %q after %q, want a later one", next, q.After)
+			return nil, fmt.Errorf("got next %q after %q, want a later one", next, q.After)
 		}
 		q.After = next
 	}
