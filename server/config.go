@@ -92,6 +92,10 @@ type Config struct {
 	AggregateInterval time.Duration
 	// AckBatch is the most raises of watermarks in one call to storage. Default 2,000.
 	AckBatch int
+	// ComparesPerSecond is how many sessions may begin to compare in a second after a node died.
+	// Each compares the heads of all chats of its user. A store whose concurrent comparisons share
+	// a statement can take more. Default 2,000.
+	ComparesPerSecond int
 	// StatusFanout is the most members of a chat with a status update for each member, and with
 	// typing notices. A larger chat has one update for all. Default tidemark.StatusFanoutLimit.
 	StatusFanout int
@@ -139,6 +143,7 @@ func (c Config) withDefaults() (Config, error) {
 	defaultTo(&c.StatusInterval, 100*time.Millisecond)
 	defaultTo(&c.AggregateInterval, time.Second)
 	defaultTo(&c.AckBatch, 2_000)
+	defaultTo(&c.ComparesPerSecond, 2_000)
 	defaultTo(&c.StatusFanout, tidemark.StatusFanoutLimit)
 	defaultTo(&c.AuthorRetry, time.Second)
 	defaultTo(&c.SessionsPerUser, 32)

@@ -225,6 +225,14 @@ func (w *cluster) appendDead(
 	user tidemark.UserID, chat tidemark.ChatID, key string,
 ) tidemark.Message {
 	w.t.Helper()
+	return w.appendDeadAt(time.Now(), user, chat, key)
+}
+
+// appendDeadAt is appendDead of a node whose clock showed a time.
+func (w *cluster) appendDeadAt(
+	at time.Time, user tidemark.UserID, chat tidemark.ChatID, key string,
+) tidemark.Message {
+	w.t.Helper()
 	appended, err := storage.AppendOne(w.ctx, w.raw, tidemark.Draft{
 		ChatID:          chat,
 		SenderID:        user,
@@ -233,7 +241,7 @@ func (w *cluster) appendDead(
 		Kind:            tidemark.KindMessage,
 		ContentType:     tidemark.DefaultContentType,
 		MessageID:       tidemark.MessageID("dead-" + key),
-		CreatedAt:       time.Now().UTC(),
+		CreatedAt:       at.UTC(),
 	})
 	if err != nil {
 		w.t.Error(err)

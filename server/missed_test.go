@@ -1,12 +1,16 @@
 package server_test
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 )
 
@@ -100,6 +104,93 @@ func TestR_EPOCH_a_session_gets_what_was_lost_before_its_first_notification(t *t
 		w.ghost("d", time.Second)
 		time.Sleep(15 * time.Second)
 		want(t, "the laptop, after it reconciled again", messagesOf(laptop.drain()))
+	})
+}
+
+// TestR_EPOCH_what_is_not_acknowledged_is_found_whatever_the_clocks_say: the clock of the dead node
+// was slow by an hour. Its message seems older than the session, but nobody has acknowledged it.
+func TestR_EPOCH_what_is_not_acknowledged_is_found_whatever_the_clocks_say(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		time.Sleep(2 * time.Hour)
+		bob := a.open("bob")
+		bob.drain()
+		w.ghost("dead", time.Second)
+		w.appendDeadAt(time.Now().Add(-time.Hour), "alice", chat, "k")
+		time.Sleep(time.Minute)
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+	})
+}
+
+// TestR_EPOCH_many_active_chats_are_read_page_by_page: a comparison keeps the messages of at most
+// 32 active chats in memory. The others come with its next pages.
+func TestR_EPOCH_many_active_chats_are_read_page_by_page(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const chats = 70
+		w := newClusterInMemory(t)
+		a := w.node("a")
+		laptop := a.open("bob")
+		laptop.drain()
+		w.manyChats(chats)
+		var all []string
+		for i := range chats {
+			id := tidemark.ChatID(fmt.Sprintf("c%05d", i))
+			a.ack("bob", id, 1, 0)
+			all = append(all, fmt.Sprintf("message %s 1", id))
+		}
+		before := a.Counters()["comparisons_total"]
+		w.ghost("dead", time.Second)
+		time.Sleep(time.Minute)
+		got := messagesOf(laptop.drain())
+		slices.Sort(got)
+		want(t, "the laptop", got, all...)
+		if n := a.Counters()["comparisons_total"] - before; n != 3 {
+			t.Errorf("the session read %d pages, want 3", n)
+		}
+	})
+}
+
+// TestReconcile_bounded_use_sessions_compare_some_at_a_time: while storage is slow, a new epoch
+// does not make all sessions wait for it. Those that have not begun go on with their messages.
+func TestReconcile_bounded_use_sessions_compare_some_at_a_time(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const users, most = 1_000, 700
+		w := newClusterInMemory(t)
+		a := w.node("a")
+		ctx, cancel := context.WithCancel(context.Background())
+		var readers sync.WaitGroup
+		for i := range users {
+			c := a.open(tidemark.UserID(fmt.Sprintf("u%04d", i)))
+			c.drain()
+			readers.Go(func() {
+				for err := error(nil); err == nil; {
+					_, err = c.Next(ctx, nil, true)
+				}
+			})
+		}
+		slow := make(chan struct{})
+		var compared atomic.Int64
+		w.before.set(func(method string) error {
+			if method == "Behind" {
+				compared.Add(1)
+				<-slow
+			}
+			return nil
+		})
+		w.ghost("dead", time.Second)
+		time.Sleep(time.Minute)
+		if n := compared.Load(); n < 1 || n > most {
+			t.Errorf("%d sessions compare at once, want at most %d", n, most)
+		}
+		close(slow)
+		time.Sleep(time.Minute)
+		if n := compared.Load(); n != users {
+			t.Errorf("%d sessions have compared, want %d", n, users)
+		}
+		cancel()
+		readers.Wait()
 	})
 }
 

@@ -81,7 +81,7 @@ func New(cfg Config) (*Server, error) {
 		Messages: cfg.TailMessages,
 	})
 	s.host = &session.Host{
-		Storage: cfg.Storage, Heads: cfg.Storage, Unreads: cfg.Storage,
+		Storage: cfg.Storage, Unreads: cfg.Storage,
 		Chats: s.chats, Watermarks: watermarks, Least: aggregates,
 		Latest: session.NewLatest(cfg.Registry, s.node),
 		Log:    s.log, Heartbeat: cfg.Heartbeat, Resume: cfg.ResumeWindow,
@@ -112,7 +112,7 @@ func New(cfg Config) (*Server, error) {
 	s.sessions = sessions.New(sessions.Config{
 		Node: s.node, Host: s.host, Table: s.table, Leases: s.leases, Delivery: s.delivery,
 		Receipts: s.receipts, Bus: cfg.Bus, Log: s.log, PerUser: cfg.SessionsPerUser,
-		Spread: cfg.NodeTTL / 2,
+		Spread: cfg.NodeTTL / 2, ComparesPerSecond: cfg.ComparesPerSecond,
 	})
 	s.presence = presence.New(presence.Config{
 		Node: s.node, Leases: s.leases, Sessions: s.table, Chats: s.chats, Bus: cfg.Bus,

@@ -316,7 +316,7 @@ func (o *options) assemble(
 	if a.told, err = o.outlets(store, others, log); err != nil {
 		return a, err
 	}
-	if a.core, a.kept, err = o.newCore(ctx, a.told, others, log); err != nil {
+	if a.core, a.kept, err = o.newCore(ctx, a.told, store.compares, others, log); err != nil {
 		return a, err
 	}
 	a.told.fanout.core = a.core
@@ -324,9 +324,9 @@ func (o *options) assemble(
 	return a, err
 }
 
-// newCore returns the core, and the files that it keeps.
+// newCore returns the core, and the files that it keeps. compares is openedStore.compares.
 func (o *options) newCore(
-	ctx context.Context, told outletWork, others *peers, log *slog.Logger,
+	ctx context.Context, told outletWork, compares int, others *peers, log *slog.Logger,
 ) (*server.Server, files, error) {
 	store := told.store
 	kept, err := o.filesAt.open(ctx, store, log)
@@ -350,6 +350,8 @@ func (o *options) newCore(
 		SessionsPerUser: o.core.SessionsPerUser,
 		Documents:       store,
 		LastSeen:        o.core.LastSeen,
+
+		ComparesPerSecond: compares,
 	}
 	if kept.kept != nil {
 		cfg.Attachments = kept.kept

@@ -105,6 +105,8 @@ type openedStore struct {
 	committing func() time.Duration
 	// peers, if not nil, opens connections for what nodes share in the database (Store.Peers).
 	peers func(ctx context.Context, n int) (postgres.Pool, error)
+	// compares is server.Config.ComparesPerSecond, 0 for the default.
+	compares int
 }
 
 // openStore opens the store behind a meter. It brings SQLite's schema up to date. It does that for
@@ -128,7 +130,10 @@ func openStore(
 		if err != nil {
 			return openedStore{}, err
 		}
-		return openedStore{Store: meter.Store(s), replaced: s.Replaced(), peers: s.Peers}, nil
+		return openedStore{
+			Store: meter.Store(s), replaced: s.Replaced(), peers: s.Peers,
+			compares: postgres.ComparesPerSecond,
+		}, nil
 	case schemeDynamoDB:
 		if migrate {
 			if err := dynamodb.Migrate(ctx, u.url, dynamodb.Up); err != nil {

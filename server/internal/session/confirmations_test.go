@@ -26,7 +26,7 @@ type scene struct {
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	sc := &scene{t: t, store: memory.New(), node: newNode()}
-	sc.node.Storage, sc.node.Heads, sc.node.Unreads = sc.store, sc.store, sc.store
+	sc.node.Storage, sc.node.Unreads = sc.store, sc.store
 	sc.node.Chats = chat.New(sc.store, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 10})
 	_, _, err := sc.store.CreateChat(t.Context(), storage.NewChat{
 		ID: "ab", Type: tidemark.Direct, History: tidemark.HistoryFull, CreatedAt: sc.node.Now(),

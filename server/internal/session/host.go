@@ -48,11 +48,6 @@ type Storage interface {
 		tidemark.ChatID, bool, error)
 }
 
-// Heads reads the heads of chats.
-type Heads interface {
-	Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error)
-}
-
 // Unreads counts unread messages.
 type Unreads interface {
 	Unread(ctx context.Context, keys []storage.StateKey) ([]storage.Unread, error)
@@ -62,7 +57,6 @@ type Unreads interface {
 // created, and do not change.
 type Host struct {
 	Storage Storage
-	Heads   Heads
 	Unreads Unreads
 	// Chats caches rosters and recent messages. Watermarks caches boundaries of members, and Least
 	// those of large chats.
@@ -86,14 +80,16 @@ type Host struct {
 	// connection that left, and Arrivals one for each arriving session. Again has one for each
 	// session that has to look at large chats once more; its delay is Least.Interval.
 	Grace, Expiry, Arrivals, Again *Deadlines
-	// Now returns the time of day. readRecent compares it with the times of messages (clockSlack).
+	// Now returns the time of day. readMissed compares it with the times of messages (clockSlack).
 	Now   func() time.Time
 	Count Counters
 }
 
-// Counters count events of the sessions of a node. All but Connections only grow.
+// Counters count events of the sessions of a node. All but the first two only grow.
 type Counters struct {
-	Connections                                     atomic.Int64
+	// Connections is how many sessions are read. Comparing is how many wait for storage to compare
+	// heads with watermarks.
+	Connections, Comparing                          atomic.Int64
 	Deliveries, Listings, Compares, Resumes, Resets atomic.Int64
 	Rewinds, Replaced, Overflows, ReadErrors        atomic.Int64
 	TypingDropped                                   atomic.Int64

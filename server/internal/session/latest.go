@@ -185,7 +185,7 @@ func (s *Session) latest() (chats []tidemark.ChatID, known bool) {
 }
 
 // missed records that events may not have reached the session. It lists the recent chats again.
-func (s *Session) missed() {
+func (s *Session) missed(t turn) {
 	s.host.Latest.Forget(s.User())
-	s.statuses.missed()
+	s.statuses.missed(t)
 }

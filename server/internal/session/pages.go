@@ -2,8 +2,6 @@ package session
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -12,12 +10,12 @@ import (
 )
 
 const (
-	// reconcilePage and recentPage are how many chats a page covers; recentPage is for readRecent.
-	// recentMessages is how many messages readRecent reads of a chat.
+	// reconcilePage is how many chats a page covers. Of activePage of them, readMissed also reads
+	// activeMessages messages.
 	reconcilePage  = 256
-	recentPage     = 32
-	recentMessages = 200
-	// clockSlack is more than the clocks of two nodes may differ. readRecent compares times of day.
+	activePage     = 32
+	activeMessages = 200
+	// clockSlack is more than the clocks of two nodes may differ. readMissed compares times of day.
 	clockSlack = 10 * time.Minute
 	// unsettledFor is longer than a lost notification can go unnoticed. In a chat that the session
 	// learned of more recently, an earlier message may have been missed.
@@ -44,36 +42,35 @@ func (s *Session) readPage(ctx context.Context, r *Reader, ordered reconcile) er
 			s.reconcile.beginQueued(s.host.Now())
 		}
 		return nil
-	case readKnown:
-		return s.readKnown(ctx, r, ordered)
-	case readRecent:
-		return s.readRecent(ctx, r, ordered)
+	case readMissed:
+		return s.readMissed(ctx, r, ordered)
 	}
 	found, last, more, err := s.readBehind(ctx, ordered)
 	if err != nil {
 		return err
 	}
-	return s.takePage(r, ordered, func() (tidemark.ChatID, time.Time, bool) {
+	return s.takePage(r, ordered, last, more, func() {
 		for _, f := range found {
 			s.found(f)
 		}
-		return last, time.Time{}, more
 	})
 }
 
-// takePage calls take with the session locked. It skips take if the session has begun another
-// reconciliation or page since. take applies the page, and returns where the page ended and whether
-// more follow.
+// takePage calls take with the session locked, to apply a page that ended with the chat last. more
+// says that more pages follow. It skips take if the session has begun another reconciliation or
+// page since.
 func (s *Session) takePage(
-	r *Reader, ordered reconcile, take func() (last tidemark.ChatID, activity time.Time, more bool),
+	r *Reader, ordered reconcile, last tidemark.ChatID, more bool, take func(),
 ) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.ownedBy(r); err != nil {
 		return err
 	}
+	//rule:R_EPOCH.drop-page-of-an-older-comparison
 	if s.reconcile.reads(ordered) {
-		s.reconcile.advance(take())
+		take()
+		s.reconcile.advance(last, more)
 	}
 	return nil
 }
@@ -96,20 +93,34 @@ func (s *Session) readBehind(
 		}
 		return found, last, more, nil
 	}
-	s.host.Count.Compares.Add(1)
-	lags, last, more, err := s.host.Storage.Behind(ctx, s.User(), storage.BehindQuery{
+	lags, last, more, err := s.behind(ctx, storage.BehindQuery{
 		LargeOnly: ordered.phase == readLarge, After: ordered.after, Limit: reconcilePage,
 	})
 	if err != nil {
 		return nil, "", false, err
 	}
 	for _, lag := range lags {
-		found = append(found, find{
-			chat: lag.Chat, first: tidemark.First(lag.Acked), acked: lag.Acked, head: lag.Head,
-			mayBePending: ordered.phase == readAll,
-		})
+		found = append(found, findOf(lag, ordered.phase == readAll))
 	}
 	return found, last, more, nil
+}
+
+// behind compares heads with the user's watermarks, and counts the calls under way.
+func (s *Session) behind(
+	ctx context.Context, q storage.BehindQuery,
+) ([]storage.Lag, tidemark.ChatID, bool, error) {
+	s.host.Count.Compares.Add(1)
+	s.host.Count.Comparing.Add(1)
+	defer s.host.Count.Comparing.Add(-1)
+	return s.host.Storage.Behind(ctx, s.User(), q)
+}
+
+// findOf returns the find of a chat in which the user is behind.
+func findOf(lag storage.Lag, mayBePending bool) find {
+	return find{
+		chat: lag.Chat, first: tidemark.First(lag.Acked), acked: lag.Acked, head: lag.Head,
+		mayBePending: mayBePending,
+	}
 }
 
 // found applies one find.
@@ -153,73 +164,35 @@ func (s *Session) expectFound(p *progress) {
 	}
 }
 
-// readKnown reads a page of heads of the chats that the session knows. Chats that have grown become
-// ready.
-func (s *Session) readKnown(ctx context.Context, r *Reader, ordered reconcile) error {
-	ids := s.knownAfter(ordered.after)
-	heads, err := s.host.Heads.Heads(ctx, ids)
-	if err != nil {
-		return err
-	}
-	return s.takePage(r, ordered, func() (tidemark.ChatID, time.Time, bool) {
-		for i, id := range ids {
-			if p := s.chats.get(id); p != nil && heads[i] > p.head {
-				p.raise(heads[i])
-				p.waitsSince(s.host.Now())
-				s.chats.queue(p)
-				s.expectFound(p)
-			}
-		}
-		if len(ids) < reconcilePage {
-			return "", time.Time{}, false
-		}
-		return ids[len(ids)-1], time.Time{}, true
-	})
-}
-
-// knownAfter returns a page of the chats that the session knows, sorted.
-func (s *Session) knownAfter(after tidemark.ChatID) []tidemark.ChatID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var ids []tidemark.ChatID
-	for id := range maps.Keys(s.chats.byID) {
-		if id > after {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids[:min(len(ids), reconcilePage)]
-}
-
-// readRecent reads a page of the user's chats, latest activity first, back to when the session was
-// last certain. In chats that the session does not know, it begins with the first message since
-// then.
+// readMissed reads a page of the chats in which the session may have missed messages. These are the
+// chats in which the user is behind, and those that were active since the session was last certain.
+// In an active chat that the session does not know, it begins with the first message since then.
 //
 // Watermarks do not show messages that were not published to this session, if another device has
 // acknowledged them. The device may therefore receive again what it had before it opened the
 // session.
-func (s *Session) readRecent(ctx context.Context, r *Reader, ordered reconcile) error {
+func (s *Session) readMissed(ctx context.Context, r *Reader, ordered reconcile) error {
 	since := ordered.since.Add(-clockSlack)
-	active, more, err := s.host.Storage.ChatsOf(ctx, s.User(), storage.ChatsPage{
-		Limit: recentPage, Activity: ordered.activity, ChatID: ordered.after, Brief: true,
+	lags, last, more, err := s.behind(ctx, storage.BehindQuery{
+		//rule:R_EPOCH.look-at-quiet-chats
+		Since: since, After: ordered.after, Limit: reconcilePage,
 	})
 	if err != nil {
 		return err
 	}
-	var last tidemark.ChatID
-	var activity time.Time
 	var pages []chat.History
-	for _, chat := range active {
-		last, activity = chat.Chat.ID, chat.Activity
-		if chat.Activity.Before(since) {
-			more = false
-			break
-		}
-		before := s.unknownBefore(chat.Chat, ordered.began.Add(-unsettledFor))
+	reads := 0
+	for i, lag := range lags {
+		before := s.unknownBefore(lag, ordered.began.Add(-unsettledFor))
 		if before <= 1 {
 			continue
 		}
-		page, err := s.host.Chats.Before(ctx, s.User(), chat.Chat.ID, before, recentMessages)
+		//rule:bounded_use.limit-messages-of-a-comparison
+		if reads++; reads > activePage {
+			lags, last, more = lags[:i], lags[i-1].Chat, true
+			break
+		}
+		page, err := s.host.Chats.Before(ctx, s.User(), lag.Chat, before, activeMessages)
 		if code := tidemark.CodeOf(err); code == tidemark.NotMember || code == tidemark.NotFound {
 			continue
 		}
@@ -228,22 +201,44 @@ func (s *Session) readRecent(ctx context.Context, r *Reader, ordered reconcile) 
 		}
 		pages = append(pages, page)
 	}
-	return s.takePage(r, ordered, func() (tidemark.ChatID, time.Time, bool) {
+	return s.takePage(r, ordered, last, more, func() {
 		for _, page := range pages {
-			s.beginRecent(&page, since)
+			s.beginActive(&page, since)
 		}
-		return last, activity, more
+		for _, lag := range lags {
+			s.missing(lag)
+		}
 	})
 }
 
+// missing applies a chat of readMissed. A chat that has grown becomes ready. If the session knows
+// it, it sends what follows its position, whatever the user has acknowledged.
+func (s *Session) missing(lag storage.Lag) {
+	//rule:R_EPOCH.raise-known-heads
+	if p := s.chats.get(lag.Chat); p != nil && lag.Head > p.head {
+		p.raise(lag.Head)
+		p.waitsSince(s.host.Now())
+		s.chats.queue(p)
+		s.expectFound(p)
+	}
+	//rule:R_EPOCH.find-what-is-not-acknowledged
+	if lag.Head > lag.Acked {
+		s.found(findOf(lag, true))
+	}
+}
+
 // unknownBefore returns the sequence below which the session may have missed messages of a chat. It
-// returns 0 if the session has known the chat for longer than unsettledFor.
-func (s *Session) unknownBefore(chat tidemark.Chat, unsettled time.Time) tidemark.Sequence {
+// returns 0 if the chat was not active, or if the session has known it for longer than
+// unsettledFor.
+func (s *Session) unknownBefore(lag storage.Lag, unsettled time.Time) tidemark.Sequence {
+	if !lag.Active {
+		return 0
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch p := s.chats.get(chat.ID); {
+	switch p := s.chats.get(lag.Chat); {
 	case p == nil:
-		return chat.Head + 1
+		return lag.Head + 1
 	//rule:R_EPOCH.trust-older-positions-only
 	case int64(p.firstSeen) >= unsettled.Unix():
 		return p.start
@@ -252,8 +247,8 @@ func (s *Session) unknownBefore(chat tidemark.Chat, unsettled time.Time) tidemar
 	}
 }
 
-// beginRecent begins a chat at the first message since a time, unless the session begins lower.
-func (s *Session) beginRecent(page *chat.History, since time.Time) {
+// beginActive begins a chat at the first message since a time, unless the session begins lower.
+func (s *Session) beginActive(page *chat.History, since time.Time) {
 	messages := page.Messages
 	for i := range messages {
 		m := &messages[i]

@@ -14,8 +14,7 @@ const (
 	idle       phase = iota // nothing
 	readRows                // the user's pending rows
 	readLarge               // heads and watermarks of the chats that write no rows
-	readKnown               // heads of the chats that the session knows
-	readRecent              // recently active chats that it does not know
+	readMissed              // those of all chats, and which were active lately
 	readAll                 // heads and watermarks of all chats
 )
 
@@ -23,9 +22,9 @@ const (
 type scope uint8
 
 const (
-	nothing    scope = iota
-	allChats         // readAll
-	knownChats       // readKnown, readRecent, readAll
+	nothing     scope = iota
+	allChats          // readAll
+	missedChats       // readMissed
 )
 
 // reconcile is a session's search in storage for what it has still to send (delivery.md §4, Open).
@@ -33,13 +32,13 @@ const (
 //	phase        page with more   last page
 //	readRows     readRows         readLarge if a chat without rows was found, else idle
 //	readLarge    readLarge        idle
-//	readKnown    readKnown        readRecent
-//	readRecent   readRecent       readAll
+//	readMissed   readMissed       idle
 //	readAll      readAll          idle
 //
 // After a clean close with a proof it begins with readRows; without one, with readAll (R_PROOF,
-// R_LAST). After a lost lease or a new epoch it begins with readKnown. Messages may then be missing
-// that another device has acknowledged, and watermarks do not show those (R_EPOCH).
+// R_LAST). After a lost lease or a new epoch it begins with readMissed. Messages may then be
+// missing that another device has acknowledged, and watermarks do not show those. So readMissed
+// also reads which chats were active since the session was last certain (R_EPOCH).
 //
 // While a reconciliation is under way, or the session has no room, another one is queued. The
 // session is complete exactly if the phase is idle and nothing is queued (R_COMPLETE).
@@ -49,10 +48,8 @@ type reconcile struct {
 	// order is the number of this reconciliation. A page that was read for an earlier one is
 	// discarded.
 	order uint32
-	// after is the chat with which the last page ended. readRecent also needs activity, that chat's
-	// time.
-	after    tidemark.ChatID
-	activity time.Time
+	// after is the chat with which the last page ended.
+	after tidemark.ChatID
 	// rowless says that readRows found a chat that writes no rows.
 	rowless bool
 	// epoch is the epoch in which the reconciliation began. The proof of a clean close names it.
@@ -77,8 +74,8 @@ func (r *reconcile) queue(s scope) { r.queued = max(r.queued, s) }
 // beginQueued begins the queued reconciliation, in the same epoch.
 func (r *reconcile) beginQueued(now time.Time) {
 	first := readAll
-	if r.queued == knownChats {
-		first = readKnown
+	if r.queued == missedChats {
+		first = readMissed
 	}
 	r.begin(first, r.epoch, now)
 }
@@ -101,22 +98,16 @@ func (r *reconcile) reads(page reconcile) bool {
 
 // advance records that a page was read, which ended with the chat last. more says that the phase
 // has more pages.
-func (r *reconcile) advance(last tidemark.ChatID, activity time.Time, more bool) {
-	r.after, r.activity = last, activity
+func (r *reconcile) advance(last tidemark.ChatID, more bool) {
+	r.after = last
 	//rule:R_PROOF.read-all-pages-of-rows
 	if more {
 		return
 	}
-	r.after, r.activity = "", time.Time{}
-	switch {
-	case r.phase == readRows && r.rowless:
+	r.after = ""
+	if r.phase == readRows && r.rowless {
 		r.phase = readLarge
-	case r.phase == readKnown:
-		//rule:R_EPOCH.look-at-quiet-chats
-		r.phase = readRecent
-	case r.phase == readRecent:
-		r.phase = readAll
-	default:
-		r.phase, r.certain = idle, r.began
+		return
 	}
+	r.phase, r.certain = idle, r.began
 }

@@ -17,15 +17,14 @@ func TestReconcile_steps(t *testing.T) {
 		{readRows, false, readRows, idle},
 		{readRows, true, readRows, readLarge},
 		{readLarge, true, readLarge, idle},
-		{readKnown, false, readKnown, readRecent},
-		{readRecent, false, readRecent, readAll},
+		{readMissed, false, readMissed, idle},
 		{readAll, false, readAll, idle},
 	} {
 		for more, want := range map[bool]phase{true: tt.more, false: tt.last} {
 			var r reconcile
 			r.begin(tt.from, registry.Epoch{}, now)
 			r.rowless = tt.rowless
-			r.advance("m", now, more)
+			r.advance("m", more)
 			if r.phase != want {
 				t.Errorf("phase %d, rowless %v, more %v: got phase %d, want %d",
 					tt.from, tt.rowless, more, r.phase, want)
@@ -43,7 +42,7 @@ func TestReconcile_steps(t *testing.T) {
 
 func TestReconcile_R_COMPLETE_only_idle_and_with_nothing_queued(t *testing.T) {
 	for p := idle; p <= readAll; p++ {
-		for s := nothing; s <= knownChats; s++ {
+		for s := nothing; s <= missedChats; s++ {
 			r := reconcile{phase: p, queued: s}
 			if got, want := r.complete(), p == idle && s == nothing; got != want {
 				t.Errorf("phase %d, queued %d: complete = %v, want %v", p, s, got, want)
@@ -67,9 +66,9 @@ func TestReconcile_queued_is_begun_in_the_same_epoch(t *testing.T) {
 		want   phase
 	}{
 		{[]scope{allChats}, readAll},
-		{[]scope{knownChats}, readKnown},
-		{[]scope{knownChats, allChats}, readKnown},
-		{[]scope{allChats, knownChats}, readKnown},
+		{[]scope{missedChats}, readMissed},
+		{[]scope{missedChats, allChats}, readMissed},
+		{[]scope{allChats, missedChats}, readMissed},
 	} {
 		r := reconcile{order: 3, epoch: epoch, certain: time.Unix(5, 0)}
 		for _, s := range tt.queued {
@@ -94,11 +93,25 @@ func TestReconcile_a_page_of_before_is_discarded(t *testing.T) {
 	}{
 		{now, true},
 		{reconcile{order: 1, phase: readAll, after: "b"}, false},
-		{reconcile{order: 2, phase: readKnown, after: "b"}, false},
+		{reconcile{order: 2, phase: readMissed, after: "b"}, false},
 		{reconcile{order: 2, phase: readAll, after: "a"}, false},
 	} {
 		if got := now.reads(tt.page); got != tt.want {
 			t.Errorf("reads(%+v) = %v, want %v", tt.page, got, tt.want)
+		}
+	}
+}
+
+// A node dies while a page is read. The page is of the time before, so it completes nothing.
+func TestReconcile_R_EPOCH_a_page_of_before_the_epoch_completes_nothing(t *testing.T) {
+	s := newHost().New(leaseAt("a"), false)
+	s.LeaseAnswered(LeaseAnswer{Granted: true, Epoch: registry.Epoch{Crashes: 1}})
+	r, ordered := s.Attach(""), s.reconcile
+	s.Reconcile(registry.Epoch{Crashes: 2}, false)
+	for range 2 {
+		err := s.takePage(r, ordered, "", false, func() { t.Error("the page was applied") })
+		if err != nil || s.reconcile.complete() || s.reconcile.phase != readMissed {
+			t.Errorf("got %v, reconcile %+v", err, s.reconcile)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (s *Session) attach(announce, resumed bool) *Reader {
 			Incarnation: s.host.Incarnation, Attachments: s.host.Start.Attachments,
 		}
 		if s.statuses.snapshot && !resumed {
-			s.statuses.recent |= forStatuses
+			s.statuses.list(forStatuses, atOnce)
 		}
 		s.catchUp.restart()
 	}
@@ -172,7 +172,7 @@ func (s *Session) Seek(id string, to Positions) bool {
 	}
 	if to.Statuses {
 		//rule:own_state_reaches_devices.after-sync
-		s.statuses.recent |= forStatuses | forOwn
+		s.statuses.list(forStatuses|forOwn, atOnce)
 	}
 	//rule:resume_lossless.compare-after-sync
 	s.reconcile.queue(allChats)

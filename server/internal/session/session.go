@@ -243,8 +243,8 @@ func (s *Session) LeaseAnswered(a LeaseAnswer) (orphaned bool) {
 	case s.residence.arrives(): // Land begins it
 	case !first:
 		//rule:own_state_reaches_devices.list-after-lost-lease
-		s.missed()
-		s.reconcile.begin(readKnown, a.Epoch, s.host.Now())
+		s.missed(atOnce)
+		s.reconcile.begin(readMissed, a.Epoch, s.host.Now())
 	//rule:R_PROOF.rows-with-lease-and-proof-only
 	case a.Granted && a.Proven:
 		s.reconcile.begin(readRows, a.Epoch, s.host.Now())
@@ -288,30 +288,40 @@ func (s *Session) Proof() (proof *registry.Epoch, release bool) {
 }
 
 // Reconcile begins a reconciliation if the session knows another epoch of the registry (R_EPOCH).
-// With force it begins one in the same epoch too, after any that is under way.
-func (s *Session) Reconcile(epoch registry.Epoch, force bool) {
+// With force it begins one in the same epoch too, after any that is under way. It reports whether
+// ListRecent has to be called later, because statuses may have been missed too.
+func (s *Session) Reconcile(epoch registry.Epoch, force bool) (listLater bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	//rule:R_EPOCH.compare-on-new-epoch
 	changed := s.reconcile.epoch != epoch
 	switch {
 	case s.residence.final():
-		return
+		return false
 	case s.residence.arrives(): // Land begins it
 		s.reconcile.epoch = epoch
-		return
+		return false
 	case changed || force && s.reconcile.complete():
 		if changed {
 			//rule:own_state_reaches_devices.list-after-epoch
-			s.missed()
+			s.missed(inTurn)
 		}
 		//rule:R_EPOCH.look-for-missed-messages
-		s.reconcile.begin(readKnown, epoch, s.host.Now())
+		s.reconcile.begin(readMissed, epoch, s.host.Now())
 	case force:
-		s.reconcile.queue(knownChats)
+		s.reconcile.queue(missedChats)
 	default:
-		return
+		return false
 	}
+	s.attachment.flag.Set()
+	return s.statuses.recent != 0
+}
+
+// ListRecent makes the session list its recent chats, if it waits for its turn.
+func (s *Session) ListRecent() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.statuses.turn = atOnce
 	s.attachment.flag.Set()
 }
 

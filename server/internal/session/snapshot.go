@@ -269,8 +269,8 @@ func (s *Session) restoreReconcile(m *Snapshot) {
 	//rule:resume_lossless.trust-complete-look-of-same-epoch
 	if !same || !m.Complete || m.Epoch != epoch {
 		//rule:own_state_reaches_devices.list-after-interrupted-move
-		s.missed()
-		s.reconcile.begin(readKnown, epoch, s.host.Now())
+		s.missed(atOnce)
+		s.reconcile.begin(readMissed, epoch, s.host.Now())
 	}
 }
 

@@ -57,6 +57,21 @@ const (
 	forOwn                            // the own states
 )
 
+// turn says when the recent chats are listed.
+//
+//	turn     a client asks, or the session moves   a new epoch   ListRecent
+//	atOnce   -                                     inTurn        -
+//	inTurn   atOnce                                -             atOnce
+//
+// With a new epoch all sessions of a node list their chats. That takes longer than to compare
+// heads, so it waits until all have compared (sessions.listLoop).
+type turn uint8
+
+const (
+	atOnce turn = iota
+	inTurn
+)
+
 // statuses holds what a session has to send about the members' boundaries.
 type statuses struct {
 	// pending has the queued boundaries, and order the sequence in which they are sent. unread has
@@ -76,8 +91,9 @@ type statuses struct {
 	waiting, again []lookAgain
 	// snapshot says that the client asked for the statuses of its recent chats.
 	snapshot bool
-	// recent says for what the recent chats have still to be listed.
+	// recent says for what the recent chats have still to be listed, and turn when.
 	recent recentUse
+	turn   turn
 	// left counts the chats that the user left. Statuses that were read before that are not sent.
 	left uint32
 	// members counts the members of chats that were refreshed with a bound since the time from.
@@ -195,18 +211,24 @@ func (s *statuses) refreshIfAffordable(chat tidemark.ChatID, members int, now ti
 
 // missed makes the session list the recent chats, because events may not have reached it. Clients
 // that did not ask for statuses get none.
-func (s *statuses) missed() {
+func (s *statuses) missed(t turn) {
 	if s.snapshot {
 		s.members = 0
 		//rule:own_state_reaches_devices.after-missed-events
-		s.recent |= forStatuses | forOwn
+		s.list(forStatuses|forOwn, t)
 	}
+}
+
+// list makes the session list the recent chats.
+func (s *statuses) list(uses recentUse, t turn) {
+	s.recent |= uses
+	s.turn = t
 }
 
 // due returns what has to be read of chats after the client has caught up.
 func (s *statuses) due() step {
 	switch {
-	case s.recent != 0:
+	case s.recent != 0 && s.turn == atOnce:
 		return step{kind: stepRecent}
 	case len(s.refresh) > 0:
 		return step{kind: stepStatuses, ids: takeFirst(&s.refresh), left: s.left}

@@ -156,3 +156,31 @@ func TestStatuses_bounded_use_of_looks(t *testing.T) {
 			maxRefreshes)
 	}
 }
+
+// After a new epoch the chats are listed in turn, unless the client asks for them.
+func TestStatuses_turn(t *testing.T) {
+	asks := func(s *statuses) { s.list(forStatuses, atOnce) }
+	epoch := func(s *statuses) { s.missed(inTurn) }
+	for _, tt := range []struct {
+		name   string
+		happen []func(s *statuses)
+		due    bool
+	}{
+		{"nothing", nil, false},
+		{"a client asks", []func(*statuses){asks}, true},
+		{"a new epoch", []func(*statuses){epoch}, false},
+		{"a client asks after the epoch", []func(*statuses){epoch, asks}, true},
+		{"an epoch after the client asked", []func(*statuses){asks, epoch}, false},
+	} {
+		s := statuses{snapshot: true}
+		for _, do := range tt.happen {
+			do(&s)
+		}
+		if got := s.due().kind == stepRecent; got != tt.due {
+			t.Errorf("%s: the list is due: %v, want %v", tt.name, got, tt.due)
+		}
+		if s.turn = atOnce; (s.due().kind == stepRecent) != (tt.happen != nil) {
+			t.Errorf("%s: the list is not due in its turn", tt.name)
+		}
+	}
+}

@@ -11,9 +11,16 @@ import (
 )
 
 const (
-	// reconcilesPerSecond limits how many sessions of a node begin to reconcile in a second. Each
-	// costs a read or two.
-	reconcilesPerSecond = 2_000
+	// reconcileStep is how many sessions begin to reconcile together.
+	reconcileStep = 100
+	// comparedAtOnce is how many sessions compare at a time, before further ones begin. They wait
+	// for storage, whose concurrent comparisons may share a statement.
+	comparedAtOnce = 512
+	// comparedPause is the time until the sessions that compare are counted again.
+	comparedPause = 5 * time.Millisecond
+	// listsPerSecond is how many sessions list their recent chats in a second after a new epoch.
+	// Each takes several reads.
+	listsPerSecond = 2_000
 	// elsewhereFor is longer than a node waits for a session that it requested, including calls to
 	// the registry.
 	elsewhereFor = 2 * time.Second
@@ -99,23 +106,55 @@ func (s *Sessions) reconcileLoop(ctx context.Context) {
 	}
 }
 
-// reconcileAll makes each session reconcile. It takes Spread, or longer if reconcilesPerSecond
-// demands. With force, sessions reconcile even if the epoch is the same. It returns false when ctx
-// ends.
+// reconcileAll makes each session reconcile. It takes Spread, or longer if ComparesPerSecond or the
+// storage demands. With force, sessions reconcile even if the epoch is the same. Afterwards they
+// list their recent chats, in turn. It returns false when ctx ends.
 func (s *Sessions) reconcileAll(ctx context.Context, force bool) bool {
 	all := s.Table.All()
-	steps := min(100, 1+len(all)/100)
-	over := max(s.Spread, time.Duration(len(all))*time.Second/reconcilesPerSecond)
+	steps := 1 + len(all)/reconcileStep
+	over := max(s.Spread, time.Duration(len(all))*time.Second/time.Duration(s.ComparesPerSecond))
+	var later []*session.Session
 	for i := range steps {
 		epoch := s.Leases.Epoch()
 		for _, sess := range all[len(all)*i/steps : len(all)*(i+1)/steps] {
-			sess.Reconcile(epoch, force)
+			if sess.Reconcile(epoch, force) {
+				later = append(later, sess)
+			}
 		}
 		if (force || steps > 1) && !signal.Pause(ctx, over/time.Duration(steps)) {
 			return false
 		}
+		//rule:bounded_use.compare-a-bounded-number-at-once
+		for s.Host.Count.Comparing.Load() >= comparedAtOnce {
+			if !signal.Pause(ctx, comparedPause) {
+				return false
+			}
+		}
 	}
+	s.mu.Lock()
+	s.lists = append(s.lists, later...)
+	s.mu.Unlock()
+	s.list.Set()
 	return ctx.Err() == nil
+}
+
+// listLoop lets the sessions of reconcileAll list their recent chats, until ctx ends.
+func (s *Sessions) listLoop(ctx context.Context) {
+	for s.list.Wait(ctx) {
+		s.mu.Lock()
+		waiting := s.lists
+		s.lists = nil
+		s.mu.Unlock()
+		for some := range slices.Chunk(waiting, reconcileStep) {
+			for _, sess := range some {
+				//rule:own_state_reaches_devices.list-in-turn
+				sess.ListRecent()
+			}
+			if !signal.Pause(ctx, time.Duration(len(some))*time.Second/listsPerSecond) {
+				return
+			}
+		}
+	}
 }
 
 // graceLoop marks what was not acknowledged in time, until ctx ends.

@@ -33,6 +33,8 @@ type Config struct {
 	PerUser int
 	// Spread is the least time over which all sessions of the node reconcile.
 	Spread time.Duration
+	// ComparesPerSecond is how many sessions may begin to reconcile in a second.
+	ComparesPerSecond int
 }
 
 // Counters count events of Sessions. They only grow. Asked counts arrivals that began, and Given
@@ -54,11 +56,13 @@ type Sessions struct {
 	// replaced has the sessions that ended here and whose clients must not open a new one.
 	replaced replaced
 
-	// reconcile wakes reconcileLoop, and repair wakes repairLoop.
-	reconcile, repair signal.Flag
+	// reconcile wakes reconcileLoop, repair wakes repairLoop, and list wakes listLoop.
+	reconcile, repair, list signal.Flag
 
 	mu      sync.Mutex
 	repairs leases.Report
+	// lists has the sessions that wait for listLoop.
+	lists []*session.Session
 }
 
 // New returns Sessions. It starts no goroutines.
@@ -67,7 +71,7 @@ func New(cfg Config) *Sessions {
 		Config: cfg, queued: make(chan bus.Event, maxQueued),
 		ends:      make(chan bus.Event, maxQueued),
 		asked:     questions{open: make(map[string]signal.Flag)},
-		reconcile: signal.New(), repair: signal.New(),
+		reconcile: signal.New(), repair: signal.New(), list: signal.New(),
 	}
 }
 
@@ -86,6 +90,7 @@ func (s *Sessions) Run(ctx context.Context) {
 	loops.Go(func() { s.heartbeatLoop(ctx) })
 	loops.Go(func() { s.repairLoop(ctx) })
 	loops.Go(func() { s.reconcileLoop(ctx) })
+	loops.Go(func() { s.listLoop(ctx) })
 	loops.Go(func() { s.graceLoop(ctx) })
 	loops.Go(func() { s.expiryLoop(ctx) })
 	loops.Go(func() { s.againLoop(ctx) })
