@@ -51,7 +51,8 @@ func (s *Server) connect(r *session.Reader, err error) (*Connection, error) {
 }
 
 // Connection is one connection's hold on a session. A newer connection of the session replaces it.
-// Next and Wait must be called from one goroutine; the other methods are safe for concurrent use.
+// Next, Wait and Follow must not be called at the same time; the other methods are safe for
+// concurrent use.
 type Connection struct {
 	server *Server
 	reader *session.Reader
@@ -65,7 +66,7 @@ func (c *Connection) user() tidemark.UserID { return c.reader.Session().User() }
 // Next appends events to buf, about a page, and returns as soon as it has some. If there are none,
 // it waits for one; with wait false, it returns buf unchanged. The caller must not change the
 // payloads, which are shared. A failed read of storage is repeated until ctx ends; with wait false,
-// Next then returns no events.
+// Next then returns no events, and the reader is woken when it is time to repeat the read.
 //
 // Errors: Replaced if a newer connection owns the session; Gone if it has ended; Unavailable if the
 // node is stopping; ctx.Err(). With an error, buf is returned as it was given.
@@ -78,6 +79,15 @@ func (c *Connection) Next(
 // Wait returns nil when Next may have events or an error, and ctx.Err() when ctx ends first. It
 // needs less stack than a Next that waits.
 func (c *Connection) Wait(ctx context.Context) error { return c.reader.Wait(ctx) }
+
+// Waker is what a session sets when Next may have events or an error. Set must not block, and must
+// not call the connection.
+type Waker = session.Waker
+
+// Follow makes the session set flag, and no longer end Wait. What happened before Follow does not
+// set flag, so the caller must call Next once after Follow. A signal.Runner needs no goroutine
+// while nothing happens.
+func (c *Connection) Follow(flag Waker) { c.reader.Follow(flag) }
 
 // Confirm records that the client has stored a message from this stream, and so everything before
 // it.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server"
 )
 
@@ -36,6 +37,56 @@ func TestNext_storage_down_for_a_while_loses_nothing(t *testing.T) {
 			if want := fmt.Sprintf("message ab %d", i+1); l != want {
 				t.Fatalf("event %d is %q, want %q", i, l, want)
 			}
+		}
+	})
+}
+
+// TestFollow_storage_down_for_a_while_loses_nothing: no goroutine repeats the reads, so the session
+// wakes its reader when it is time.
+func TestFollow_storage_down_for_a_while_loses_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pool signal.Pool
+		t.Cleanup(pool.Close)
+		w := newCluster(t)
+		a := w.node("a", func(cfg *server.Config) { cfg.TailMessages = 1 })
+		chat := a.chat("ab", "alice", "bob")
+		for range 300 {
+			a.send("alice", chat)
+		}
+		bob := a.open("bob")
+		w.failing()
+		var writer signal.Runner
+		calls, messages := 0, 0
+		bob.Follow(&writer)
+		writer.Start(&pool, func() signal.Left {
+			calls++
+			events, err := bob.Next(w.ctx, nil, false)
+			for _, ev := range events {
+				if ev.Type == tidemark.EventMessage {
+					messages++
+				}
+			}
+			switch {
+			case err != nil:
+				return signal.Over
+			case len(events) == 0:
+				return signal.Nothing
+			}
+			return signal.More
+		})
+		time.Sleep(time.Minute)
+		if calls < 100 || calls > 300 {
+			t.Errorf("%d calls in a minute, want 4 a second", calls)
+		}
+		w.before.clear()
+		time.Sleep(time.Second)
+		if messages != 300 {
+			t.Errorf("got %d messages, want 300", messages)
+		}
+		a.send("alice", chat)
+		synctest.Wait()
+		if messages != 301 {
+			t.Errorf("got %d messages after another one, want 301", messages)
 		}
 	})
 }

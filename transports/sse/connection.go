@@ -20,8 +20,8 @@ import (
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
-// connection is one open stream. While it is idle it has two goroutines: one waits in Next, one
-// waits for the client to close.
+// connection is one open stream. If the connection was taken over, it has one goroutine while it is
+// idle, which waits for the client to close. The writer ends the stream.
 type connection struct {
 	adapter *Adapter
 	// session is nil until it is open.
@@ -40,7 +40,9 @@ type connection struct {
 
 	out       stream.Writer
 	heartbeat stream.Heartbeat
-	// ctx ends with the stream. Its cause is the reason.
+	// writer writes events. It is not started if net/http has the connection.
+	writer signal.Runner
+	// ctx ends with the stream. Its cause is the reason. Only end ends it.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
@@ -70,11 +72,8 @@ func (c *connection) serveConn(
 	if !c.open(r, req, c.closed.Load) {
 		return
 	}
-	c.adapter.group.Go(func() {
-		if c.catchUp() {
-			c.adapter.group.Go(c.follow)
-		}
-	})
+	c.session.Follow(&c.writer)
+	c.writer.Start(&c.adapter.group.Pool, c.writeNext)
 }
 
 // serveResponse serves the stream through net/http. It returns when the stream has ended.
@@ -82,10 +81,15 @@ func (c *connection) serveResponse(w http.ResponseWriter, r *http.Request, req w
 	w.WriteHeader(http.StatusOK)
 	// The request's context ends if the server stops or the client goes. In the latter case the
 	// next write fails.
-	defer context.AfterFunc(r.Context(), func() { c.cancel(errStopping) })()
+	defer context.AfterFunc(r.Context(), func() { c.end(errStopping) })()
 	c.start(stream.NewResponse(w))
-	if c.open(r, req, stream.Left(r)) && c.catchUp() {
-		c.follow()
+	if !c.open(r, req, stream.Left(r)) {
+		return
+	}
+	for left := signal.More; left != signal.Over; left = c.writeNext() {
+		if left == signal.Nothing {
+			_ = c.session.Wait(c.ctx) // writeNext sees that ctx has ended
+		}
 	}
 }
 
@@ -112,30 +116,26 @@ func (c *connection) start(conn stream.Conn) {
 	c.heartbeat.Start(&c.adapter.group, c.untilHeartbeat(), c.onHeartbeat)
 }
 
-// catchUp writes the events that are due and reports whether the stream goes on. It needs a deep
-// stack, which its goroutine would keep. So a connection that was taken over goes on with another
-// goroutine, and an idle one has a small stack.
-func (c *connection) catchUp() bool {
-	defer c.pass.Leave()
-	for {
-		n, err := c.pump(false)
-		if err != nil {
-			c.finish(err)
-			return false
-		}
-		if n == 0 {
-			return true
-		}
+// writeNext writes a batch of the session's events. If the stream ends, it calls finish, and is
+// over.
+func (c *connection) writeNext() signal.Left {
+	n, err := c.pump()
+	if err != nil {
+		c.pass.Leave()
+		c.finish(err)
+		return signal.Over
 	}
+	if n == 0 {
+		c.pass.Leave()
+		return signal.Nothing
+	}
+	return signal.More
 }
 
-// follow writes events until the stream ends, and then calls finish.
-func (c *connection) follow() {
-	err := c.session.Wait(c.ctx)
-	for err == nil {
-		_, err = c.pump(true)
-	}
-	c.finish(err)
+// end makes the writer end the stream. The first err is the reason.
+func (c *connection) end(err error) {
+	c.cancel(err)
+	c.writer.Set()
 }
 
 // finish ends the stream, for which err is the reason, and releases what the connection holds.
@@ -153,14 +153,16 @@ func (c *connection) finish(err error) {
 		c.adapter.cfg.Auth.Leave(c.identity, session)
 	}
 	c.adapter.cfg.Logger.Debug("an event stream ended", "session", session, "reason", err)
-	c.cancel(errClientGone)
+	c.end(errClientGone)
 	c.adapter.group.Remove(c)
 }
 
-// pump writes a batch of the session's events in one flush and returns their number. If there are
-// none, it waits for some or returns 0.
-func (c *connection) pump(wait bool) (int, error) {
-	events, err := c.session.Next(c.ctx, nil, wait)
+// pump writes a batch of the session's events in one flush and returns their number.
+func (c *connection) pump() (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	events, err := c.session.Next(c.ctx, nil, false)
 	if err != nil || len(events) == 0 {
 		return 0, err
 	}
@@ -245,7 +247,7 @@ func (c *connection) awaitClose(conn net.Conn) {
 			c.probe()
 			return
 		case err != nil:
-			c.cancel(errClientGone)
+			c.end(errClientGone)
 			return
 		}
 	}
@@ -260,7 +262,7 @@ func (c *connection) probe() {
 			return
 		}
 		if c.writeComment(lone) != nil {
-			c.cancel(errClientGone)
+			c.end(errClientGone)
 			return
 		}
 	}
@@ -271,7 +273,7 @@ func (c *connection) probe() {
 func (c *connection) onHeartbeat() time.Duration {
 	//rule:credentials_end.end-sse-stream
 	if err := c.identity.Ended(); err != nil {
-		c.cancel(err)
+		c.end(err)
 		return 0
 	}
 	if !c.out.Busy() && c.writeComment(lone) != nil {
@@ -293,11 +295,11 @@ func (c *connection) untilHeartbeat() time.Duration {
 // Stop implements stream.Member.
 func (c *connection) Stop(retryAfter time.Duration) {
 	c.retryAfter.Store(int64(retryAfter))
-	c.cancel(errStopping)
+	c.end(errStopping)
 }
 
 // Abort implements stream.Member.
 func (c *connection) Abort() {
-	c.cancel(errClientGone)
+	c.end(errClientGone)
 	c.out.Close()
 }

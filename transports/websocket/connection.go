@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/batch"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
@@ -26,9 +27,8 @@ const (
 	maxPartial = 3
 )
 
-// connection is one open WebSocket. While it is idle it has two goroutines. One waits for frames
-// and ends the connection. The other waits for events. All that ends a connection makes the first
-// one return from its read.
+// connection is one open WebSocket. While it is idle it has one goroutine, which waits for frames
+// and ends the connection. All that ends a connection makes that goroutine return from its read.
 type connection struct {
 	adapter  *Adapter
 	conn     Conn
@@ -46,7 +46,8 @@ type connection struct {
 	heartbeat stream.Heartbeat
 	// work is nil until the client sends its first request.
 	work *batch.Keyed[string, wire.Frame]
-	// running counts the goroutine that writes events.
+	// writer writes events. running counts it until it is over.
+	writer  signal.Runner
 	running sync.WaitGroup
 	// unanswered is the number of pings since the client last sent something.
 	unanswered atomic.Int32
@@ -91,7 +92,9 @@ func (c *connection) start(r *http.Request) {
 	case err != nil:
 		c.end(closeCode(err), closeReason(err))
 	default:
-		c.running.Go(c.catchUp)
+		c.running.Add(1)
+		c.session.Follow(&c.writer)
+		c.writer.Start(&c.adapter.group.Pool, c.write)
 		c.heartbeat.Start(&c.adapter.group, c.untilHeartbeat(), c.onHeartbeat)
 	}
 	c.adapter.group.Start()
@@ -174,7 +177,10 @@ func (c *connection) finish(err error) {
 	if c.work != nil {
 		c.work.Wait()
 	}
-	c.running.Wait()
+	if c.session != nil {
+		c.writer.Set() // it sees that ctx has ended
+		c.running.Wait()
+	}
 	if !c.isClosing() {
 		c.adapter.closes.Add(endedBy(err))
 	}
@@ -211,34 +217,32 @@ func (c *connection) linger() {
 	_, _ = io.Copy(io.Discard, c.conn.net)
 }
 
-// catchUp writes the events that are due. It needs a deep stack, which its goroutine would keep. So
-// another goroutine goes on, and an idle connection has a small stack.
-func (c *connection) catchUp() {
-	defer c.pass.Leave()
-	for {
-		n, ok := c.writeEvents(false)
-		if !ok {
-			return
-		}
-		if n == 0 {
-			c.running.Go(c.follow)
-			return
-		}
-	}
-}
-
-// follow writes events until the connection ends or no longer reads the session.
-func (c *connection) follow() {
-	for ok := c.session.Wait(c.ctx) == nil; ok; {
-		_, ok = c.writeEvents(true)
-	}
-}
-
-// writeEvents writes a batch of the session's events and returns their number. If there are none,
-// it waits for some or returns 0. ok is false if there will be no more.
-func (c *connection) writeEvents(wait bool) (n int, ok bool) {
-	events, err := c.session.Next(c.ctx, nil, wait)
+// write writes a batch of the session's events. It is over when the connection ends or no longer
+// reads the session.
+func (c *connection) write() signal.Left {
+	n, ok := c.writeEvents()
 	switch {
+	case ok && n > 0:
+		return signal.More
+	case ok:
+		c.pass.Leave()
+		return signal.Nothing
+	}
+	c.pass.Leave()
+	c.running.Done()
+	return signal.Over
+}
+
+// writeEvents writes a batch of the session's events, if there are any, and returns their number.
+// ok is false if there will be no more.
+func (c *connection) writeEvents() (n int, ok bool) {
+	if c.ctx.Err() != nil {
+		return 0, false
+	}
+	events, err := c.session.Next(c.ctx, nil, false)
+	switch {
+	case err == nil && len(events) == 0:
+		return 0, true
 	case err == nil:
 	case c.ctx.Err() != nil:
 		return 0, false

@@ -2,7 +2,6 @@ package session
 
 import (
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 // attachment says which connection reads the session, and what it gets of the messages that it
@@ -17,10 +16,15 @@ type attachment struct {
 	state      attachmentState
 	generation uint32
 	// flag wakes the newest reader.
-	flag signal.Flag
+	flag Waker
 	// confirmations are those for the newest reader.
 	confirmations confirmations
 }
+
+// Waker is what a session sets when its reader may have something to do. Set must not block, and
+// must not call the session, whose lock is held. A goroutine that waits for a flag would cost an
+// idle connection a third of its memory. So a reader may instead give a signal.Runner.
+type Waker interface{ Set() }
 
 type attachmentState uint8
 
@@ -29,14 +33,14 @@ const (
 	attached
 )
 
-// attach makes a new connection the reader. It reports whether an older one was replaced, and
-// signals that one.
-func (a *attachment) attach() (replaced bool) {
+// attach makes a new connection the reader, which flag wakes. It reports whether an older one was
+// replaced, and signals that one.
+func (a *attachment) attach(flag Waker) (replaced bool) {
 	replaced = a.state == attached
 	if replaced {
 		a.flag.Set()
 	}
-	a.state, a.flag = attached, signal.New()
+	a.state, a.flag = attached, flag
 	a.generation++
 	return replaced
 }
@@ -56,6 +60,13 @@ func (a *attachment) detach(generation uint32) bool {
 	}
 	a.state = detached
 	return true
+}
+
+// follow makes flag wake the reader of a generation, if that is the newest.
+func (a *attachment) follow(generation uint32, flag Waker) {
+	if generation == a.generation {
+		a.flag = flag
+	}
 }
 
 // abandoned reports whether no connection has attached since the one of a generation left.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 func TestAttachment_only_the_newest_reads(t *testing.T) {
@@ -11,11 +12,11 @@ func TestAttachment_only_the_newest_reads(t *testing.T) {
 	if a.abandoned(0) && a.generation != 0 {
 		t.Error("a session without a reader has a generation")
 	}
-	if replaced := a.attach(); replaced || a.generation != 1 || a.state != attached {
+	older := signal.New()
+	if replaced := a.attach(older); replaced || a.generation != 1 || a.state != attached {
 		t.Errorf("first attach: replaced %v, %+v", replaced, a)
 	}
-	older := a.flag
-	if replaced := a.attach(); !replaced || a.generation != 2 {
+	if replaced := a.attach(signal.New()); !replaced || a.generation != 2 {
 		t.Errorf("second attach: replaced %v, %+v", replaced, a)
 	}
 	if !older.Clear() {
@@ -36,7 +37,7 @@ func TestAttachment_only_the_newest_reads(t *testing.T) {
 	if !a.detach(2) || !a.abandoned(2) || a.abandoned(1) {
 		t.Errorf("after detach(2): %+v", a)
 	}
-	a.attach()
+	a.attach(signal.New())
 	if a.abandoned(2) {
 		t.Error("a deadline of an earlier connection ends the session of a newer one")
 	}
@@ -49,7 +50,7 @@ func TestAttachment_of_a_session_that_has_moved(t *testing.T) {
 	if left == 0 || !a.abandoned(left) {
 		t.Errorf("land = %d, %+v, want a generation that counts as left", left, a)
 	}
-	a.attach()
+	a.attach(signal.New())
 	if a.abandoned(left) {
 		t.Error("the resume window ends a session that has a reader")
 	}

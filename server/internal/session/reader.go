@@ -38,8 +38,9 @@ const reconcileBelow = 256
 // readPause is the time from a failed read to the next attempt.
 const readPause = 250 * time.Millisecond
 
-// Reader reads a session for one connection. A newer connection of the session replaces it. Next
-// and Wait must be called from one goroutine; the other methods are safe for concurrent use.
+// Reader reads a session for one connection. A newer connection of the session replaces it. Next,
+// Wait and Follow must not be called at the same time; the other methods are safe for concurrent
+// use.
 type Reader struct {
 	session    *Session
 	generation uint32
@@ -53,7 +54,7 @@ func (r *Reader) Session() *Session { return r.session }
 // Next appends events to buf, about a page, and returns as soon as it has some. If there are none,
 // it waits for one; with wait false, it returns buf unchanged. The caller must not change the
 // payloads, which are shared. A failed read is repeated until ctx ends; with wait false, Next
-// returns its failure as no events.
+// returns no events then, and the reader is woken when it is time to repeat the read.
 //
 // Errors: Replaced if a newer connection owns the session, the device has a newer session, or the
 // session has moved. Gone if it was closed or expired. Unavailable if the node is stopping.
@@ -101,6 +102,16 @@ func (r *Reader) deliver(buf []tidemark.Event, given int) []tidemark.Event {
 	return buf
 }
 
+// Follow makes the session set flag, and no longer end Wait, when Next may have events or an error.
+// What happened before Follow does not set flag. So the caller must call Next once after Follow.
+func (r *Reader) Follow(flag Waker) {
+	s := r.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attachment.follow(r.generation, flag)
+	r.flag = signal.Flag{} // free its memory
+}
+
 // Wait returns nil when Next may have events or an error, and ctx.Err() when ctx ends first. An
 // idle connection waits here and not in Next, whose calls have grown a deep stack.
 func (r *Reader) Wait(ctx context.Context) error {
@@ -123,10 +134,21 @@ func (r *Reader) pause(ctx context.Context, cause error, wait bool) error {
 	r.session.host.Count.ReadErrors.Add(1)
 	r.session.host.Log.Warn("a session could not read from storage; it tries again", "session",
 		r.session.ID(), "error", cause)
-	if wait && !signal.Pause(ctx, readPause) {
+	if !wait {
+		//rule:pending_or_delivered.wake-after-failed-read
+		time.AfterFunc(readPause, r.wake)
+	} else if !signal.Pause(ctx, readPause) {
 		return ctx.Err()
 	}
 	return nil
+}
+
+// wake wakes the newest reader of the session.
+func (r *Reader) wake() {
+	s := r.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attachment.flag.Set()
 }
 
 // Confirm records that the client has stored a message from this stream. The client then has all

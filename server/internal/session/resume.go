@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 // At says where a connection continues.
@@ -61,11 +62,12 @@ func (s *Session) Resume(at At) (*Reader, error) {
 
 // attach makes a connection the reader.
 func (s *Session) attach(announce, resumed bool) *Reader {
-	if s.attachment.attach() {
+	flag := signal.New()
+	if s.attachment.attach(flag) {
 		s.host.Count.Replaced.Add(1)
 	}
 	s.dropConfirmations()
-	s.attachment.flag.Set()
+	flag.Set()
 	s.host.Count.Connections.Add(1)
 	if announce {
 		s.looks.restart()
@@ -83,7 +85,7 @@ func (s *Session) attach(announce, resumed bool) *Reader {
 		s.expectReady()
 	}
 	return &Reader{
-		session: s, generation: s.attachment.generation, flag: s.attachment.flag,
+		session: s, generation: s.attachment.generation, flag: flag,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -41,8 +42,9 @@ type Session struct {
 func (h *Host) New(lease registry.Lease, snapshot bool) *Session {
 	return &Session{
 		host: h, Lease: lease,
-		reconcile: reconcile{queued: allChats, certain: h.Now()},
-		statuses:  statuses{snapshot: snapshot},
+		reconcile:  reconcile{queued: allChats, certain: h.Now()},
+		attachment: attachment{flag: signal.Flag{}},
+		statuses:   statuses{snapshot: snapshot},
 	}
 }
 

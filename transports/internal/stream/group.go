@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemark-im/tidemark/internal/signal"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
@@ -29,6 +31,9 @@ type Member interface {
 // not see connections that were taken over, so the adapter ends them itself. The zero value is
 // ready to use. It is safe for concurrent use.
 type Group struct {
+	// Pool has the goroutines that write to the connections.
+	Pool signal.Pool
+
 	mu       sync.Mutex
 	stopping bool
 	// members maps each connection to whether it has its notice to stop.
@@ -103,6 +108,7 @@ func (g *Group) Shutdown(ctx context.Context) error {
 		<-done
 	}
 	g.ending.Wait()
+	g.Pool.Close()
 	return err
 }
 
