@@ -268,7 +268,7 @@ func arrows() []arrow {
 		{
 			place:  "transports/websocket",
 			own:    append(adapter, "internal/batch"),
-			others: []string{"github.com/labstack/echo/v4", "github.com/gorilla/websocket"},
+			others: []string{"github.com/labstack/echo/v4"},
 		},
 		{place: "transports/sse", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
 		{
@@ -467,7 +467,6 @@ func TestArrows_nothing_waits_for_the_outside(t *testing.T) {
 func TestArrows_drivers_in_leaves_named_after_them(t *testing.T) {
 	leaves := map[string][]string{
 		"modernc.org/sqlite":           {"sqlite"},
-		"github.com/gorilla/websocket": {"websocket"},
 		"github.com/jackc/pgx/v5":      {"postgres"},
 		"github.com/redis/go-redis/v9": {"redis"},
 		"github.com/aws/aws-sdk-go-v2": {"dynamodb", "s3"},

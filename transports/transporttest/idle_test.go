@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // idleConnections is how many connections a benchmark holds. Each one needs two descriptors of this
@@ -27,52 +28,84 @@ const idleConnections = 8_000
 // Run one at a time (-bench Idle_sse -benchtime 1x). The runtime reuses the descriptors of ended
 // goroutines, about 1 KiB a connection, so a second benchmark in a process measures too little.
 
-func BenchmarkIdle_websocket(b *testing.B) {
-	measureIdle(b, "websocket",
-		"GET %s/ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n")
+func BenchmarkIdle_websocket(b *testing.B) { measureIdle(b, "websocket") }
+
+func BenchmarkIdle_sse(b *testing.B) { measureIdle(b, "sse") }
+
+func BenchmarkIdle_longpoll(b *testing.B) { measureIdle(b, "longpoll") }
+
+// idleRequests has the first lines of the requests that open a connection, by transport.
+var idleRequests = map[string]string{
+	"websocket": "GET %s/ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+	"sse":      "GET %s/events HTTP/1.1\r\n",
+	"longpoll": "GET %s/poll?wait_seconds=50&session_id=%s&after_event_id=%d HTTP/1.1\r\n",
 }
 
-func BenchmarkIdle_sse(b *testing.B) { measureIdle(b, "sse", "GET %s/events HTTP/1.1\r\n") }
-
-func BenchmarkIdle_longpoll(b *testing.B) {
-	measureIdle(b, "longpoll",
-		"GET %s/poll?wait_seconds=50&session_id=%s&after_event_id=%d HTTP/1.1\r\n")
-}
-
-func measureIdle(b *testing.B, name, request string) {
-	b.Helper()
-	s := New(b, Options{})
+// idleOpener returns a function that opens the connection of a numbered user. It returns when the
+// server has nothing more to do for it.
+func idleOpener(tb testing.TB, s *Stack, name string) (open func(i int)) {
+	tb.Helper()
 	base, err := url.Parse(s.URL)
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	port, err := strconv.Atoi(base.Port())
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	sockets := make([]int, 0, idleConnections)
-	defer func() {
+	var sockets []int
+	tb.Cleanup(func() {
 		for _, fd := range sockets {
 			_ = syscall.Close(fd)
 		}
-	}()
+	})
 	buffer := make([]byte, 4<<10)
-	open := func(i int) {
+	return func(i int) {
 		user := tidemark.UserID(fmt.Sprintf("user-%d", i))
 		head := fmt.Sprintf("Host: %s\r\nAuthorization: Bearer dev:%s\r\n\r\n", base.Host, user)
 		arguments := []any{base.Path}
 		if name == "longpoll" {
-			at := firstPoll(b, s, user)
+			at := firstPoll(tb, s, user)
 			arguments = append(arguments, at.Session, at.After)
 		}
-		first := fmt.Sprintf(request, arguments...)
-		fd := connect(b, port, first+head)
+		first := fmt.Sprintf(idleRequests[name], arguments...)
+		fd := connect(tb, port, first+head)
 		if name != "longpoll" {
-			awaitOpen(b, fd, buffer)
+			awaitOpen(tb, fd, buffer)
 		}
 		sockets = append(sockets, fd)
 	}
+}
+
+// TestIdle_connection_has_one_goroutine: each goroutine is 2.5 KiB, a third of a connection.
+func TestIdle_connection_has_one_goroutine(t *testing.T) {
+	for _, name := range []string{"websocket", "sse"} {
+		t.Run(name, func(t *testing.T) {
+			s := New(t, Options{})
+			open := idleOpener(t, s, name)
+			for i := range 5 { // some goroutines begin here and stay
+				open(i)
+			}
+			const more = 100
+			before := runtime.NumGoroutine()
+			for i := range more {
+				open(5 + i)
+			}
+			// Up to signal's bound, those that wrote are kept for the next ones. One after the
+			// other, they are one or two.
+			wait.For(t, "one goroutine for each connection", func() (int, bool) {
+				n := runtime.NumGoroutine() - before
+				return n, n >= more && n < more+more/4
+			})
+		})
+	}
+}
+
+func measureIdle(b *testing.B, name string) {
+	b.Helper()
+	s := New(b, Options{})
+	open := idleOpener(b, s, name)
 	for i := range 200 { // one-time allocations happen here
 		open(i)
 	}
@@ -97,11 +130,11 @@ func measureIdle(b *testing.B, name, request string) {
 }
 
 // firstPoll opens a session and returns its position.
-func firstPoll(b *testing.B, s *Stack, user tidemark.UserID) Position {
-	b.Helper()
-	page, err := Poll(context.Background(), b, s, user, url.Values{"wait_seconds": {"0"}})
+func firstPoll(tb testing.TB, s *Stack, user tidemark.UserID) Position {
+	tb.Helper()
+	page, err := Poll(context.Background(), tb, s, user, url.Values{"wait_seconds": {"0"}})
 	if err != nil {
-		b.Fatalf("polling: %v", err)
+		tb.Fatalf("polling: %v", err)
 	}
 	return Position{Session: page.Session, After: page.Events[len(page.Events)-1].ID}
 }
@@ -131,30 +164,30 @@ func usage() memoryUse {
 }
 
 // connect opens a bare socket and sends a request.
-func connect(b *testing.B, port int, request string) int {
-	b.Helper()
+func connect(tb testing.TB, port int, request string) int {
+	tb.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		b.Fatalf("a socket: %v", err)
+		tb.Fatalf("a socket: %v", err)
 	}
 	to := &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
 	if err := syscall.Connect(fd, to); err != nil {
-		b.Fatalf("connecting: %v", err)
+		tb.Fatalf("connecting: %v", err)
 	}
 	if _, err := syscall.Write(fd, []byte(request)); err != nil {
-		b.Fatalf("sending: %v", err)
+		tb.Fatalf("sending: %v", err)
 	}
 	return fd
 }
 
 // awaitOpen reads until caught_up. After that the server is idle.
-func awaitOpen(b *testing.B, fd int, buffer []byte) {
-	b.Helper()
+func awaitOpen(tb testing.TB, fd int, buffer []byte) {
+	tb.Helper()
 	got := ""
 	for !strings.Contains(got, "caught_up") {
 		n, err := syscall.Read(fd, buffer)
 		if err != nil || n == 0 {
-			b.Fatalf("reading: %d, %v, after %q", n, err, got)
+			tb.Fatalf("reading: %d, %v, after %q", n, err, got)
 		}
 		got += string(buffer[:n])
 	}

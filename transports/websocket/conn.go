@@ -1,131 +1,92 @@
 package websocket
 
 import (
-	"bufio"
 	"errors"
-	"io"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/gorilla/websocket"
-
 	"github.com/tidemark-im/tidemark/transports/internal/stream"
-	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
-// Conn is a WebSocket on a connection that was taken over. Only Conn knows the library, which reads
-// frames from the connection. What the library writes goes into the buffer of a stream.Writer;
-// Flush sends it.
+// Conn is a WebSocket on a connection that was taken over. What it sends goes into the buffer of a
+// stream.Writer; Flush sends it.
 type Conn struct {
 	net  net.Conn
-	ws   *websocket.Conn
+	in   receiver
 	out  stream.Writer
 	pool *stream.Pool
 
-	// framing is held while the library builds a frame in memory.
-	framing sync.Mutex
+	// sending is held while a frame is appended.
+	sending sync.Mutex
+	// closed says that a close frame was appended.
+	closed bool
+}
+
+// errClosed is the error of a frame after the close frame.
+var errClosed = errors.New("the server has sent a close frame")
+
+// append appends a frame. It never blocks.
+func (c *Conn) append(o opcode, payload []byte) error {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	if c.closed {
+		return errClosed
+	}
+	c.closed = o == opClose
+	var b [10]byte
+	return c.out.Append(appendHead(b[:0], o, len(payload)), payload)
 }
 
 // Send appends a text frame. It never blocks.
-func (c *Conn) Send(text []byte) error {
-	c.framing.Lock()
-	defer c.framing.Unlock()
-	return c.ws.WriteMessage(websocket.TextMessage, text)
-}
+func (c *Conn) Send(text []byte) error { return c.append(opText, text) }
 
 // Ping appends a ping.
-func (c *Conn) Ping() error { return c.ws.WriteControl(websocket.PingMessage, nil, time.Time{}) }
+func (c *Conn) Ping() error { return c.append(opPing, nil) }
 
 // Pong appends the answer to a ping.
-func (c *Conn) Pong(data string) error {
-	return c.ws.WriteControl(websocket.PongMessage, []byte(data), time.Time{})
-}
-
-// maxReason is the largest length of a close frame's reason, in bytes.
-const maxReason = 123
+func (c *Conn) Pong(data []byte) error { return c.append(opPong, data) }
 
 // SendClose appends a close frame. No other frame can be appended after it. reason is cut to
 // maxReason.
 func (c *Conn) SendClose(code int, reason string) error {
-	if len(reason) > maxReason {
-		reason = strings.ToValidUTF8(reason[:maxReason], "")
-	}
-	return c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, reason),
-		time.Time{})
+	return c.append(opClose, appendClose(nil, code, reason))
 }
 
 // Flush writes what was appended (stream.Writer.Flush).
 func (c *Conn) Flush() error { return c.out.Flush() }
 
-// Await waits for a message and returns a reader of it. While it waits, the connection has no
-// buffer but the library's. After an error every further call fails. The compiler must be able to
-// inline it (connection.read).
-func (c *Conn) Await() (text bool, r io.Reader, err error) {
-	kind, r, err := c.ws.NextReader()
-	return kind == websocket.TextMessage, r, err
-}
-
-// Message reads a message into a buffer of the pool. The caller must put the buffer back.
-func (c *Conn) Message(r io.Reader) (*[]byte, error) {
-	b := c.pool.Get()
-	if err := readAll(b, r); err != nil {
-		c.pool.Put(b)
-		return nil, err
-	}
-	return b, nil
-}
-
-func readAll(b *[]byte, r io.Reader) error {
-	for {
-		if len(*b) == cap(*b) {
-			*b = append(*b, 0)[:len(*b)]
-		}
-		n, err := r.Read((*b)[len(*b):cap(*b)])
-		*b = (*b)[:len(*b)+n]
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
 // closedByClient reports whether reading failed because the client ended the session with close
 // code 1000.
 //
 //rule:resume_lossless.goodbye-by-close-code
-func closedByClient(err error) bool {
-	return websocket.IsCloseError(err, websocket.CloseNormalClosure)
+func closedByClient(err error) bool { return clientCode(err) == codeNormal }
+
+// clientCode returns the code of the client's close frame, or 0 if reading failed for another
+// reason.
+func clientCode(err error) int {
+	var closed *closing
+	if errors.As(err, &closed) {
+		return closed.code
+	}
+	return 0
 }
 
 // endedBy returns the close code of a connection that the server did not close. err is the error of
 // its last read.
 func endedBy(err error) int {
-	var closed *websocket.CloseError
-	switch {
-	case errors.Is(err, websocket.ErrReadLimit):
-		return CloseTooLarge
-	case errors.As(err, &closed) && closed.Code <= websocket.CloseTLSHandshake:
-		return closed.Code
-	case errors.As(err, &closed): // a code of the client's own
-		return websocket.CloseNoStatusReceived
-	case refused(err):
-		return websocket.CloseProtocolError
+	var refused *refusal
+	switch code := clientCode(err); {
+	case errors.As(err, &refused):
+		return refused.code
+	case code == 0:
+		return codeAbnormal
+	case code > codeLast: // a code of the client's own
+		return codeNoStatus
 	default:
-		return websocket.CloseAbnormalClosure
+		return code
 	}
-}
-
-// refused reports whether reading failed because of what the client sent, and not because the
-// connection ended. The library has then appended a close frame with the reason (1009 or 1002).
-func refused(err error) bool {
-	var closed *websocket.CloseError
-	var broken net.Error
-	return !errors.As(err, &closed) && !errors.As(err, &broken) && !errors.Is(err, net.ErrClosed)
 }
 
 // requestIDHeader is the header of the answer that has the request's id.
@@ -135,53 +96,24 @@ const requestIDHeader = "X-Request-Id"
 // the upgrade can tell the client why. An error is the client's fault. Then nothing was answered if
 // taken is false; otherwise the connection is gone.
 func (c *Conn) upgrade(
-	w http.ResponseWriter, r *http.Request, timeout time.Duration, frames *sync.Pool,
+	w http.ResponseWriter, r *http.Request, timeout time.Duration,
 ) (taken bool, err error) {
-	u := websocket.Upgrader{
-		ReadBufferSize:  256, // larger messages bypass it
-		WriteBufferSize: 4 << 10,
-		WriteBufferPool: frames,
-		Subprotocols:    []string{Subprotocol},
-		CheckOrigin:     func(*http.Request) bool { return true },
-		Error:           func(http.ResponseWriter, *http.Request, int, error) {},
-	}
-	h := &hijack{ResponseWriter: w, conn: c, timeout: timeout}
-	//rule:bounded_input.request-id-in-upgrade
-	if c.ws, err = u.Upgrade(h, r,
-		http.Header{requestIDHeader: w.Header()[requestIDHeader]}); err != nil {
-		return c.net != nil, err
-	}
-	//rule:bounded_input.limit-frame
-	c.ws.SetReadLimit(wire.MaxBody)
-	return true, nil
-}
-
-// hijack gives the library a connection whose writes go into the writer's buffer.
-type hijack struct {
-	http.ResponseWriter
-	conn    *Conn
-	timeout time.Duration
-}
-
-// Hijack implements http.Hijacker.
-func (h *hijack) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	answer, err := handshake(r)
 	if err != nil {
-		return nil, nil, err
+		return false, err
 	}
-	h.conn.net = conn
-	h.conn.out.Init(conn, h.conn.pool, h.timeout)
-	return &corked{Conn: conn, out: &h.conn.out}, rw, nil
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return false, err
+	}
+	c.net = conn
+	c.out.Init(conn, c.pool, timeout)
+	if rw.Reader.Buffered() > 0 {
+		return true, errors.New("the client sent frames before the handshake was over")
+	}
+	_ = conn.SetDeadline(time.Time{}) // net/http may have set one
+	c.in.init(conn, c.pool)
+	//rule:bounded_input.request-id-in-upgrade
+	answer[requestIDHeader] = w.Header()[requestIDHeader]
+	return true, c.out.Append(stream.AppendHead(nil, http.StatusSwitchingProtocols, answer))
 }
-
-// corked is a connection that keeps what is written until the writer is flushed.
-type corked struct {
-	net.Conn
-	out *stream.Writer
-}
-
-// Write implements net.Conn.
-func (c *corked) Write(p []byte) (int, error) { return c.out.Write(p) }
-
-// SetWriteDeadline implements net.Conn. It does nothing, because the writer sets the deadlines.
-func (c *corked) SetWriteDeadline(time.Time) error { return nil }

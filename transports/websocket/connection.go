@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -74,8 +75,6 @@ func newConnection(a *Adapter) *connection {
 
 // start opens the session of an upgraded connection and starts the connection's goroutines.
 func (c *connection) start(r *http.Request) {
-	c.conn.ws.SetPingHandler(c.pinged)
-	c.conn.ws.SetPongHandler(func(string) error { c.unanswered.Store(0); return nil })
 	_ = c.conn.Flush() // a failure shows at the first read
 	c.mu.Lock()
 	c.ready = true
@@ -130,13 +129,12 @@ func (c *connection) open(r *http.Request) error {
 }
 
 // read handles frames until the connection ends, and then calls finish. It waits at the bottom of
-// its stack with few calls below. So the stack of an idle connection stays at its smallest, 2 KiB,
-// and the library's read needs half of that.
+// its stack with few calls below. So the stack of an idle connection stays at its smallest, 2 KiB.
 func (c *connection) read() {
 	for {
-		text, r, err := c.conn.Await()
+		err := c.conn.in.await()
 		if err == nil {
-			err = c.receive(text, r)
+			err = c.receive()
 		}
 		if err != nil {
 			c.finish(err)
@@ -145,28 +143,49 @@ func (c *connection) read() {
 	}
 }
 
-// receive handles one message.
-func (c *connection) receive(text bool, r io.Reader) error {
-	c.partial.Store(1)
-	message, err := c.conn.Message(r)
+// receive handles one message or control frame.
+func (c *connection) receive() error {
+	c.partial.CompareAndSwap(0, 1)
+	kind, payload, err := c.conn.in.next()
 	if err != nil {
 		return err
 	}
-	defer c.adapter.pool.Put(message)
-	c.partial.Store(0)
+	defer c.conn.in.done()
+	if !c.conn.in.unfinished() {
+		c.partial.Store(0)
+	}
 	c.unanswered.Store(0)
 	switch {
+	case kind == opPing:
+		return c.pinged(payload)
+	case kind == opPong:
+	case kind == opClose:
+		return parseClose(payload)
 	case c.isClosing():
 	//rule:bounded_input.text-frames-only
-	case !text:
+	case kind != opText:
 		c.end(CloseUnsupported, "frames must be text")
 	//rule:bounded_input.frames-in-utf8
-	case !utf8.Valid(*message):
+	case !utf8.Valid(payload):
 		c.end(CloseNotText, "frames must be UTF-8")
 	default:
-		c.handle(*message)
+		c.handle(payload)
 	}
 	return nil
+}
+
+// answerClose answers the client's close frame, or says what the client did wrong. It reports
+// whether it was the latter.
+func (c *connection) answerClose(err error) (refused bool) {
+	var wrong *refusal
+	if errors.As(err, &wrong) {
+		_ = c.conn.SendClose(wrong.code, wrong.reason) // fails if the server closed first
+		return true
+	}
+	if code := clientCode(err); code != 0 {
+		_ = c.conn.SendClose(code, "")
+	}
+	return false
 }
 
 // finish ends everything after the last read, which failed with err. The goroutine of read ends
@@ -174,6 +193,8 @@ func (c *connection) receive(text bool, r io.Reader) error {
 func (c *connection) finish(err error) {
 	c.cancel()
 	c.heartbeat.Stop()
+	c.conn.in.close()
+	refused := c.answerClose(err)
 	if c.work != nil {
 		c.work.Wait()
 	}
@@ -199,7 +220,7 @@ func (c *connection) finish(err error) {
 		}
 		c.adapter.cfg.Auth.Leave(c.identity, c.session.Session())
 	}
-	if c.conn.out.Drain() == nil && refused(err) {
+	if c.conn.out.Drain() == nil && refused {
 		c.linger()
 	}
 	c.conn.out.Close()
@@ -294,8 +315,7 @@ func (c *connection) isClosing() bool {
 }
 
 // pinged answers a ping of the client.
-func (c *connection) pinged(data string) error {
-	c.unanswered.Store(0)
+func (c *connection) pinged(data []byte) error {
 	if err := c.conn.out.Wait(); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorilla/websocket"
+	"github.com/coder/websocket"
 
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus/local"
@@ -38,21 +38,20 @@ func TestStop_during_the_upgrade_opens_no_session(t *testing.T) {
 		c := newConnection(a)
 		a.group.Add(c)
 		c.Stop(time.Second)
-		if _, err := c.conn.upgrade(w, r, time.Second, &a.frames); err != nil {
+		if _, err := c.conn.upgrade(w, r, time.Second); err != nil {
 			t.Errorf("the upgrade: %v", err)
 		}
 		c.start(r)
 	}))
 	defer front.Close()
-	client, response, err := websocket.DefaultDialer.Dial("ws"+front.URL[len("http"):], http.Header{
-		"Authorization": {"Bearer dev:bob"},
+	client, _, err := websocket.Dial(t.Context(), front.URL, &websocket.DialOptions{
+		HTTPHeader: http.Header{"Authorization": {"Bearer dev:bob"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	_ = response.Body.Close()
-	if _, _, err := client.ReadMessage(); !websocket.IsCloseError(err, CloseRestarting) {
+	defer func() { _ = client.CloseNow() }()
+	if _, _, err := client.Read(t.Context()); websocket.CloseStatus(err) != CloseRestarting {
 		t.Errorf("the connection ended with %v, want close %d", err, CloseRestarting)
 	}
 	if opens := core.Counters()["opens_total"]; opens != 0 {

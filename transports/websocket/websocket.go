@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -61,8 +60,6 @@ type Adapter struct {
 	// closes counts ended connections by close code. errors counts refused frames by error code.
 	closes tally.Tally[int]
 	errors tally.Tally[tidemark.Code]
-	// frames holds the library's write buffers.
-	frames sync.Pool
 	// requests is the context of sends and syncs. They go on if their client has gone, until
 	// Shutdown gives up.
 	requests context.Context
@@ -116,7 +113,7 @@ func (a *Adapter) Handle(e echo.Context) error {
 		return stream.Restarting()
 	}
 	w, r := e.Response(), e.Request()
-	taken, err := c.conn.upgrade(w, r, a.cfg.WriteTimeout, &a.frames)
+	taken, err := c.conn.upgrade(w, r, a.cfg.WriteTimeout)
 	switch {
 	case err != nil && !taken:
 		a.group.Remove(c)

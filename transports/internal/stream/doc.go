@@ -3,6 +3,6 @@
 // it stops.
 //
 // net/http needs about 27 KiB for each connection: two buffers, a deep stack and a background
-// reader. A connection that was taken over needs its descriptor and two goroutines with small
-// stacks. While it is idle it has no buffer.
+// reader. A connection that was taken over needs its descriptor and a goroutine with a small stack.
+// While it is idle it has no buffer, and no goroutine that writes.
 package stream

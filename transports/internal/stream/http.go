@@ -24,7 +24,7 @@ func TakeOver(w http.ResponseWriter, r *http.Request) (conn net.Conn, ok bool) {
 }
 
 // AppendHead appends the head of an HTTP/1 answer, with the empty line that ends it. The head has
-// the status, the date, `Connection: close`, and the fields of h. The version is 1.1 whatever the
+// the status, the date, the fields of h, and `Connection: close` unless h has another. The version is 1.1 whatever the
 // request's was (RFC 9110 §2.5). A client of 1.0 understands the head if h has no
 // Transfer-Encoding.
 func AppendHead(b []byte, status int, h http.Header) []byte {
@@ -34,7 +34,10 @@ func AppendHead(b []byte, status int, h http.Header) []byte {
 	b = append(b, http.StatusText(status)...)
 	b = append(b, "\r\nDate: "...)
 	b = time.Now().UTC().AppendFormat(b, http.TimeFormat)
-	b = append(b, "\r\nConnection: close\r\n"...)
+	b = append(b, "\r\n"...)
+	if h["Connection"] == nil {
+		b = append(b, "Connection: close\r\n"...)
+	}
 	for name, values := range h {
 		//rule:caller_does_only_what_they_may.copy-all-headers
 		for _, v := range values {
