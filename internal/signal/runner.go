@@ -13,8 +13,8 @@ import "sync/atomic"
 //	idle       -        running  -                      -         -
 //	over       -        -        -                      -         -
 //
-// A call begins in running. With the step to idle or over, the Runner leaves its goroutine. Two calls never
-// overlap. The zero value is ready for Start. It is safe for concurrent use.
+// A call begins in running. With the step to idle or over, the Runner leaves its goroutine. Two
+// calls never overlap. The zero value is ready for Start. It is safe for concurrent use.
 type Runner struct {
 	state atomic.Uint32
 	pool  *Pool

@@ -39,7 +39,8 @@ func handshake(r *http.Request) (http.Header, error) {
 
 // accept returns the answer to the key of a handshake.
 func accept(key string) string {
-	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // see above
+	const suffix = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+	sum := sha1.Sum([]byte(key + suffix)) //nolint:gosec // see above
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 

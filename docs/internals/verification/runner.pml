@@ -1,9 +1,9 @@
 /*
  * What is set is looked at, although the goroutine exists only while there is something to do.
  *
- * One signal.Runner (internal/signal/runner.go), SETS goroutines that add work and call Set, and one
- * that may end the connection and call Set. Each step is one atomic operation of the code, or one
- * look at the work under the session's lock.
+ * One signal.Runner (internal/signal/runner.go), SETS goroutines that add work and call Set, and
+ * one that may end the connection and call Set. Each step is one atomic operation of the code, or
+ * one look at the work under the session's lock.
  *
  * What holds at rest: no work is left, or the connection has ended and the function knows. At any
  * time there is at most one goroutine.

@@ -24,9 +24,9 @@ func TakeOver(w http.ResponseWriter, r *http.Request) (conn net.Conn, ok bool) {
 }
 
 // AppendHead appends the head of an HTTP/1 answer, with the empty line that ends it. The head has
-// the status, the date, the fields of h, and `Connection: close` unless h has another. The version is 1.1 whatever the
-// request's was (RFC 9110 §2.5). A client of 1.0 understands the head if h has no
-// Transfer-Encoding.
+// the status, the date, the fields of h, and `Connection: close` unless h has another. The version
+// is 1.1 whatever the request's was (RFC 9110 §2.5). A client of 1.0 understands the head if h has
+// no Transfer-Encoding.
 func AppendHead(b []byte, status int, h http.Header) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(status), 10)
