@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,14 +57,14 @@ func TestFollow_storage_down_for_a_while_loses_nothing(t *testing.T) {
 		bob := a.open("bob")
 		w.failing()
 		var writer signal.Runner
-		calls, messages := 0, 0
+		var calls, messages atomic.Int32
 		bob.Follow(&writer)
 		writer.Start(&pool, func() signal.Left {
-			calls++
+			calls.Add(1)
 			events, err := bob.Next(w.ctx, nil, false)
 			for _, ev := range events {
 				if ev.Type == tidemark.EventMessage {
-					messages++
+					messages.Add(1)
 				}
 			}
 			switch {
@@ -75,18 +76,20 @@ func TestFollow_storage_down_for_a_while_loses_nothing(t *testing.T) {
 			return signal.More
 		})
 		time.Sleep(time.Minute)
-		if calls < 100 || calls > 300 {
-			t.Errorf("%d calls in a minute, want 4 a second", calls)
+		synctest.Wait()
+		if n := calls.Load(); n < 100 || n > 300 {
+			t.Errorf("%d calls in a minute, want 4 a second", n)
 		}
 		w.before.clear()
 		time.Sleep(time.Second)
-		if messages != 300 {
-			t.Errorf("got %d messages, want 300", messages)
+		synctest.Wait()
+		if n := messages.Load(); n != 300 {
+			t.Errorf("got %d messages, want 300", n)
 		}
 		a.send("alice", chat)
 		synctest.Wait()
-		if messages != 301 {
-			t.Errorf("got %d messages after another one, want 301", messages)
+		if n := messages.Load(); n != 301 {
+			t.Errorf("got %d messages after another one, want 301", n)
 		}
 	})
 }

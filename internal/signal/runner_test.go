@@ -66,14 +66,13 @@ func TestRunner_R_RERUN_after_set_during_a_call(t *testing.T) {
 		var pool signal.Pool
 		defer pool.Close()
 		var runner signal.Runner
-		calls := 0
+		var calls atomic.Int32
 		left := []signal.Left{
 			signal.More, signal.Nothing, signal.Nothing, signal.Nothing, signal.Over,
 		}
 		step := func() signal.Left {
 			time.Sleep(time.Second)
-			calls++
-			return left[calls-1]
+			return left[calls.Add(1)-1]
 		}
 		runner.Set() // before Start it does nothing
 		synctest.Wait()
@@ -82,7 +81,7 @@ func TestRunner_R_RERUN_after_set_during_a_call(t *testing.T) {
 			name  string
 			set   int
 			after time.Duration
-			want  int
+			want  int32
 		}{
 			{"the first says that there is more", 0, 1500 * time.Millisecond, 1},
 			{"set during the second", 2, time.Second, 2},
@@ -95,8 +94,9 @@ func TestRunner_R_RERUN_after_set_during_a_call(t *testing.T) {
 				runner.Set()
 			}
 			time.Sleep(tt.after)
-			if calls != tt.want {
-				t.Errorf("%s: %d calls, want %d", tt.name, calls, tt.want)
+			synctest.Wait()
+			if got := calls.Load(); got != tt.want {
+				t.Errorf("%s: %d calls, want %d", tt.name, got, tt.want)
 			}
 		}
 	})

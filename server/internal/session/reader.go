@@ -46,6 +46,9 @@ type Reader struct {
 	generation uint32
 	flag       signal.Flag
 	left       sync.Once
+	// retry wakes the reader after a failed read of a Next that does not wait. It is nil before the
+	// first one.
+	retry *time.Timer
 }
 
 // Session returns the session.
@@ -135,8 +138,13 @@ func (r *Reader) pause(ctx context.Context, cause error, wait bool) error {
 	r.session.host.Log.Warn("a session could not read from storage; it tries again", "session",
 		r.session.ID(), "error", cause)
 	if !wait {
+		// One timer, however often notifications make the read fail meanwhile.
 		//rule:pending_or_delivered.wake-after-failed-read
-		time.AfterFunc(readPause, r.wake)
+		if r.retry == nil {
+			r.retry = time.AfterFunc(readPause, r.wake)
+		} else {
+			r.retry.Reset(readPause)
+		}
 	} else if !signal.Pause(ctx, readPause) {
 		return ctx.Err()
 	}
