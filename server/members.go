@@ -316,6 +316,10 @@ func (s *Server) receiveMembership(to []registry.Lease, e *bus.Membership) {
 	//rule:nothing_outside_membership.outdate-roster-on-change
 	s.chats.Chat(e.Changes[0].ChatID).Invalidate(e.Version)
 	s.presence.MembersChanged(e.Changes[0].ChatID)
+	//rule:published_if_a_tick_changes.read-after-growth
+	if e.Members > s.cfg.StatusFanout && s.chats.Chat(e.Changes[0].ChatID).TakeLeftOut() {
+		s.receipts.Recompute(e.Changes[0].ChatID)
+	}
 	for _, c := range e.Changes {
 		//rule:delivered_is_eventually_consistent.add-joined-chat
 		if c.Change == tidemark.Added {

@@ -414,7 +414,7 @@ func TestStatus_tick_monotone_while_a_session_moves(t *testing.T) {
 		m := newMoving(t)
 		m.a.send("alice", m.chat)
 		settle()
-		want(t, "on a", m.bob.drain(), "message ab 2", "status ab alice 2 2")
+		want(t, "on a", m.bob.drain(), "message ab 2")
 		m.publish.set(func(_ registry.Node, e bus.Event, send func() error) error {
 			if e.Request != nil {
 				late := tidemark.StatusUpdate{

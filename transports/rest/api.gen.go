@@ -781,7 +781,11 @@ type StatusResults struct {
 
 // StatusUpdate A hint that watermarks have moved. `scope` says what it means: the boundary of one
 // member, or the least boundary of all members of a large chat. Updates may be merged,
-// come up to 2 s late, or be left out where no tick changes.
+// come up to 2 s late, or be left out where no tick changes. There is one when a member
+// has received or read what another member sent. There may be none when they have sent
+// a message themselves: senders have received their own messages, and read them unless
+// they decline it. An update about yourself confirms what you acknowledged. It comes up
+// to 5 s late, and only in chats whose updates are about members.
 type StatusUpdate struct {
 	union json.RawMessage
 }

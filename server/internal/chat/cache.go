@@ -70,6 +70,8 @@ type Entry struct {
 	floor atomic.Uint64
 	// head is the highest sequence that is known to exist. It only grows.
 	head atomic.Uint64
+	// leftOut says that the status of an author was not published, because the chat was small.
+	leftOut atomic.Bool
 
 	mu   sync.Mutex
 	tail tail
@@ -158,6 +160,13 @@ func (e *Entry) Reached(sequence tidemark.Sequence) {
 		}
 	}
 }
+
+// LeaveOut records that the status of an author was not published, because the chat is small as far
+// as this node knows.
+func (e *Entry) LeaveOut() { e.leftOut.Store(true) }
+
+// TakeLeftOut reports whether LeaveOut was called since the last TakeLeftOut.
+func (e *Entry) TakeLeftOut() bool { return e.leftOut.Swap(false) }
 
 // Put caches a message and its JSON, which must not be changed afterwards.
 func (c *Cache) Put(e *Entry, m *tidemark.Message, encoded []byte) {

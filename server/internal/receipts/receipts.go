@@ -283,6 +283,8 @@ func (r *Receipts) advance(
 	for i := range advances {
 		r.Delivery.Latest.Add(advances[i].User, advances[i].Chat)
 	}
+	//rule:published_if_a_tick_changes.known-before-the-write
+	before := r.known(advances)
 	advanced, err = r.Storage.Advance(ctx, advances)
 	if err != nil {
 		r.Count.StorageErrors.Add(1)
@@ -295,15 +297,40 @@ func (r *Receipts) advance(
 			continue
 		}
 		st := done.State
+		//rule:read_implies_delivered.push-exposed-boundary
+		boundary := r.Watermarks.Raise(st).Exposed()
 		mayBePending[i] = r.acknowledged(st)
+		//rule:ack_fire_and_forget.confirm-what-was-written
+		if done.Moved || advances[i].AckedFrom == 0 {
+			r.confirm(st)
+		}
 		if done.Moved {
 			r.Count.Moved.Add(1)
-			r.moved(&advances[i], done, readers[i])
-		} else {
-			r.Watermarks.Raise(st)
+			r.moved(&advances[i], done, before[i], boundary, readers[i])
 		}
 	}
 	return advanced, mayBePending, nil
+}
+
+// known returns what this node knows of the read watermarks that are raised, before it writes. What
+// it learns while it writes may be of that write.
+func (r *Receipts) known(advances []storage.Advance) []tidemark.Sequence {
+	read := make([]tidemark.Sequence, len(advances))
+	for i, a := range advances {
+		read[i], _ = r.Watermarks.Read(storage.StateKey{User: a.User, Chat: a.Chat})
+	}
+	return read
+}
+
+// confirm makes the user's sessions on this node tell their clients what is written. In a large
+// chat nobody is told.
+func (r *Receipts) confirm(st tidemark.DeliveryState) {
+	if r.Chats.Known(st.ChatID) > r.StatusFanout {
+		return
+	}
+	for _, s := range r.Sessions.Of(st.UserID) {
+		s.Confirm(st.ChatID)
+	}
 }
 
 // acknowledged updates the user's sessions on this node. It reports whether one of them knows of a

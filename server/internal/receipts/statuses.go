@@ -122,35 +122,47 @@ func newStatuses() statuses {
 	return statuses{flag: signal.New(), entries: make(map[statusKey]*status)}
 }
 
-// moved records that a raise by a session moved a user's watermarks. Two writes may be reported in
-// the wrong order, so the highest known boundary is published.
-func (r *Receipts) moved(a *storage.Advance, done storage.Advanced, by tidemark.SessionID) {
+// moved records that a raise by a session moved a user's watermarks. read is the read watermark
+// that this node knew before the write, or 0. Two writes may be reported in the wrong order, so
+// boundary is the highest known one. A chat whose members are unknown may be large.
+func (r *Receipts) moved(
+	a *storage.Advance, done storage.Advanced, read tidemark.Sequence, boundary tidemark.Boundary,
+	by tidemark.SessionID,
+) {
 	st := done.State
-	read, known := r.Watermarks.Read(storage.StateKey{User: st.UserID, Chat: st.ChatID})
 	r.statuses.mu.Lock()
 	defer r.statuses.mu.Unlock()
-	//rule:read_implies_delivered.push-exposed-boundary
-	boundary := r.Watermarks.Raise(st).Exposed()
-	if members := r.Chats.Known(st.ChatID); members > r.StatusFanout {
+	switch members := r.Chats.Known(st.ChatID); {
+	//rule:published_if_a_tick_changes.aggregate-has-authors
+	case members > r.StatusFanout:
 		r.raiseLocked(statusKey{chat: st.ChatID}, aggregateLevel, tidemark.Boundary{}, "")
-	} else {
+	case members > 0 && ownRun(a, read):
+		// The chat may have grown large, and this node does not know it yet.
+		r.Chats.Chat(st.ChatID).LeaveOut()
+	default:
 		r.raiseLocked(statusKey{chat: st.ChatID, user: st.UserID}, levelOf(members), boundary, "")
 	}
-	if ownChanged(a, done, read, known) {
+	if ownChanged(a, done, read) {
 		r.raiseLocked(statusKey{st.ChatID, st.UserID, toUser}, 1, tidemark.Boundary{}, by)
 	}
 }
 
+// ownRun reports whether a raise crosses only messages that its user sent, so that it changes no
+// tick. read is a lower bound of the read watermark before the write. A raise counts only if the
+// acknowledged watermark has reached the message before the run, or if read has.
+func ownRun(a *storage.Advance, read tidemark.Sequence) bool {
+	//rule:published_if_a_tick_changes.read-of-others
+	return a.AckedFrom > 0 && (a.Read <= read || read+1 >= a.AckedFrom)
+}
+
 // ownChanged reports whether a raise may have changed what is unread for its user. read is the
 // read watermark that is known from before, or 0. What a user sends was never unread for them.
-func ownChanged(
-	a *storage.Advance, done storage.Advanced, read tidemark.Sequence, known bool,
-) bool {
+func ownChanged(a *storage.Advance, done storage.Advanced, read tidemark.Sequence) bool {
 	switch {
 	case done.Unmarked:
 		//rule:own_state_reaches_devices.mark-ended
 		return true
-	case a.Read == 0, done.State.Read > a.Read, known && done.State.Read <= read:
+	case a.Read == 0, done.State.Read > a.Read, done.State.Read <= read:
 		return false
 	default:
 		//rule:own_state_reaches_devices.read-of-others
@@ -413,7 +425,18 @@ func (r *Receipts) announce(
 		}
 	}
 	event := bus.Event{Status: &bus.Status{Updates: updates, Version: roster.Version}}
-	return delivery.Announcement{To: roster.Users, Event: event}, len(updates), nil
+	return delivery.Announcement{To: others(roster, updates), Event: event}, len(updates), nil
+}
+
+// others returns the members who need updates: all but the only one who is the subject. Their
+// sessions get what was written from confirm.
+func others(roster *chat.Roster, updates []tidemark.StatusUpdate) []tidemark.UserID {
+	if len(updates) != 1 || updates[0].UserID == "" {
+		return roster.Users
+	}
+	return slices.DeleteFunc(slices.Clone(roster.Users), func(user tidemark.UserID) bool {
+		return user == updates[0].UserID
+	})
 }
 
 // leastOf returns the aggregate of a chat as it was read after a time, unless the members have it.

@@ -145,8 +145,39 @@ func TestOwnChanged_own_state_reaches_devices_when_something_was_read(t *testing
 			State: tidemark.DeliveryState{Read: test.read}, Moved: true, Unmarked: test.unmarked,
 		}
 		a := &storage.Advance{Raise: test.raise}
-		if got := ownChanged(a, done, 5, !test.unknown); got != test.want {
+		known := tidemark.Sequence(5)
+		if test.unknown {
+			known = 0
+		}
+		if got := ownChanged(a, done, known); got != test.want {
 			t.Errorf("%s: got %v", test.name, got)
+		}
+	}
+}
+
+// TestOwnRun_published_if_a_tick_changes has the raises of a user who had read up to 5 before the
+// write, as far as the node knows.
+func TestOwnRun_published_if_a_tick_changes(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		raise tidemark.Raise
+		want  bool
+	}{
+		{"an acknowledgement", tidemark.Raise{Acked: 9}, false},
+		{"a read", tidemark.Raise{Read: 9}, false},
+		{"an own message", tidemark.Raise{Acked: 6, AckedFrom: 6, Read: 6}, true},
+		{"two of them", tidemark.Raise{Acked: 7, AckedFrom: 6, Read: 7}, true},
+		{"one that is read within", tidemark.Raise{
+			Acked: 6, AckedFrom: 6, Read: 6, ReadWithinAcked: true,
+		}, true},
+		{"one of a bot, which reads nothing", tidemark.Raise{Acked: 9, AckedFrom: 9}, true},
+		{"one after what was read before", tidemark.Raise{Acked: 9, AckedFrom: 9, Read: 5}, true},
+		{"one that was read with another", tidemark.Raise{Acked: 9, AckedFrom: 9, Read: 6}, false},
+		{"a reply", tidemark.Raise{Acked: 7, AckedFrom: 7, Read: 7}, false},
+		{"a reply that joins an acknowledgement", tidemark.Raise{Acked: 7, Read: 7}, false},
+	} {
+		if got := ownRun(&storage.Advance{Raise: test.raise}, 5); got != test.want {
+			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
 	}
 }

@@ -109,6 +109,23 @@ func LookAgain(due []Deadline) {
 	}
 }
 
+// SendConfirmations makes sessions tell their clients the user's own boundaries that were written.
+func SendConfirmations(due []Deadline) {
+	for _, e := range due {
+		s := e.session
+		s.mu.Lock()
+		for _, chat := range s.statuses.written {
+			b := s.host.Watermarks.Exposed(s.User(), chat)
+			if b != (tidemark.Boundary{}) {
+				s.statuses.raise(statusKey{chat, s.User()}, b)
+			}
+		}
+		s.statuses.written = nil
+		s.attachment.flag.Set()
+		s.mu.Unlock()
+	}
+}
+
 // Overstayed returns the sessions that are still arriving. The caller ends them.
 func Overstayed(due []Deadline) []*Session {
 	var late []*Session

@@ -78,8 +78,9 @@ type Host struct {
 	Start tidemark.SessionStart
 	// Grace has an entry for each chat that waits for an acknowledgement. Expiry has one for each
 	// connection that left, and Arrivals one for each arriving session. Again has one for each
-	// session that has to look at large chats once more; its delay is Least.Interval.
-	Grace, Expiry, Arrivals, Again *Deadlines
+	// session that has to look at large chats once more; its delay is Least.Interval. Confirms has
+	// one for each session whose client has to be told what was written.
+	Grace, Expiry, Arrivals, Again, Confirms *Deadlines
 	// Now returns the time of day. readMissed compares it with the times of messages (clockSlack).
 	Now   func() time.Time
 	Count Counters

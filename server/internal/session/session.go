@@ -192,6 +192,9 @@ func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) bool 
 		return true
 	}
 	for _, u := range updates {
+		if u.UserID == s.User() {
+			continue // see Confirm
+		}
 		if u.UserID != "" {
 			// A snapshot with a newer boundary may have been sent since this update was published.
 			//rule:tick_monotone.merge-known-into-snapshot
@@ -201,6 +204,20 @@ func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) bool 
 	}
 	s.attachment.flag.Set()
 	return true
+}
+
+// Confirm records that the user's watermarks in a chat were written. The client is told within the
+// delay of Host.Confirms, so that it need not repeat its acknowledgement. All chats of that time
+// are told together, each once. A client that asked for no statuses is told nothing.
+func (s *Session) Confirm(chat tidemark.ChatID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.residence.final() || !s.statuses.snapshot {
+		return
+	}
+	if s.statuses.confirm(chat) {
+		s.host.Confirms.push(Deadline{session: s})
+	}
 }
 
 // RefreshStatuses makes the session read and send the statuses of a chat, if the user is a member

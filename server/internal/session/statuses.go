@@ -86,6 +86,8 @@ type statuses struct {
 	// refresh has the chats whose statuses have to be read and sent, and own those whose own state
 	// has.
 	refresh, own []tidemark.ChatID
+	// written has the chats in which the user's own boundary was written and is not told.
+	written []tidemark.ChatID
 	// waiting has the large chats at which the session looks again when the interval is over, and
 	// again those at which it looks now.
 	waiting, again []lookAgain
@@ -296,6 +298,17 @@ func (s *statuses) refreshOwn(chat tidemark.ChatID) {
 	}
 }
 
+// confirm makes the session tell the user's own boundary in a chat. It reports whether that is the
+// first such chat. If there is no room, the client repeats its acknowledgement.
+func (s *statuses) confirm(chat tidemark.ChatID) (first bool) {
+	//rule:bounded_use.bound-confirmations
+	if len(s.written) < maxRefreshes && !slices.Contains(s.written, chat) {
+		s.written = append(s.written, chat)
+		return len(s.written) == 1
+	}
+	return false
+}
+
 // takeFirst removes and returns the first recentChats of some chats.
 func takeFirst(chats *[]tidemark.ChatID) []tidemark.ChatID {
 	n := min(len(*chats), recentChats)
@@ -339,6 +352,7 @@ func (s *statuses) leave(chat tidemark.ChatID) {
 	s.unread = slices.DeleteFunc(s.unread, about)
 	is := func(id tidemark.ChatID) bool { return id == chat }
 	s.refresh, s.own = slices.DeleteFunc(s.refresh, is), slices.DeleteFunc(s.own, is)
+	s.written = slices.DeleteFunc(s.written, is)
 	looks := func(l lookAgain) bool { return l.chat == chat }
 	s.waiting, s.again = slices.DeleteFunc(s.waiting, looks), slices.DeleteFunc(s.again, looks)
 	delete(s.aggregates, chat)

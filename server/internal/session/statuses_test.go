@@ -106,9 +106,12 @@ func TestStatuses_bounded_use_of_own_states(t *testing.T) {
 	for i := range maxRefreshes + 2 {
 		s.refreshOwn(tidemark.ChatID(fmt.Sprint("c", i)))
 		s.refreshOwn("c0")
+		s.confirm(tidemark.ChatID(fmt.Sprint("c", i)))
+		s.confirm("c0")
 	}
-	if len(s.own) != maxRefreshes {
-		t.Errorf("%d chats are kept, want %d, each once", len(s.own), maxRefreshes)
+	if len(s.own) != maxRefreshes || len(s.written) != maxRefreshes {
+		t.Errorf("%d and %d chats are kept, want %d, each once", len(s.own), len(s.written),
+			maxRefreshes)
 	}
 	s.leave("c0")
 	if st := s.due(); st.kind != stepOwn || len(st.ids) != recentChats || st.ids[0] != "c1" ||

@@ -179,6 +179,17 @@ func (s *Sessions) againLoop(ctx context.Context) {
 	}
 }
 
+// confirmLoop makes sessions confirm what was written, until ctx ends.
+func (s *Sessions) confirmLoop(ctx context.Context) {
+	for {
+		due, ok := s.Host.Confirms.Due(ctx)
+		if !ok {
+			return
+		}
+		session.SendConfirmations(due)
+	}
+}
+
 // expiryLoop closes sessions whose resume window is over, until ctx ends.
 func (s *Sessions) expiryLoop(ctx context.Context) {
 	for {

@@ -60,7 +60,8 @@ function short(frames: readonly Frame[], user: string, replay: Replay): Frame[] 
 
 /**
  * Returns whether a frame is one that both must have. A message that another device of the user has
- * acknowledged may be left out, and an own state that is true may be told once more.
+ * acknowledged may be left out, and an own state that is true may be told once more. When the user
+ * is told of their own status, and by which node, is not determined.
  */
 function surely(
   one: readonly Frame[], other: readonly Frame[], user: string, replay: Replay,
@@ -68,8 +69,10 @@ function surely(
   const named = ({ payload }: Frame): string => canonical(payload);
   const [here, there] = [new Set(one.map(named)), new Set(other.map(named))];
   return (frame) => {
-    const { chat_id: chat, sequence, to_sequence: to } = (frame['payload'] ?? {}) as Frame;
+    const { chat_id: chat, sequence, to_sequence: to, ...payload } =
+      (frame['payload'] ?? {}) as Frame;
     const both = here.has(named(frame)) && there.has(named(frame));
+    if (!both && frame['type'] === 'status_update' && payload['user_id'] === user) return false;
     if (!both && frame['type'] === 'own_state') return !replay.isOwnState(user, frame);
     return both || Number(sequence ?? to ?? Infinity) > replay.acked(user, String(chat));
   };

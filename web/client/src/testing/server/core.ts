@@ -19,13 +19,15 @@ import { Session, type Host, type Reader } from './session.js';
 export interface Times {
   readonly ackInterval: number;
   readonly statusInterval: number;
+  readonly confirmInterval: number;
   readonly authorRetry: number;
   readonly grace: number;
   readonly typingEvery: number;
 }
 
 export const realTimes: Times = {
-  ackInterval: 50, statusInterval: 100, authorRetry: 1000, grace: 10_000, typingEvery: 3000,
+  ackInterval: 50, statusInterval: 100, confirmInterval: 4000, authorRetry: 1000, grace: 10_000,
+  typingEvery: 3000,
 };
 
 /** A raise that is written with others soon. */
@@ -378,14 +380,31 @@ export class Core implements Host {
     const after = this.data.state(user, chat);
     for (const session of this.sessionsOf(user)) session.acknowledged(chat, after.acked);
     if (raise.acked > 0) this.#clear(user, chat);
-    if (!moved) return;
-    this.#tell(`status ${stateKey(user, chat)}`, () => {
-      this.#publishStatus(user, chat);
-    });
     const own = raise.ackedFrom ?? 0;
+    const small = this.data.roster(this.data.chat(chat)).length <= this.statusFanout;
+    if (small && (moved || own === 0)) this.#confirm(user, chat);
+    if (!moved) return;
+    // Only messages of the user were crossed: that changes no tick of others.
+    const ownRun = own > 0 && (after.read === before.read || own <= before.read + 1);
+    if (!(small && ownRun)) {
+      this.#tell(`status ${stateKey(user, chat)}`, () => {
+        this.#publishStatus(user, chat);
+      });
+    }
     const unmarked = before.unreadFrom !== 0 && after.unreadFrom === 0;
     if (unmarked || (after.read > before.read && (own === 0 || own > before.read + 1))) {
       this.#ownChanged(user, chat, by ?? '');
+    }
+  }
+
+  /** Tells the user's clients what was written, a while later. */
+  #confirm(user: string, chat: string): void {
+    const boot = this.#boot;
+    for (const session of this.sessionsOf(user)) {
+      if (!session.written(chat)) continue;
+      this.clock.timer(this.#times.confirmInterval, () => {
+        if (boot === this.#boot) session.tellWritten((id) => this.#statusOf(user, id));
+      });
     }
   }
 

@@ -91,6 +91,8 @@ export class Session {
   readonly #raised = new Map<string, StatusUpdate>();
   #refresh: string[] = [];
   #own: string[] = [];
+  /** The chats in which the user's own status was written and is not told. */
+  #written: string[] = [];
   #recentStatuses = false;
   #recentOwn = false;
 
@@ -274,7 +276,24 @@ export class Session {
     if (p !== undefined) p.acked = Math.max(p.acked, acked);
   }
 
+  /** The user's own status in a chat was written. Returns whether it is the first such chat. */
+  written(chat: string): boolean {
+    if (!this.#snapshot) return false;
+    add(this.#written, chat);
+    return this.#written.length === 1;
+  }
+
+  tellWritten(statusOf: (chat: string) => StatusUpdate): void {
+    for (const chat of this.#written) this.#raise(statusOf(chat));
+    this.#written = [];
+  }
+
+  /** Nobody is told of themselves. */
   raised(update: StatusUpdate): void {
+    if (!('user_id' in update) || update.user_id !== this.user) this.#raise(update);
+  }
+
+  #raise(update: StatusUpdate): void {
     this.#raised.set(`${update.chat_id} ${'user_id' in update ? update.user_id : ''}`, update);
     this.#wake();
   }
@@ -544,6 +563,7 @@ export class Session {
     }
     this.#refresh = this.#refresh.filter((id) => id !== chat);
     this.#own = this.#own.filter((id) => id !== chat);
+    this.#written = this.#written.filter((id) => id !== chat);
     for (const [key, update] of this.#raised) {
       if (update.chat_id === chat) this.#raised.delete(key);
     }
