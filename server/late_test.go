@@ -411,20 +411,21 @@ func TestStatus_tick_monotone_when_an_update_waits_for_a_newer_snapshot(t *testi
 }
 
 // TestStatus_read_implies_delivered_on_another_node: the recipient's node does not know the
-// watermarks.
+// watermarks. Before the first update it reads them.
 func TestStatus_read_implies_delivered_on_another_node(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)
 		a, b := w.node("a"), w.node("b")
 		chat := a.chat("ab", "alice", "bob")
 		alice := b.open("alice")
-		alice.drain()
-		a.send("alice", chat)
-		settle()
-		alice.drain()
-		a.ack("bob", chat, 0, 1)
-		settle()
-		want(t, "alice", alice.drain(), "status ab bob 1 1")
+		for n := range tidemark.Sequence(2) {
+			a.send("alice", chat)
+			settle()
+			alice.drain()
+			a.ack("bob", chat, 0, n+1)
+			settle()
+			want(t, "alice", alice.drain(), fmt.Sprintf("status ab bob %d %d", n+1, n+1))
+		}
 	})
 }
 
