@@ -147,8 +147,8 @@ func TestStatus_published_if_a_tick_changes_in_a_large_chat(t *testing.T) {
 
 func lastOf(lines []string) []string { return lines[max(0, len(lines)-1):] }
 
-// TestStatus_ack_fire_and_forget_is_confirmed_later: a client gets its user's own boundary on the node that has
-// written it, a few seconds later, once for all of that time.
+// TestStatus_ack_fire_and_forget_is_confirmed_later: a client gets its user's own boundary on the
+// node that has written it, a few seconds later, once for all of that time.
 func TestStatus_ack_fire_and_forget_is_confirmed_later(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

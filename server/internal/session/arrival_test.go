@@ -242,7 +242,7 @@ func TestArrival_R_CONTINUITY_when_a_reconciliation_counts(t *testing.T) {
 				tt.name, landed, s.reconcile.complete(), tt.complete)
 		}
 		// If the reconciliation does not count, statuses and own states may be missing too.
-		if listed := s.statuses.recent == forStatuses|forOwn; listed == tt.complete {
+		if listed := s.statuses.recent.uses == forStatuses|forOwn; listed == tt.complete {
 			t.Errorf("%s: the recent chats are listed: %v", tt.name, listed)
 		}
 	}
@@ -273,7 +273,7 @@ func TestSession_own_state_reaches_devices_that_may_have_missed_it(t *testing.T)
 			if !wants {
 				want = 0
 			}
-			if got := s.statuses.recent; got != want {
+			if got := s.statuses.recent.uses; got != want {
 				t.Errorf("%s, wants statuses %v: recent %d, want %d", tt.name, wants, got, want)
 			}
 		}

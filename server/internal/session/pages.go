@@ -152,7 +152,7 @@ func (s *Session) found(f find) {
 	s.expectFound(p)
 	// The chats of an open, or of missed events, are listed with a bound (listRecent).
 	//rule:bounded_use.bound-statuses-of-found-chats
-	if s.statuses.snapshot && s.statuses.recent&forStatuses == 0 {
+	if s.statuses.snapshot && s.statuses.recent.uses&forStatuses == 0 {
 		s.statuses.refreshChat(f.chat)
 	}
 }

@@ -122,8 +122,8 @@ func (s *Session) listRecent(ctx context.Context, r *Reader) error {
 	if err := s.ownedBy(r); err != nil {
 		return err
 	}
-	uses := s.statuses.recent
-	s.statuses.recent = 0
+	uses := s.statuses.recent.uses
+	s.statuses.recent.uses = 0
 	now := s.host.Now()
 	listed := make([]tidemark.ChatID, len(recent))
 	for i, c := range recent {
@@ -165,8 +165,8 @@ func (s *Session) refreshLatest(r *Reader, rosters []*chat.Roster) error {
 	if err := s.ownedBy(r); err != nil {
 		return err
 	}
-	uses := s.statuses.recent
-	s.statuses.recent = 0
+	uses := s.statuses.recent.uses
+	s.statuses.recent.uses = 0
 	now := s.host.Now()
 	for _, roster := range rosters {
 		if roster == nil {

@@ -333,14 +333,14 @@ func (s *Session) Reconcile(epoch registry.Epoch, force bool) (listLater bool) {
 		return false
 	}
 	s.attachment.flag.Set()
-	return s.statuses.recent != 0
+	return s.statuses.recent.uses != 0
 }
 
 // ListRecent makes the session list its recent chats, if it waits for its turn.
 func (s *Session) ListRecent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.statuses.turn = atOnce
+	s.statuses.recent.turn = atOnce
 	s.attachment.flag.Set()
 }
 

@@ -158,8 +158,8 @@ func (s *Session) snapshot() (Snapshot, bool) {
 		Complete: s.lease == held && s.reconcile.complete(),
 		Refresh:  s.statuses.unsent(), Aggregates: s.statuses.aggregates,
 		CaughtUp: s.catchUp.state == caughtUp, AwaitingCursors: s.catchUp.state == awaitingCursors,
-		WantsStatuses: s.statuses.snapshot, ListRecent: s.statuses.recent&forStatuses != 0,
-		ListOwn: s.statuses.recent&forOwn != 0, Own: slices.Clone(s.statuses.own),
+		WantsStatuses: s.statuses.snapshot, ListRecent: s.statuses.recent.uses&forStatuses != 0,
+		ListOwn: s.statuses.recent.uses&forOwn != 0, Own: slices.Clone(s.statuses.own),
 		Looks: s.looks.state,
 	}
 	for _, r := range s.log.runs {
@@ -212,10 +212,10 @@ func (s *Session) restore(m *Snapshot) (rows []tidemark.PendingDelivery) {
 	s.statuses.snapshot = m.WantsStatuses
 	s.looks.state = m.Looks
 	if m.ListRecent {
-		s.statuses.recent |= forStatuses
+		s.statuses.recent.uses |= forStatuses
 	}
 	if m.ListOwn {
-		s.statuses.recent |= forOwn
+		s.statuses.recent.uses |= forOwn
 	}
 	switch {
 	case m.AwaitingCursors:

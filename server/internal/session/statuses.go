@@ -57,6 +57,13 @@ const (
 	forOwn                            // the own states
 )
 
+// recentList says for what the recently active chats are listed, and when. Without uses they are
+// not.
+type recentList struct {
+	uses recentUse
+	turn turn
+}
+
 // turn says when the recent chats are listed.
 //
 //	turn     a client asks, or the session moves   a new epoch   ListRecent
@@ -93,9 +100,8 @@ type statuses struct {
 	waiting, again []lookAgain
 	// snapshot says that the client asked for the statuses of its recent chats.
 	snapshot bool
-	// recent says for what the recent chats have still to be listed, and turn when.
-	recent recentUse
-	turn   turn
+	// recent is the list of recent chats that has still to be read.
+	recent recentList
 	// left counts the chats that the user left. Statuses that were read before that are not sent.
 	left uint32
 	// members counts the members of chats that were refreshed with a bound since the time from.
@@ -223,14 +229,14 @@ func (s *statuses) missed(t turn) {
 
 // list makes the session list the recent chats.
 func (s *statuses) list(uses recentUse, t turn) {
-	s.recent |= uses
-	s.turn = t
+	s.recent.uses |= uses
+	s.recent.turn = t
 }
 
 // due returns what has to be read of chats after the client has caught up.
 func (s *statuses) due() step {
 	switch {
-	case s.recent != 0 && s.turn == atOnce:
+	case s.recent.uses != 0 && s.recent.turn == atOnce:
 		return step{kind: stepRecent}
 	case len(s.refresh) > 0:
 		return step{kind: stepStatuses, ids: takeFirst(&s.refresh), left: s.left}

@@ -182,7 +182,7 @@ func TestStatuses_turn(t *testing.T) {
 		if got := s.due().kind == stepRecent; got != tt.due {
 			t.Errorf("%s: the list is due: %v, want %v", tt.name, got, tt.due)
 		}
-		if s.turn = atOnce; (s.due().kind == stepRecent) != (tt.happen != nil) {
+		if s.recent.turn = atOnce; (s.due().kind == stepRecent) != (tt.happen != nil) {
 			t.Errorf("%s: the list is not due in its turn", tt.name)
 		}
 	}
