@@ -616,7 +616,10 @@ export class Script {
           chats.set(id, list);
           list.push(JSON.stringify(p));
         } else if (type === 'status_update') {
-          this.#raise(device.statuses, `${textOf(p, 'chat_id')} ${textOf(p, 'user_id')}`, p);
+          // When users are told of themselves is not determined.
+          const about = textOf(p, 'user_id');
+          if (about === device.user) continue;
+          this.#raise(device.statuses, `${textOf(p, 'chat_id')} ${about}`, p);
         } else if (type === 'own_state') {
           device.own.set(textOf(p, 'chat_id'), JSON.stringify(p));
         } else if (type !== 'caught_up' || !seen.includes('caught_up {}')) {
