@@ -286,6 +286,7 @@ func (l *listener) takeOpen(payload []byte) {
 		if string(key) == "session_id" {
 			if session := string(client.Text(value)); session != l.at.Session {
 				l.at = client.Position{Session: session}
+				l.check.Reopened()
 			}
 		}
 	}

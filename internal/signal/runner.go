@@ -34,11 +34,11 @@ const (
 type Left uint8
 
 const (
-	// Nothing: there is nothing to do until Set is called.
+	// Nothing says that there is nothing to do until Set is called.
 	Nothing Left = iota
-	// More: the function has to be called again.
+	// More says that the function has to be called again.
 	More
-	// Over: the function must not be called any more.
+	// Over says that the function must not be called any more.
 	Over
 )
 

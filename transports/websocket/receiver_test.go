@@ -256,15 +256,19 @@ func TestHandshake(t *testing.T) {
 		r := good()
 		tt.change(r)
 		answer, err := handshake(r)
-		if got := fmt.Sprint(answer["Sec-WebSocket-Accept"], err); !strings.Contains(got, tt.want) {
+		got := fmt.Sprint(spelt(answer, "Sec-WebSocket-Accept"), err)
+		if !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
 	r := good()
 	r.Header.Set("Sec-WebSocket-Protocol", "chat, "+Subprotocol)
 	answer, err := handshake(r)
-	if got := answer["Sec-WebSocket-Protocol"]; err != nil || len(got) != 1 ||
+	if got := spelt(answer, "Sec-WebSocket-Protocol"); err != nil || len(got) != 1 ||
 		got[0] != Subprotocol {
 		t.Errorf("the subprotocol is %q, %v", got, err)
 	}
 }
+
+// spelt returns the values of a field that is spelt as in RFC 6455, and not as package http does.
+func spelt(h http.Header, name string) []string { return h[name] }

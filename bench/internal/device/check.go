@@ -79,6 +79,14 @@ func (c *Checker) Resumed() {
 // It continues there, whatever it has sent meanwhile.
 func (c *Checker) Rewound(chat string) { c.chat([]byte(chat)).rewound = true }
 
+// Reopened records that another session continues. It may notice only after its first new messages
+// what is not acknowledged, and goes back then (delivery.md §3, R_MIN).
+func (c *Checker) Reopened() {
+	for _, p := range c.chats {
+		p.rewound = true
+	}
+}
+
 // lazyString is converted to a string only where a problem is reported.
 type lazyString []byte
 

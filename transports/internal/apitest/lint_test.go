@@ -27,6 +27,7 @@ var absent = map[string]string{
 	"Dependencies.redis":             "the server may have none",
 	"Dependency.detail":              "only of one that is unavailable",
 	"ProblemEvent.request_id":        "only the answer to a frame has it",
+	"SendMessageAckFrame.id":         "only if it stands for the event of the message",
 	"SendMessageAckFrame.request_id": "only if the frame had one",
 	"SyncResponseFrame.request_id":   "only if the frame had one",
 	"PongFrame.request_id":           "only if the frame had one",
