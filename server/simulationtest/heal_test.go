@@ -34,6 +34,7 @@ func (w *simulation) heal() {
 	}
 	w.truth.stored()
 	w.comeBack(w.up(), true)
+	w.converse(w.up())
 	if w.roll(2) == 0 {
 		w.acknowledgeAll()
 	}
