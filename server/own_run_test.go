@@ -10,6 +10,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // A message of their own moves its author's boundary, which changes no tick of others.
@@ -58,6 +59,33 @@ func TestStatus_published_if_a_tick_changes_of_others(t *testing.T) {
 		all("a third of bob, who has seen his own")
 		a.ack("alice", chat, 5, 5)
 		all("a read by alice", "status abc alice 5 5")
+	})
+}
+
+// TestStatus_published_if_a_tick_changes_after_a_lost_answer: an acknowledgement is stored, and the
+// node does not get the answer. The next raise of the user tells the others, also one over own
+// messages.
+func TestStatus_published_if_a_tick_changes_after_a_lost_answer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		alice := a.open("alice")
+		a.send("alice", chat)
+		settle()
+		alice.drain()
+		raise := []storage.Advance{{User: "bob", Chat: chat, Raise: tidemark.Raise{Acked: 1}}}
+		if _, err := a.store.Advance(a.ctx, raise); err != nil {
+			t.Fatal(err)
+		}
+		_, err := a.Send(a.ctx, "bob", tidemark.Draft{
+			ChatID: chat, ClientMessageID: "reply", Content: "x", Seen: tidemark.SeenThrough(0),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		want(t, "the tick", statusesOf(alice.drain(), "bob"), "status ab bob 2 0")
 	})
 }
 

@@ -78,7 +78,7 @@ var metricTable = []metric{
 			"them again.", "",
 	},
 	{"advances_total", "Raises of watermarks written, stale ones included.", ""},
-	{"advances_moved_total", "Raises that moved a watermark. Each becomes a status update.", ""},
+	{"advances_moved_total", "Raises that moved a watermark.", ""},
 	{"status_updates_total", "Status updates published, once for all members of a chat.", ""},
 	{
 		"status_updates_dropped_total",

@@ -277,6 +277,7 @@ func (c *connection) onHeartbeat() time.Duration {
 		return 0
 	}
 	if !c.out.Busy() && c.writeComment(lone) != nil {
+		c.end(errClientGone)
 		return 0
 	}
 	return c.untilHeartbeat()

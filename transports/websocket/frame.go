@@ -103,8 +103,9 @@ func parseHead(b []byte, most int) (h head, ok bool, err error) {
 	case length64:
 		length = binary.BigEndian.Uint64(b[2:])
 	}
+	// A control frame between two fragments is no part of their message (RFC 6455 §5.4).
 	//rule:bounded_input.limit-frame
-	if length > uint64(most) {
+	if !h.opcode.control() && length > uint64(most) {
 		return h, false, &refusal{CloseTooLarge, ""}
 	}
 	h.length = int(length)

@@ -312,14 +312,14 @@ func (r *Receipts) advance(
 	return advanced, mayBePending, nil
 }
 
-// known returns what this node knows of the read watermarks that are raised, before it writes. What
-// it learns while it writes may be of that write.
-func (r *Receipts) known(advances []storage.Advance) []tidemark.Sequence {
-	read := make([]tidemark.Sequence, len(advances))
+// known returns what this node knows of the watermarks that are raised, before it writes. What it
+// learns while it writes may be of that write.
+func (r *Receipts) known(advances []storage.Advance) []tidemark.Boundary {
+	all := make([]tidemark.Boundary, len(advances))
 	for i, a := range advances {
-		read[i], _ = r.Watermarks.Read(storage.StateKey{User: a.User, Chat: a.Chat})
+		all[i] = r.Watermarks.Marks(storage.StateKey{User: a.User, Chat: a.Chat})
 	}
-	return read
+	return all
 }
 
 // confirm makes the user's sessions on this node tell their clients what is written. In a large

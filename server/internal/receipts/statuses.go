@@ -122,11 +122,11 @@ func newStatuses() statuses {
 	return statuses{flag: signal.New(), entries: make(map[statusKey]*status)}
 }
 
-// moved records that a raise by a session moved a user's watermarks. read is the read watermark
-// that this node knew before the write, or 0. Two writes may be reported in the wrong order, so
+// moved records that a raise by a session moved a user's watermarks. before has those that this
+// node knew before the write, or 0. Two writes may be reported in the wrong order, so
 // boundary is the highest known one. A chat whose members are unknown may be large.
 func (r *Receipts) moved(
-	a *storage.Advance, done storage.Advanced, read tidemark.Sequence, boundary tidemark.Boundary,
+	a *storage.Advance, done storage.Advanced, before, boundary tidemark.Boundary,
 	by tidemark.SessionID,
 ) {
 	st := done.State
@@ -136,23 +136,32 @@ func (r *Receipts) moved(
 	//rule:published_if_a_tick_changes.aggregate-has-authors
 	case members > r.StatusFanout:
 		r.raiseLocked(statusKey{chat: st.ChatID}, aggregateLevel, tidemark.Boundary{}, "")
-	case members > 0 && ownRun(a, read):
+	case members > 0 && ownRun(a, before):
 		// The chat may have grown large, and this node does not know it yet.
 		r.Chats.Chat(st.ChatID).LeaveOut()
+		if r.Chats.Known(st.ChatID) == members {
+			break
+		}
+		// It learned of a change at this moment, and perhaps took the mark before it was set.
+		fallthrough
 	default:
 		r.raiseLocked(statusKey{chat: st.ChatID, user: st.UserID}, levelOf(members), boundary, "")
 	}
-	if ownChanged(a, done, read) {
+	if ownChanged(a, done, before.Read) {
 		r.raiseLocked(statusKey{st.ChatID, st.UserID, toUser}, 1, tidemark.Boundary{}, by)
 	}
 }
 
 // ownRun reports whether a raise crosses only messages that its user sent, so that it changes no
-// tick. read is a lower bound of the read watermark before the write. A raise counts only if the
-// acknowledged watermark has reached the message before the run, or if read has.
-func ownRun(a *storage.Advance, read tidemark.Sequence) bool {
+// tick. before is a lower bound of the watermarks before the write. If this node does not know that
+// they had reached the run, an earlier raise may be stored whose answer was lost, so that nobody
+// was told.
+func ownRun(a *storage.Advance, before tidemark.Boundary) bool {
 	//rule:published_if_a_tick_changes.read-of-others
-	return a.AckedFrom > 0 && (a.Read <= read || read+1 >= a.AckedFrom)
+	reads := a.Read > before.Read && before.Read+1 < a.AckedFrom
+	//rule:published_if_a_tick_changes.lost-answer
+	acks := before.Acked+1 < a.AckedFrom
+	return a.AckedFrom > 0 && !reads && !acks
 }
 
 // ownChanged reports whether a raise may have changed what is unread for its user. read is the
@@ -343,8 +352,9 @@ func (r *Receipts) publish(ctx context.Context, due news, onlyCertain bool) (cer
 	for _, chat := range slices.Sorted(maps.Keys(due.updates)) {
 		a, updates, err := r.announce(ctx, chat, due.updates[chat], due.raised[chat])
 		if err != nil && ctx.Err() == nil {
-			r.Log.Warn("status updates were not published; clients get the state when they ask "+
-				"for it", "chat", chat, "error", err)
+			r.Log.Warn("status updates were not published; they follow, or clients get the state "+
+				"when they ask for it", "chat", chat, "error", err)
+			r.raiseAgain(due.updates[chat], err)
 		}
 		if updates > 0 {
 			r.Count.Updates.Add(int64(updates))
@@ -361,6 +371,22 @@ func (r *Receipts) publish(ctx context.Context, due news, onlyCertain bool) (cer
 		}
 	}
 	return certain
+}
+
+// raiseAgain raises boundaries of members that were not published, if that may succeed later.
+func (r *Receipts) raiseAgain(updates []tidemark.StatusUpdate, err error) {
+	if tidemark.CodeOf(err) != tidemark.Unavailable {
+		return
+	}
+	r.statuses.mu.Lock()
+	defer r.statuses.mu.Unlock()
+	for _, u := range updates {
+		if u.UserID != "" {
+			//rule:published_if_a_tick_changes.publish-again
+			r.raiseLocked(statusKey{chat: u.ChatID, user: u.UserID},
+				levelOf(r.Chats.Known(u.ChatID)), u.Boundary, "")
+		}
+	}
 }
 
 // published records that the members have an aggregate. If a node may not have got it, it is read

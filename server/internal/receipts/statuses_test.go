@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/least"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -155,8 +156,8 @@ func TestOwnChanged_own_state_reaches_devices_when_something_was_read(t *testing
 	}
 }
 
-// TestOwnRun_published_if_a_tick_changes has the raises of a user who had read up to 5 before the
-// write, as far as the node knows.
+// TestOwnRun_published_if_a_tick_changes has the raises of a user who had acknowledged up to 8 and
+// read up to 5 before the write, as far as the node knows.
 func TestOwnRun_published_if_a_tick_changes(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -173,11 +174,30 @@ func TestOwnRun_published_if_a_tick_changes(t *testing.T) {
 		{"one of a bot, which reads nothing", tidemark.Raise{Acked: 9, AckedFrom: 9}, true},
 		{"one after what was read before", tidemark.Raise{Acked: 9, AckedFrom: 9, Read: 5}, true},
 		{"one that was read with another", tidemark.Raise{Acked: 9, AckedFrom: 9, Read: 6}, false},
+		{"one after an acknowledgement whose answer was lost", tidemark.Raise{
+			Acked: 10, AckedFrom: 10,
+		}, false},
 		{"a reply", tidemark.Raise{Acked: 7, AckedFrom: 7, Read: 7}, false},
 		{"a reply that joins an acknowledgement", tidemark.Raise{Acked: 7, Read: 7}, false},
 	} {
-		if got := ownRun(&storage.Advance{Raise: test.raise}, 5); got != test.want {
+		if got := ownRun(&storage.Advance{Raise: test.raise}, tidemark.Boundary{Acked: 8, Read: 5}); got != test.want {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// TestStatuses_published_if_a_tick_changes_again: what could not be published follows, unless that
+// can never succeed.
+func TestStatuses_published_if_a_tick_changes_again(t *testing.T) {
+	update := tidemark.StatusUpdate{ChatID: "c", UserID: "u", Boundary: tidemark.Boundary{Acked: 3}}
+	for code, want := range map[tidemark.Code]int{tidemark.Unavailable: 1, tidemark.NotFound: 0} {
+		r := &Receipts{Config: Config{
+			Chats: chat.New(nil, chat.Config{Chats: 1, Bytes: 1, Messages: 1}),
+		}, statuses: newStatuses()}
+		r.raiseAgain([]tidemark.StatusUpdate{update}, tidemark.Errorf(code, "no roster"))
+		due, _ := r.statuses.due(time.UnixMilli(1_000), func(level) time.Duration { return 0 })
+		if len(due.updates["c"]) != want {
+			t.Errorf("%s: got %v, want %d updates", code, due.updates, want)
 		}
 	}
 }

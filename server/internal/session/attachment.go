@@ -2,6 +2,7 @@ package session
 
 import (
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 )
 
 // attachment says which connection reads the session, and what it gets of the messages that it
@@ -59,6 +60,7 @@ func (a *attachment) detach(generation uint32) bool {
 		return false
 	}
 	a.state = detached
+	a.flag = signal.Flag{} // that of the reader may hold its whole connection
 	return true
 }
 

@@ -35,7 +35,7 @@ func (c *catchUp) expect(p *progress) {
 		p.inBacklog = true
 		c.backlog++
 	}
-	p.backlogTo = max(p.backlogTo, p.head)
+	p.backlogTo = max(p.backlogTo, p.last())
 }
 
 // served removes a chat from the backlog if it is served far enough.

@@ -48,9 +48,12 @@ type Confirmation struct {
 	Event tidemark.Event
 }
 
-// awaits reports whether a message is being sent.
-func (c *confirmations) awaits(m *tidemark.Message) bool {
-	return m != nil && slices.Contains(c.sending, sendKey{m.ChatID, m.ClientMessageID})
+// awaits reports whether a message of the session's user is being sent. Others may give theirs the
+// same id.
+func (c *confirmations) awaits(user tidemark.UserID, m *tidemark.Message) bool {
+	//rule:own_confirmation.hold-own-messages-only
+	return m != nil && m.SenderID == user &&
+		slices.Contains(c.sending, sendKey{m.ChatID, m.ClientMessageID})
 }
 
 // Sending records that the reader's client sends messages, and wants their confirmations in place

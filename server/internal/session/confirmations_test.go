@@ -238,3 +238,17 @@ func TestOwn_confirmation_few_wait_for_the_client(t *testing.T) {
 		t.Errorf("the session takes %d confirmations, want 64", taken)
 	}
 }
+
+// TestOwn_confirmation_of_the_same_id: alice gives her message the id of the one that bob is
+// sending. It does not wait for his confirmation.
+func TestOwn_confirmation_of_the_same_id(t *testing.T) {
+	sc := newScene(t)
+	m := sc.sending("7")
+	sc.notifies(m)
+	sc.notifies(sc.stored("alice", "7"))
+	sc.reads("message 2", "message 3")
+	if !sc.sent(m, true) {
+		t.Error("the confirmation was not taken")
+	}
+	sc.reads("answered 2")
+}

@@ -85,7 +85,7 @@ func (s *Session) notify(n Notification) {
 	var p *progress
 	held := false
 	//rule:own_confirmation.wait-for-the-send
-	if s.attachment.confirmations.awaits(n.Message) {
+	if s.attachment.confirmations.awaits(s.User(), n.Message) {
 		p = s.holdHead(n.Chat, n.Sequence)
 		held = p != nil && !p.queued
 	} else {
@@ -333,7 +333,7 @@ func (s *Session) Reconcile(epoch registry.Epoch, force bool) (listLater bool) {
 		return false
 	}
 	s.attachment.flag.Set()
-	return s.statuses.recent.uses != 0
+	return changed && s.statuses.recent.uses != 0
 }
 
 // ListRecent makes the session list its recent chats, if it waits for its turn.

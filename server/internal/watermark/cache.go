@@ -36,12 +36,11 @@ func (c *Cache) Acked(key storage.StateKey) (tidemark.Sequence, bool) {
 	return b.Acked, ok
 }
 
-// Read returns the read watermark, or false if it is not cached.
-func (c *Cache) Read(key storage.StateKey) (tidemark.Sequence, bool) {
+// Marks returns both watermarks, or 0 if they are not cached.
+func (c *Cache) Marks(key storage.StateKey) tidemark.Boundary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b, ok := c.states[key]
-	return b.Read, ok
+	return c.states[key]
 }
 
 // Exposed returns the highest known boundary that other users may see, or 0.
