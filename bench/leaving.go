@@ -24,8 +24,8 @@ func (l *leaving) some(mean time.Duration) time.Duration {
 	return time.Duration(l.random.Float64() * 2 * float64(mean))
 }
 
-// open opens a connection of the device, and cuts it later. The first call is that of start, and
-// the others are of the goroutine that reads.
+// open opens a connection of the device, and cuts it later. start makes the first call, and the
+// goroutine that reads makes the others.
 func (l *leaving) open(
 	ctx context.Context, open func(context.Context) (client.Stream, error),
 ) (client.Stream, error) {

@@ -11,7 +11,7 @@ import (
 )
 
 // Mixed is the mode mixed: what an installation does for hours. Pairs and groups write, and their
-// devices receive over all transports. Those of members who send nothing lose their connections
+// devices receive over all transports. Devices of members who send nothing lose their connections
 // again and again, so that messages wait for them. It samples the server's memory and goroutines,
 // which must not grow. Load.Rate is required, so that runs of different lengths compare.
 type Mixed struct {

@@ -114,7 +114,7 @@ func (o *opens) apply(r *run) error {
 	})
 }
 
-// open opens the stream of a user. It closes it when nothing more comes.
+// open opens the stream of a user, and closes it when nothing more comes.
 func (o *opens) open(r *run, n int) error {
 	start := r.now()
 	user := r.name("u", n)

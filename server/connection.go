@@ -65,7 +65,7 @@ func (c *Connection) user() tidemark.UserID { return c.reader.Session().User() }
 
 // Next appends events to buf, about a page, and returns as soon as it has some. If there are none,
 // it waits for one; with wait false, it returns buf unchanged. The caller must not change the
-// payloads, which are shared. A failed read of storage is repeated until ctx ends; with wait false,
+// payloads, which are shared. A failed read of storage is repeated until ctx ends. With wait false,
 // Next then returns no events, and the reader is woken when it is time to repeat the read.
 //
 // Errors: Replaced if a newer connection owns the session; Gone if it has ended; Unavailable if the
@@ -127,10 +127,11 @@ func (c *Connection) SendAll(ctx context.Context, drafts []tidemark.Draft) []Sen
 }
 
 // SendConfirmed is SendAll for a client that wants confirmations in place of the events of its own
-// messages. requests has the request id of each draft, or "". Next returns the confirmations: with
-// an ID if it is the event of the message, else without, and the message has an event of its own,
-// perhaps later. taken says for which drafts Next does so. The caller tells its client the outcome
-// of the others.
+// messages. requests has the request id of each draft, or "".
+//
+// taken says for which drafts Next returns the confirmation. The caller answers the others. A
+// confirmation with an ID is the event of the message. Without one, the message has an event of its
+// own, perhaps later.
 func (c *Connection) SendConfirmed(
 	ctx context.Context, drafts []tidemark.Draft, requests []string,
 ) (results []Sent, taken []bool) {

@@ -38,8 +38,9 @@
 // An acknowledgement on a stream waits in ackbuffer until the writer is free; there are at least
 // 50 ms between two writes. One by REST is written at once. Receipts raises the watermark, and
 // clears the pending row: after a call of REST always, else if a session knows that one may exist.
-// It publishes the new boundary to the members as a status update, at most every 100 ms for a
-// member and chat.
+// If the raise crosses a message of another member, it publishes the new boundary to the other
+// members as a status update, at most every 100 ms for a member and chat. The user's own sessions
+// get one later, which confirms the write.
 //
 // # Opening and closing a session
 //
@@ -69,8 +70,8 @@
 //
 // Start starts the loops, and Stop waits for them. They serve acknowledgements, statuses and
 // retries. In package sessions they serve heartbeats, repair of leases, requests to reconcile,
-// grace periods, resume windows, arrivals and Requests. A lock guards the fields below it and is
-// not held across I/O. First come Session.mu, the lock of ackbuffer.Buffer and that of the statuses
-// in receipts. Under one of them a leaf may be taken: Deadlines, watermark.Cache, or chat.Cache and
-// then one of its entries.
+// lists of recent chats, grace periods, confirmations, resume windows, arrivals and Requests. A
+// lock guards the fields below it and is not held across I/O. First come Session.mu, the lock of
+// ackbuffer.Buffer and that of the statuses in receipts. Under one of them a leaf may be taken:
+// Deadlines, watermark.Cache, or chat.Cache and then one of its entries.
 package server

@@ -293,10 +293,10 @@ type Pending interface {
 	PendingOf(ctx context.Context, user tidemark.UserID, after tidemark.ChatID,
 		limit int) (rows []PendingRow, more bool, err error)
 
-	// Behind returns a page of the user's current chats whose head is above the user's acknowledged
-	// watermark, and of those that were active at q.Since or later. The chat ids ascend and are
-	// above q.After. It sees every append that returned before the call. The watermark may be
-	// eventual, that is, too low.
+	// Behind returns a page of the user's current chats: those whose head is above the user's
+	// acknowledged watermark, and those that were active at q.Since or later. The chat ids ascend
+	// and are above q.After. It sees every append that returned before the call. The watermark may
+	// be eventual, that is, too low.
 	//
 	// A page may be shorter than the limit, or empty, and still have more true. next is the
 	// position of the next page, to be used as q.After.
@@ -574,7 +574,8 @@ type PendingRow struct {
 	Acked tidemark.Sequence
 }
 
-// SinceMillis returns Since in milliseconds since 1970. If Since is zero, no time is as late.
+// SinceMillis returns Since in milliseconds since 1970. If Since is zero, the result is later than
+// any time.
 func (q *BehindQuery) SinceMillis() int64 {
 	if q.Since.IsZero() {
 		return math.MaxInt64

@@ -5,9 +5,9 @@ import "sync"
 // mostKept is how many goroutines a Pool keeps. Each has a stack of 2 to 8 KiB.
 const mostKept = 512
 
-// Pool has the goroutines of Runners. It keeps some that have nothing to do, since the stack of a
-// new goroutine has to grow, which costs more than the start. The last to come back is the first to
-// go. The zero value is ready to use. It is safe for concurrent use.
+// Pool has the goroutines of Runners. It keeps some that have nothing to do: the stack of a new
+// goroutine has to grow, which costs more than its start. A Runner gets the one that came back
+// last. The zero value is ready to use. It is safe for concurrent use.
 type Pool struct {
 	mu sync.Mutex
 	// kept has the channels of the goroutines that wait for a Runner.
@@ -16,8 +16,8 @@ type Pool struct {
 	running sync.WaitGroup
 }
 
-// Close ends the goroutines that are kept, and waits for the others. There must be no Runner that
-// is not over.
+// Close ends the goroutines that are kept, and waits for the others. Each Runner that was started
+// must be over, or soon be over by itself. After Close none may be started.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -53,7 +53,7 @@ func (p *Pool) work(r *Runner) {
 	}
 }
 
-// keep enters a goroutine that has nothing to do. It returns false if the goroutine has to end.
+// keep keeps a goroutine that has nothing to do. It returns false if the goroutine has to end.
 func (p *Pool) keep(next chan *Runner) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

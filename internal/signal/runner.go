@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // Runner calls a function while there is something to do, on a goroutine that it has only then. So
 // something that waits needs no stack. It is the counterpart of a Flag: Set says that there is
-// something to do, and the function looks for itself how much.
+// something to do, and the function finds out how much.
 //
 //	state      Start    Set      call returns Nothing   More      Over
 //	unstarted  running  -        -                      -         -
@@ -42,15 +42,16 @@ const (
 	Over
 )
 
-// Start makes the first call, on a goroutine of a pool. It must be called once. What is set before
-// Start is for the first call to find.
+// Start makes the first call, on a goroutine of a pool. It must be called once. A Set before Start
+// has no effect: the first call finds what there is to do.
 func (r *Runner) Start(p *Pool, call func() Left) {
 	r.pool, r.call = p, call
 	r.state.Store(running)
 	p.run(r)
 }
 
-// Set makes a call that begins after Set was called, unless it is over. It never blocks.
+// Set causes a call that begins after Set was called, unless the Runner is over. It never waits for
+// a call.
 func (r *Runner) Set() {
 	for {
 		switch r.state.Load() {

@@ -256,8 +256,8 @@ func readPending(ctx context.Context, c *conn, queries []pendingQuery) ([]pendin
 		})
 }
 
-// behindOfUsers reads every chat of each user up to the end of their page, with two look-ups for
-// each.
+// behindOfUsers reads every chat of each user up to the end of the user's page, with two look-ups
+// for each chat.
 //
 // rule:R_EPOCH.active-chats-in-postgres
 const behindOfUsers = `SELECT u.no, b.chat_id, b.head, b.acked, b.active

@@ -214,7 +214,7 @@ const messageColumns = `m.sequence, m.created_at, m.members_version, m.sender_id
 	m.metadata, m.kind, m.mentions, m.content`
 
 // A messageRow is the destination of a row of messages. It is reused for all rows of a statement.
-// Its texts point into the answer of Postgres until the next row.
+// Its texts point into the answer of Postgres, and are valid until the next row.
 type messageRow struct {
 	sequence, createdAt, version int64
 	sender, key, id, contentType pgtype.DriverBytes

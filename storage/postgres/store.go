@@ -60,7 +60,7 @@ const (
 	pageReaders = 3
 	maxPages    = 64
 	// comparers is how many statements compare heads with watermarks at a time, and maxCompared how
-	// many users share one. A user may have many chats, so fewer share one than of single items.
+	// many users share one. A user may have many chats, so maxCompared is less than maxItems.
 	comparers   = 4
 	maxCompared = 128
 	// callTime bounds a call of the database with all its attempts. After it, the database counts

@@ -14,8 +14,8 @@ import (
 const messageColumns = `sequence, sender_id, client_message_id, message_id, created_at,
 	members_version, content_type, kind_mentions, attachments, metadata, content`
 
-// scanMessage reads a message. Its texts share one allocation. The sender is often that of the
-// message before it, which before is.
+// scanMessage reads a message. Its texts share one allocation. before is the sender of the previous
+// message, who often sent this one, too.
 func scanMessage(
 	row *stmt, chat tidemark.ChatID, before tidemark.UserID,
 ) tidemark.Message {

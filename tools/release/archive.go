@@ -67,7 +67,7 @@ func (a *archive) bytes(at time.Time) []byte {
 
 func (a *archive) gzipped(at time.Time) []byte { return compress(a.bytes(at)) }
 
-// compress compresses without the time and the system.
+// compress returns content in the form of gzip, without a time or a system in its head.
 func compress(content []byte) []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)

@@ -2,10 +2,12 @@
 //
 //	release -version v1.2.3 -out DIR
 //
-// DIR gets an archive with the program for each system, an image as an OCI layout, the Helm chart,
-// the npm package, a list of the program's parts (SBOM), and SHA256SUMS of all these. Two builds of
-// one commit with the same Go and npm are the same, byte for byte: each time in a file is that of
-// the commit, and nothing of this machine is in any.
+// DIR gets an archive with the program for each system, an image as an OCI layout, the Helm chart
+// and the npm package. It also gets a list of the program's parts (SBOM), and SHA256SUMS of all
+// files.
+//
+// Two builds of one commit with the same Go and npm are the same, byte for byte. Each time in a
+// file is that of the commit, and no file depends on this machine.
 //
 // `make release` runs it. CONTRIBUTING.md says how a version is released.
 package main
@@ -50,7 +52,7 @@ type release struct {
 	commit string
 	at     time.Time
 	out    string
-	// work is a directory for what is on its way, and removed at the end.
+	// work is a directory for intermediate files, which is removed at the end.
 	work    string
 	targets []target
 	// programs has the file of each built program.

@@ -20,8 +20,8 @@ import (
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
-// connection is one open stream. If the connection was taken over, it has one goroutine while it is
-// idle, which waits for the client to close. The writer ends the stream.
+// connection is one open stream. If it was taken over from net/http, it has one goroutine while it
+// is idle, which waits for the client to close. The writer ends the stream.
 type connection struct {
 	adapter *Adapter
 	// session is nil until it is open.
@@ -116,8 +116,8 @@ func (c *connection) start(conn stream.Conn) {
 	c.heartbeat.Start(&c.adapter.group, c.untilHeartbeat(), c.onHeartbeat)
 }
 
-// writeNext writes a batch of the session's events. If the stream ends, it calls finish, and is
-// over.
+// writeNext writes a batch of the session's events. If the stream has ended, it calls finish, and
+// returns Over.
 func (c *connection) writeNext() signal.Left {
 	n, err := c.pump()
 	if err != nil {

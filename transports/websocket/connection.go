@@ -174,8 +174,8 @@ func (c *connection) receive() error {
 	return nil
 }
 
-// answerClose answers the client's close frame, or says what the client did wrong. It reports
-// whether it was the latter.
+// answerClose answers the client's close frame, or refuses what broke the protocol. It reports
+// whether it refused something.
 func (c *connection) answerClose(err error) (refused bool) {
 	var wrong *refusal
 	if errors.As(err, &wrong) {
@@ -238,8 +238,8 @@ func (c *connection) linger() {
 	_, _ = io.Copy(io.Discard, c.conn.net)
 }
 
-// write writes a batch of the session's events. It is over when the connection ends or no longer
-// reads the session.
+// write writes a batch of the session's events. It returns Over if the connection has ended or no
+// longer reads the session.
 func (c *connection) write() signal.Left {
 	n, ok := c.writeEvents()
 	switch {

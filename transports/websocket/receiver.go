@@ -11,10 +11,9 @@ import (
 )
 
 // receiver reads what a client sends. Its buffer is of a pool, and it has none while it waits for a
-// frame. So an idle connection needs 2 KiB for the stack of its goroutine, and no more.
+// frame. So to wait, a connection needs only the stack of its goroutine, 2 KiB.
 //
-// Its methods must be called from one goroutine. After an error they must not be called again,
-// besides close.
+// Its methods must be called from one goroutine. After an error, only close may be called.
 type receiver struct {
 	conn net.Conn
 	pool *stream.Pool
@@ -24,7 +23,7 @@ type receiver struct {
 	read func(socket uintptr) bool
 	err  error
 
-	// in has what was read and not handled, or is nil. Of it, used bytes are handled.
+	// in has what was read, or is nil. Its first used bytes are handled.
 	in   *[]byte
 	used int
 	// message has the fragments of an unfinished message, and kind is its opcode. kind is
@@ -54,7 +53,7 @@ func (r *receiver) await() error {
 	return r.err
 }
 
-// readSocket reads what has arrived. It returns false if that is nothing, and takes no buffer then.
+// readSocket reads what has arrived. If nothing has, it returns false, and keeps no buffer.
 func (r *receiver) readSocket(socket uintptr) bool {
 	b := r.pool.Get()
 	n, err := syscall.Read(int(socket), (*b)[:cap(*b)])
@@ -89,7 +88,7 @@ func (r *receiver) fill() error {
 		r.used = 0
 	}
 	if len(b) == cap(b) {
-		// It grows with what has come, not with the length that the client says will come.
+		// It grows with what has come, not with the length that the client announces.
 		b = append(b, 0)[:len(b)]
 	}
 	n, err := r.conn.Read(b[len(b):cap(b)])
@@ -156,7 +155,7 @@ func (r *receiver) frame() (head, []byte, error) {
 	}
 }
 
-// done gives back the buffers of what next returned, unless they have more.
+// done gives back the buffers of what next returned, unless they have something else to handle.
 func (r *receiver) done() {
 	if !r.unfinished() {
 		r.pool.Put(r.message)

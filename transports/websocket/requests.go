@@ -133,7 +133,7 @@ func (c *connection) send(frames []wire.Frame) {
 	}
 }
 
-// sendAll sends messages. taken says which confirmations the session sends by itself.
+// sendAll sends messages. taken says which confirmations the session's stream has.
 func (c *connection) sendAll(
 	ctx context.Context, frames []wire.Frame, requests []tidemark.Draft,
 ) (results []server.Sent, taken []bool) {

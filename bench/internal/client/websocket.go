@@ -186,8 +186,8 @@ func (w *Socket) Close() {
 	w.end()
 }
 
-// Leave is Close, but it returns when the server has closed the connection, which it does after the
-// session. ended is closed when the last call of Next has returned.
+// Leave is Close, but it returns when the server has closed the connection. The server does that
+// after it has closed the session. ended is closed when the last call of Next has returned.
 func (w *Socket) Leave(ended <-chan struct{}) {
 	_ = w.nc.SetReadDeadline(time.Now().Add(AnswerTimeout))
 	_ = w.Write(opClose, []byte{0x03, 0xe8})

@@ -35,8 +35,9 @@ const (
 	MaxFrame = 256 << 10
 	maxBody  = 16 << 20
 	// postTime bounds a post with its answer, askTime the question to the registry after it, and
-	// dialTime the connection to a node. While a node is not reached, as one that stands still,
-	// each publication waits for failedTime only; probes wait longer and find it if it is slow.
+	// dialTime the connection to a node. While a node is not reached, because it stands still for
+	// example, a publication waits for failedTime only. A probe waits for postTime, so it also
+	// reaches a node that is slow.
 	postTime   = 2 * time.Second
 	failedTime = 250 * time.Millisecond
 	askTime    = time.Second

@@ -313,7 +313,7 @@ func (r *Receipts) advance(
 }
 
 // known returns what this node knows of the watermarks that are raised, before it writes. What it
-// learns while it writes may be of that write.
+// learns during the write may already be the result of it.
 func (r *Receipts) known(advances []storage.Advance) []tidemark.Boundary {
 	all := make([]tidemark.Boundary, len(advances))
 	for i, a := range advances {
@@ -322,8 +322,8 @@ func (r *Receipts) known(advances []storage.Advance) []tidemark.Boundary {
 	return all
 }
 
-// confirm makes the user's sessions on this node tell their clients what is written. In a large
-// chat nobody is told.
+// confirm makes the user's sessions on this node confirm to their clients what is written. In a
+// large chat it does nothing.
 func (r *Receipts) confirm(st tidemark.DeliveryState) {
 	if r.Chats.Known(st.ChatID) > r.StatusFanout {
 		return

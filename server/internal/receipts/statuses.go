@@ -454,8 +454,8 @@ func (r *Receipts) announce(
 	return delivery.Announcement{To: others(roster, updates), Event: event}, len(updates), nil
 }
 
-// others returns the members who need updates: all but the only one who is the subject. Their
-// sessions get what was written from confirm.
+// others returns the members who need updates: all, except the subject of a lone update about a
+// member. The subject's sessions get what was written from confirm.
 func others(roster *chat.Roster, updates []tidemark.StatusUpdate) []tidemark.UserID {
 	if len(updates) != 1 || updates[0].UserID == "" {
 		return roster.Users

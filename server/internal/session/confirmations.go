@@ -9,8 +9,8 @@ import (
 // maxConfirmations is how many confirmations of a session wait for its reader.
 const maxConfirmations = 64
 
-// confirmations are for a client that wants the confirmation of a message that it sends over its
-// connection in place of the message's event (delivery.md §4, Own messages).
+// confirmations are for a client that sends messages over its connection, and wants their
+// confirmations in place of their events (delivery.md §4, Own messages).
 //
 //	message   Sending   Notify         Sent                         step
 //	-         sending   -              -                            -
@@ -18,9 +18,9 @@ const maxConfirmations = 64
 //	queued    -         -              -                            sent, and no longer held
 //	refused   -         -              -                            -
 //
-// A message that is held is not sent as an event yet (progress.held). It ends with the step
-// that sends its confirmation, with a refused one, or with a later message of somebody else. So a
-// message may be sent as an event all the same, and then its confirmation is none.
+// A message that is held is not sent as an event yet (progress.held). It is held until its
+// confirmation is sent or refused, or until a later message of somebody else comes. So a message
+// may be sent as an event all the same. Then its confirmation has no ID.
 type confirmations struct {
 	// sending has the messages that the client is sending.
 	sending []sendKey
@@ -69,7 +69,7 @@ func (r *Reader) Sending(drafts []tidemark.Draft) {
 }
 
 // Sent takes the confirmations of drafts. taken says which of them Next will return. The caller
-// tells its client the others: nothing was confirmed, too much waits for the client, or another
+// answers the others itself: nothing was confirmed, too many confirmations wait, or another
 // connection has the session.
 func (r *Reader) Sent(drafts []tidemark.Draft, all []Confirmation) (taken []bool) {
 	s := r.session
@@ -112,8 +112,8 @@ func (s *Session) dropConfirmations() {
 	s.attachment.confirmations.queued = nil
 }
 
-// sendConfirmations appends the queued confirmations. One is the event of its message, if the
-// session has sent everything before the message, and not the message itself.
+// sendConfirmations appends the queued confirmations. If the session has sent everything before a
+// message, and not the message itself, the confirmation gets an ID, and is the message's event.
 func (s *Session) sendConfirmations(buf []tidemark.Event) []tidemark.Event {
 	all := &s.attachment.confirmations
 	for _, c := range all.queued {

@@ -109,7 +109,7 @@ func LookAgain(due []Deadline) {
 	}
 }
 
-// SendConfirmations makes sessions tell their clients the user's own boundaries that were written.
+// SendConfirmations makes sessions send their clients the user's own boundaries that were written.
 func SendConfirmations(due []Deadline) {
 	for _, e := range due {
 		s := e.session

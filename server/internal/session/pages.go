@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// reconcilePage is how many chats a page covers. Of activePage of them, readMissed also reads
-	// activeMessages messages.
+	// reconcilePage is how many chats a page covers at most. readMissed also reads up to
+	// activeMessages messages of each of up to activePage chats.
 	reconcilePage  = 256
 	activePage     = 32
 	activeMessages = 200

@@ -14,7 +14,7 @@ import (
 //	drained   ready                        -                    forgotten if room is needed
 //	ready     ready                        drained              -
 //
-// A chat is ready exactly if next ≤ last or openEnded. last is head without what is
+// A chat is ready exactly if next ≤ last or openEnded. last is head without the messages that are
 // held. The grace period is a state of its own:
 //
 //	            notified  time is over:                                      moved

@@ -56,8 +56,8 @@ func (r *Reader) Session() *Session { return r.session }
 
 // Next appends events to buf, about a page, and returns as soon as it has some. If there are none,
 // it waits for one; with wait false, it returns buf unchanged. The caller must not change the
-// payloads, which are shared. A failed read is repeated until ctx ends; with wait false, Next
-// returns no events then, and the reader is woken when it is time to repeat the read.
+// payloads, which are shared. A failed read is repeated until ctx ends. With wait false, Next then
+// returns no events, and the reader is woken when it is time to repeat the read.
 //
 // Errors: Replaced if a newer connection owns the session, the device has a newer session, or the
 // session has moved. Gone if it was closed or expired. Unavailable if the node is stopping.

@@ -206,9 +206,10 @@ func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) bool 
 	return true
 }
 
-// Confirm records that the user's watermarks in a chat were written. The client is told within the
-// delay of Host.Confirms, so that it need not repeat its acknowledgement. All chats of that time
-// are told together, each once. A client that asked for no statuses is told nothing.
+// Confirm records that the user's watermarks in a chat were written. After the delay of
+// Host.Confirms at most, the client gets the boundary, so that it need not repeat its
+// acknowledgement. All chats of that time are sent together, each once. A client that asked for no
+// statuses gets nothing.
 func (s *Session) Confirm(chat tidemark.ChatID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -504,7 +505,7 @@ func (s *Session) raiseHead(id tidemark.ChatID, sequence tidemark.Sequence) *pro
 	return p
 }
 
-// holdHead is raiseHead, and holds the message until its confirmation.
+// holdHead is raiseHead, but holds the message until its confirmation.
 func (s *Session) holdHead(id tidemark.ChatID, sequence tidemark.Sequence) *progress {
 	p := s.reach(id, sequence)
 	if p != nil {

@@ -57,8 +57,8 @@ const (
 	forOwn                            // the own states
 )
 
-// recentList says for what the recently active chats are listed, and when. Without uses they are
-// not.
+// recentList says for what the recently active chats have to be listed, and when. Without uses they
+// are not listed.
 type recentList struct {
 	uses recentUse
 	turn turn
@@ -71,7 +71,7 @@ type recentList struct {
 //	inTurn   atOnce                                -             atOnce
 //
 // With a new epoch all sessions of a node list their chats. That takes longer than to compare
-// heads, so it waits until all have compared (sessions.listLoop).
+// heads, so it waits until all have begun to compare (sessions.listLoop).
 type turn uint8
 
 const (
@@ -93,7 +93,7 @@ type statuses struct {
 	// refresh has the chats whose statuses have to be read and sent, and own those whose own state
 	// has.
 	refresh, own []tidemark.ChatID
-	// written has the chats in which the user's own boundary was written and is not told.
+	// written has the chats in which the user's own boundary was written and not sent yet.
 	written []tidemark.ChatID
 	// waiting has the large chats at which the session looks again when the interval is over, and
 	// again those at which it looks now.
@@ -304,8 +304,8 @@ func (s *statuses) refreshOwn(chat tidemark.ChatID) {
 	}
 }
 
-// confirm makes the session tell the user's own boundary in a chat. It reports whether that is the
-// first such chat. If there is no room, the client repeats its acknowledgement.
+// confirm records that the session has to send the user's own boundary in a chat. It reports
+// whether that is the first such chat. If there is no room, the client repeats its acknowledgement.
 func (s *statuses) confirm(chat tidemark.ChatID) (first bool) {
 	//rule:bounded_use.bound-confirmations
 	if len(s.written) < maxRefreshes && !slices.Contains(s.written, chat) {

@@ -15,11 +15,11 @@ import (
 type step struct {
 	act   act
 	lease registry.Lease
-	// request is that of opens.
+	// request is what opens asks for.
 	request *registry.LeaseRequest
-	// proof is what closes leaves, or nil.
+	// proof is the proof that closes leaves, or nil.
 	proof *registry.Epoch
-	// ttl is for how long prolongs prolongs.
+	// ttl is the life of a lease after prolongs.
 	ttl time.Duration
 }
 
@@ -29,8 +29,8 @@ type act uint8
 const (
 	opens act = iota
 	closes
-	// drops closes a lease of a node without a proof, and prolongs prolongs one. The caller knows
-	// the node: it need not have a lease.
+	// drops closes a lease without a proof, and prolongs gives one a longer life. The caller knows
+	// the node, which need not have a lease of its own.
 	drops
 	prolongs
 )
