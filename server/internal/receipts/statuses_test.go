@@ -159,6 +159,7 @@ func TestOwnChanged_own_state_reaches_devices_when_something_was_read(t *testing
 // TestOwnRun_published_if_a_tick_changes has the raises of a user who had acknowledged up to 8 and
 // read up to 5 before the write, as far as the node knows.
 func TestOwnRun_published_if_a_tick_changes(t *testing.T) {
+	before := tidemark.Boundary{Acked: 8, Read: 5}
 	for _, test := range []struct {
 		name  string
 		raise tidemark.Raise
@@ -180,7 +181,7 @@ func TestOwnRun_published_if_a_tick_changes(t *testing.T) {
 		{"a reply", tidemark.Raise{Acked: 7, AckedFrom: 7, Read: 7}, false},
 		{"a reply that joins an acknowledgement", tidemark.Raise{Acked: 7, Read: 7}, false},
 	} {
-		if got := ownRun(&storage.Advance{Raise: test.raise}, tidemark.Boundary{Acked: 8, Read: 5}); got != test.want {
+		if got := ownRun(&storage.Advance{Raise: test.raise}, before); got != test.want {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
 	}

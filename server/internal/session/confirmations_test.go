@@ -240,7 +240,7 @@ func TestOwn_confirmation_few_wait_for_the_client(t *testing.T) {
 }
 
 // TestOwn_confirmation_of_the_same_id: alice gives her message the id of the one that bob is
-// sending. It does not wait for his confirmation.
+// sending. It does not wait for that confirmation.
 func TestOwn_confirmation_of_the_same_id(t *testing.T) {
 	sc := newScene(t)
 	m := sc.sending("7")
