@@ -253,8 +253,8 @@ func (r *rolling) check() {
 	for _, d := range r.devices {
 		until(t, d.name+" has everything", func() bool { return d.heads()[rollingChat] == head },
 			func() string { return fmt.Sprint(d.over, d.heads(), " of ", head) })
-		// Ticks: the streams report that the others have every message. That alice has what they sent
-		// changes no tick, and the own boundary comes on the node that wrote it only.
+		// Ticks: the streams report that the others have every message. That alice has what they
+		// sent changes no tick, and the own boundary comes on the node that wrote it only.
 		for _, name := range []string{"bob", "carol", "dave"} {
 			if name == d.name {
 				continue
