@@ -442,8 +442,9 @@ func TestEngine_order_after_a_refusal(t *testing.T) {
 }
 
 // state waits until an outlet has a state.
-// TestEngine_processes_that_die_soon repeat what came since the last one began, and no more: a chat
-// that is never quiet is saved for the first time soon after a process begins with it.
+// TestEngine_processes_that_die_soon: a chat that is never quiet is saved for the first time soon
+// after a process begins with it. So the next process repeats what came since then. Some processes
+// of this test die before that. If none saved, 600 messages would come 3,320 times.
 func TestEngine_processes_that_die_soon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -462,7 +463,7 @@ func TestEngine_processes_that_die_soon(t *testing.T) {
 			p = w.start(nil)
 		}
 		w.whole(home, time.Minute)
-		if events := len(w.inbox(home).events()); events > 3*sent {
+		if events := len(w.inbox(home).events()); events > 5*sent {
 			t.Errorf("%d messages came %d times", sent, events)
 		}
 	})
