@@ -289,6 +289,10 @@ func TestStatus_tick_monotone_aggregate_never_falls(t *testing.T) {
 		settle()
 		want(t, "removing the last member without it", alice.drain(),
 			"membership big zoe removed", "status big all 3 0")
+		a.add(chat, "yan")
+		a.ack("yan", chat, 1, 0)
+		settle()
+		want(t, "a new member who has the first one only", statusesOf(alice.drain(), "all"))
 	})
 }
 

@@ -116,6 +116,14 @@ func TestTake_a_run_that_declines_reading_stays_apart(t *testing.T) {
 	if got := raises(t, b); !slices.Equal(got, want) {
 		t.Errorf("the second batch has %+v, want %+v", got, want)
 	}
+	// Beside one that says what was read, both say something. They are one raise, and not one run.
+	b = bobAt(4)
+	b.Authored(bob.User, bob.Chat, 5, tidemark.SeenThrough(0))
+	b.Authored(bob.User, bob.Chat, 6, tidemark.SeenThrough(4))
+	want = []tidemark.Raise{{Acked: 6, AckedFrom: 5, Read: 4}}
+	if got := raises(t, b); !slices.Equal(got, want) {
+		t.Errorf("with one that says what was read, it has %+v, want %+v", got, want)
+	}
 }
 
 // A message is covered while everything before it is known to be acknowledged, waits, or is being
