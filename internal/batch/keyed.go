@@ -42,20 +42,21 @@ func (k *Keyed[K, Q]) Add(key K, weight int, item Q) {
 		k.freed.Wait()
 	}
 	k.used += weight
-	//rule:session_in_order.one-key-in-order
-	if waiting, busy := k.queues[key]; busy {
-		k.queues[key] = queue[Q]{append(waiting.items, item), waiting.weight + weight}
-		return
-	}
+	waiting, busy := k.queues[key]
 	if k.queues == nil {
 		k.queues = make(map[K]queue[Q])
 	}
-	k.queues[key] = queue[Q]{}
-	k.running.Go(func() { k.serve(key, queue[Q]{[]Q{item}, weight}) })
+	k.queues[key] = queue[Q]{append(waiting.items, item), waiting.weight + weight}
+	//rule:session_in_order.one-key-in-order
+	if !busy {
+		k.running.Go(func() { k.serve(key) })
+	}
 }
 
-// serve runs a batch, and then what was queued for the key.
-func (k *Keyed[K, Q]) serve(key K, batch queue[Q]) {
+// serve runs batches of a key until nothing is queued. What is added before its goroutine runs is
+// in the first batch.
+func (k *Keyed[K, Q]) serve(key K) {
+	batch := k.next(key, 0)
 	for rested := true; len(batch.items) > 0; rested = false {
 		k.run(key, batch.items, rested)
 		batch = k.next(key, batch.weight)

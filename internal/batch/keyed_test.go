@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,7 @@ func TestKeyed_one_key_in_order_what_queued_together_and_keys_side_by_side(t *te
 		for i := range 6 {
 			k.Add("a", 1, i)
 			k.Add("b", 1, 10*i)
+			synctest.Wait() // both keys have a batch under way
 		}
 		time.Sleep(1500 * time.Millisecond)
 		k.Add("b", 1, 60)
@@ -50,6 +52,24 @@ func TestKeyed_one_key_in_order_what_queued_together_and_keys_side_by_side(t *te
 			t.Errorf("without items it keeps the queues %v and the weight %d", k.queues, k.used)
 		}
 	})
+}
+
+// TestKeyed_what_came_together_is_one_batch: a batch begins when its goroutine runs, not when its
+// first item is added.
+func TestKeyed_what_came_together_is_one_batch(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // its goroutine runs when this one waits
+	var got []ran
+	k := NewKeyed(100, func(_ string, items []int, rested bool) {
+		got = append(got, ran{Items: items, Rested: rested})
+	})
+	for i := range 6 {
+		k.Add("a", 1, i)
+	}
+	k.Wait()
+	want := []ran{{Items: []int{0, 1, 2, 3, 4, 5}, Rested: true}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("batches (-want +got):\n%s", diff)
+	}
 }
 
 func TestKeyed_bounds_the_weight_of_what_is_not_done(t *testing.T) {

@@ -110,8 +110,9 @@ func (c *connection) serve(_ string, frames []wire.Frame, _ bool) {
 	}
 }
 
-// send sends the messages of one chat together and answers each. Their context has the request id
-// of the first.
+// send sends the messages of one chat together and answers each. The answers share a write: a
+// client that waits for them then sends its next messages together, too. Their context has the
+// request id of the first.
 func (c *connection) send(frames []wire.Frame) {
 	ctx, cancel := c.requestContext(&frames[0])
 	defer cancel()
@@ -124,13 +125,17 @@ func (c *connection) send(frames []wire.Frame) {
 	for i, result := range results {
 		switch {
 		case result.Err != nil:
-			c.refuse(frames[i].RequestID, result.Err)
+			c.adapter.errors.Add(tidemark.CodeOf(result.Err))
+			c.append(func(b []byte) []byte {
+				return wire.AppendError(b, frames[i].RequestID, result.Err)
+			})
 		case !taken[i]:
-			c.reply(func(b []byte) []byte {
+			c.append(func(b []byte) []byte {
 				return wire.AppendSendAck(b, frames[i].RequestID, result)
 			})
 		}
 	}
+	_ = c.conn.Flush()
 }
 
 // sendAll sends messages. taken says which confirmations the session's stream has.
@@ -200,16 +205,20 @@ func (c *connection) refuse(requestID string, err error) {
 	c.reply(func(b []byte) []byte { return wire.AppendError(b, requestID, err) })
 }
 
-// reply sends a frame, after less than a page waits to be sent. If the connection has failed, its
-// reader ends it, and the client asks again on its next one.
+// reply sends a frame. If the connection has failed, its reader ends it, and the client asks again
+// on its next one.
 func (c *connection) reply(encode func([]byte) []byte) {
+	c.append(encode)
+	_ = c.conn.Flush()
+}
+
+// append adds a frame to the next flush, once less than a page waits for it.
+func (c *connection) append(encode func([]byte) []byte) {
 	if c.conn.out.Wait() != nil {
 		return
 	}
 	b := c.adapter.pool.Get()
 	*b = encode(*b)
-	if c.conn.Send(*b) == nil {
-		_ = c.conn.Flush()
-	}
+	_ = c.conn.Send(*b)
 	c.adapter.pool.Put(b)
 }

@@ -64,6 +64,11 @@ func (s *Session) serveChats(
 	if err := s.ownedBy(r); err != nil {
 		return buf, err
 	}
+	pieces := 0
+	for i := range pages {
+		pieces += len(pages[i].Pieces)
+	}
+	buf = slices.Grow(buf, pieces)
 	short := false
 	for i := range pages {
 		ordered, page := st.chats[i], &pages[i]

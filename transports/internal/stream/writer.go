@@ -78,14 +78,18 @@ func (w *Writer) Append(parts ...[]byte) error {
 	return nil
 }
 
-// Wait blocks while at least highWater bytes wait. A goroutine that produces without a bound must
-// call it before Write.
+// Wait blocks while at least highWater bytes wait. If no write is under way, it writes them. A
+// goroutine that produces without a bound must call it before Write.
 func (w *Writer) Wait() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	//rule:bounded_use.wait-for-room
 	for w.err == nil && w.pending != nil && len(*w.pending) >= highWater {
-		w.room.Wait()
+		if w.writing {
+			w.room.Wait()
+		} else {
+			w.flush()
+		}
 	}
 	return w.err
 }
@@ -95,9 +99,14 @@ func (w *Writer) Wait() error {
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.writing {
-		return w.err
+	if !w.writing {
+		w.flush()
 	}
+	return w.err
+}
+
+// flush writes what was appended, while mu is not held. No write is under way.
+func (w *Writer) flush() {
 	w.writing = true
 	for w.pending != nil && w.err == nil {
 		b := w.pending
@@ -117,7 +126,6 @@ func (w *Writer) Flush() error {
 	}
 	w.writing = false
 	w.room.Broadcast()
-	return w.err
 }
 
 // Drain flushes and waits until all that was appended before is written, or the connection has

@@ -117,6 +117,26 @@ func TestWriter_wait_bounds_what_waits(t *testing.T) {
 	})
 }
 
+// TestWriter_wait_writes_itself: nobody else may be there to make room.
+func TestWriter_wait_writes_itself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := &recorder{release: make(chan struct{})}
+		close(conn.release)
+		var w Writer
+		w.Init(conn, new(Pool), time.Hour)
+		_, _ = w.Write(bytes.Repeat([]byte("x"), highWater-1))
+		_ = w.Wait()
+		if len(conn.writes) > 0 {
+			t.Errorf("Wait wrote %d bytes, which leave room", len(conn.writes[0]))
+		}
+		_, _ = w.Write([]byte("x"))
+		if err := w.Wait(); err != nil || len(conn.writes) != 1 {
+			t.Errorf("Wait without room returned %v after %d writes", err, len(conn.writes))
+		}
+		w.Close()
+	})
+}
+
 func TestWriter_slow_client_is_not_cut_and_one_that_does_not_read_is(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 10 * time.Second
