@@ -989,10 +989,11 @@ export interface paths {
          *     `ReplyFrame`, the client those of `ClientFrame`. `ack` and `read` frames are never
          *     answered, even if they are refused.
          *
-         *     The connection always upgrades and then closes with its code: 1007 no UTF-8, 1009 frame
-         *     too large, 1012 restarting, 1013 busy, 4401 unauthenticated, 4403 denied, 4408 two
-         *     pings unanswered, 4409 replaced by a newer connection, 4429 too many. The reason
-         *     of 1012, 1013 and 4429 ends in `retry-after=SECONDS`.
+         *     The connection always upgrades and then closes with its code: 1002 frames that are not
+         *     those of RFC 6455, 1003 binary frame, 1007 no UTF-8, 1008 malformed query, 1009 frame too
+         *     large, 1011 bug in the server, 1012 restarting, 1013 busy, 4401 unauthenticated, 4403
+         *     denied, 4408 two pings unanswered, 4409 replaced by a newer connection, 4429 too many.
+         *     The reason of 1012, 1013 and 4429 ends in `retry-after=SECONDS`.
          */
         readonly get: operations["connectWebSocket"];
         readonly put?: never;
