@@ -401,11 +401,12 @@ func TestTyping_bounded_use_tells_once_in_three_seconds(t *testing.T) {
 			}
 		}
 		typing("alice", chat)
+		want(t, "bob", bob.drain(), "typing abc alice")
 		time.Sleep(2_999 * time.Millisecond)
 		typing("alice", chat)
 		typing("carol", chat)
 		typing("alice", other)
-		want(t, "bob", bob.drain(), "typing abc alice", "typing abc carol", "typing ab alice")
+		want(t, "bob, too early", bob.drain(), "typing abc carol", "typing ab alice")
 		time.Sleep(time.Millisecond)
 		typing("alice", chat)
 		want(t, "bob, 3 s later", bob.drain(), "typing abc alice")
