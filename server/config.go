@@ -90,9 +90,9 @@ type Config struct {
 	// AggregateInterval is the least time between two reads of the least boundary of a chat above
 	// StatusFanout, for updates and for sessions that open. Default 1 s.
 	AggregateInterval time.Duration
-	// ConfirmInterval is how long after a write of a user's watermarks their own sessions get a
+	// WrittenInterval is how long after a write of a user's watermarks their own sessions get a
 	// status update, which confirms it. Default 4 s, so that clients know before they repeat.
-	ConfirmInterval time.Duration
+	WrittenInterval time.Duration
 	// AckBatch is the most raises of watermarks in one call to storage. Default 2,000.
 	AckBatch int
 	// ComparesPerSecond is how many sessions may begin to compare in a second after a node died.
@@ -145,7 +145,7 @@ func (c Config) withDefaults() (Config, error) {
 	defaultTo(&c.AckInterval, 50*time.Millisecond)
 	defaultTo(&c.StatusInterval, 100*time.Millisecond)
 	defaultTo(&c.AggregateInterval, time.Second)
-	defaultTo(&c.ConfirmInterval, 4*time.Second)
+	defaultTo(&c.WrittenInterval, 4*time.Second)
 	defaultTo(&c.AckBatch, 2_000)
 	defaultTo(&c.ComparesPerSecond, 2_000)
 	defaultTo(&c.StatusFanout, tidemark.StatusFanoutLimit)

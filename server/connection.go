@@ -89,10 +89,10 @@ type Waker = session.Waker
 // while nothing happens.
 func (c *Connection) Follow(flag Waker) { c.reader.Follow(flag) }
 
-// Confirm records that the client has stored a message from this stream, and so everything before
+// Stored records that the client has stored a message from this stream, and so everything before
 // it.
-func (c *Connection) Confirm(chat tidemark.ChatID, acked tidemark.Sequence) {
-	c.reader.Confirm(chat, acked)
+func (c *Connection) Stored(chat tidemark.ChatID, acked tidemark.Sequence) {
+	c.reader.Stored(chat, acked)
 }
 
 // Detach records that the connection has closed. The session waits for another one during its
@@ -109,9 +109,9 @@ func (c *Connection) Ack(acks ...Ack) {
 			continue
 		}
 		c.server.receipts.Add(c.reader.Session(), a.Chat, a.Acked, a.Read)
-		//rule:ack_fire_and_forget.confirm-on-the-stream
+		//rule:ack_fire_and_forget.stored-by-the-stream
 		if a.Acked > 0 {
-			c.Confirm(a.Chat, a.Acked)
+			c.Stored(a.Chat, a.Acked)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func New(cfg Config) (*Server, error) {
 		Now: s.now, Grace: session.NewDeadlines(cfg.Grace),
 		Expiry:      session.NewDeadlines(cfg.ResumeWindow),
 		Again:       session.NewDeadlines(cfg.AggregateInterval),
-		Confirms:    session.NewDeadlines(cfg.ConfirmInterval),
+		Written:     session.NewDeadlines(cfg.WrittenInterval),
 		Arrivals:    session.NewDeadlines(sessions.TransferWithin),
 		Incarnation: cfg.Storage.Incarnation(),
 		Start:       tidemark.SessionStart{Attachments: cfg.Attachments != nil},

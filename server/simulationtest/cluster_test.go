@@ -299,7 +299,7 @@ func (w *simulation) boot(id tidemark.NodeID) {
 		Bus: gatedBus{n}, Node: id, Logger: w.log, ResumeWindow: resumeWindow, Grace: grace,
 		NodeTTL: leaseTTL, LeaseTTL: leaseTTL, AckInterval: ackInterval,
 		StatusInterval: statusInterval, AggregateInterval: aggregateInterval,
-		ConfirmInterval: confirmInterval, AuthorRetry: authorRetry, TailMessages: 3,
+		WrittenInterval: writtenInterval, AuthorRetry: authorRetry, TailMessages: 3,
 	})
 	if err != nil {
 		w.failf("New: %v", err)

@@ -31,7 +31,7 @@ const (
 	authorRetry    = time.Second + 37*time.Nanosecond
 
 	aggregateInterval = time.Second + 41*time.Nanosecond
-	confirmInterval   = 4*time.Second + 43*time.Nanosecond
+	writtenInterval   = 4*time.Second + 43*time.Nanosecond
 )
 
 // simulation is one run, with its scheduler. Its methods belong to the scheduler's goroutine,

@@ -300,9 +300,9 @@ func (r *Receipts) advance(
 		//rule:read_implies_delivered.push-exposed-boundary
 		boundary := r.Watermarks.Raise(st).Exposed()
 		mayBePending[i] = r.acknowledged(st)
-		//rule:ack_fire_and_forget.confirm-what-was-written
+		//rule:ack_fire_and_forget.tell-what-was-written
 		if done.Moved || advances[i].AckedFrom == 0 {
-			r.confirm(st)
+			r.tellWritten(st)
 		}
 		if done.Moved {
 			r.Count.Moved.Add(1)
@@ -322,14 +322,14 @@ func (r *Receipts) known(advances []storage.Advance) []tidemark.Boundary {
 	return all
 }
 
-// confirm makes the user's sessions on this node confirm to their clients what is written. In a
+// tellWritten makes the user's sessions on this node tell their clients what is written. In a
 // large chat it does nothing.
-func (r *Receipts) confirm(st tidemark.DeliveryState) {
+func (r *Receipts) tellWritten(st tidemark.DeliveryState) {
 	if r.Chats.Known(st.ChatID) > r.StatusFanout {
 		return
 	}
 	for _, s := range r.Sessions.Of(st.UserID) {
-		s.Confirm(st.ChatID)
+		s.Written(st.ChatID)
 	}
 }
 

@@ -455,7 +455,7 @@ func (r *Receipts) announce(
 }
 
 // others returns the members who need updates: all, except the subject of a lone update about a
-// member. The subject's sessions get what was written from confirm.
+// member. The subject's sessions get what was written from tellWritten.
 func others(roster *chat.Roster, updates []tidemark.StatusUpdate) []tidemark.UserID {
 	if len(updates) != 1 || updates[0].UserID == "" {
 		return roster.Users

@@ -109,8 +109,8 @@ func LookAgain(due []Deadline) {
 	}
 }
 
-// SendConfirmations makes sessions send their clients the user's own boundaries that were written.
-func SendConfirmations(due []Deadline) {
+// TellWritten makes sessions send their clients the user's own boundaries that were written.
+func TellWritten(due []Deadline) {
 	for _, e := range due {
 		s := e.session
 		s.mu.Lock()

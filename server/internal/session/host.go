@@ -78,9 +78,9 @@ type Host struct {
 	Start tidemark.SessionStart
 	// Grace has an entry for each chat that waits for an acknowledgement. Expiry has one for each
 	// connection that left, and Arrivals one for each arriving session. Again has one for each
-	// session that has to look at large chats once more; its delay is Least.Interval. Confirms has
-	// one for each session that has to confirm to its client what was written.
-	Grace, Expiry, Arrivals, Again, Confirms *Deadlines
+	// session that has to look at large chats once more; its delay is Least.Interval. Written has
+	// one for each session that has to tell its client what was written.
+	Grace, Expiry, Arrivals, Again, Written *Deadlines
 	// Now returns the time of day. readMissed compares it with the times of messages (clockSlack).
 	Now   func() time.Time
 	Count Counters

@@ -116,8 +116,8 @@ func (l *eventLog) continues(position uint64) bool {
 	return l.base <= position && position <= l.lastID
 }
 
-// confirm forgets the events up to a position.
-func (l *eventLog) confirm(position uint64) {
+// forget forgets the events up to a position.
+func (l *eventLog) forget(position uint64) {
 	if position <= l.base {
 		return
 	}
@@ -137,8 +137,8 @@ func (l *eventLog) confirm(position uint64) {
 	}
 }
 
-// confirmMessage forgets the events up to the one that carried a message, if that is remembered.
-func (l *eventLog) confirmMessage(chat tidemark.ChatID, sequence tidemark.Sequence) {
+// forgetMessage forgets the events up to the one that carried a message, if that is remembered.
+func (l *eventLog) forgetMessage(chat tidemark.ChatID, sequence tidemark.Sequence) {
 	for i := len(l.runs) - 1; i >= 0; i-- {
 		r := &l.runs[i]
 		if r.chat != chat || r.kind > runGap || sequence < r.sequence {
@@ -146,10 +146,10 @@ func (l *eventLog) confirmMessage(chat tidemark.ChatID, sequence tidemark.Sequen
 		}
 		if r.kind == runMessages && sequence < r.sequence+tidemark.Sequence(r.count) {
 			//rule:resume_lossless.trim-acknowledged-runs
-			l.confirm(r.event + uint64(sequence-r.sequence))
+			l.forget(r.event + uint64(sequence-r.sequence))
 		}
 		if r.kind == runGap && sequence <= r.to {
-			l.confirm(r.event)
+			l.forget(r.event)
 		}
 		return
 	}
@@ -158,7 +158,7 @@ func (l *eventLog) confirmMessage(chat tidemark.ChatID, sequence tidemark.Sequen
 // rewind forgets all runs, and returns those after a position so that the caller sends them again.
 // The position must be at least base.
 func (l *eventLog) rewind(position uint64) []run {
-	l.confirm(position)
+	l.forget(position)
 	again := l.runs
 	l.runs = nil
 	return again

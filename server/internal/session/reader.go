@@ -159,15 +159,15 @@ func (r *Reader) wake() {
 	s.attachment.flag.Set()
 }
 
-// Confirm records that the client has stored a message from this stream. The client then has all
+// Stored records that the client has stored a message from this stream. The client then has all
 // events before it, and the session forgets them.
-func (r *Reader) Confirm(chat tidemark.ChatID, acked tidemark.Sequence) {
+func (r *Reader) Stored(chat tidemark.ChatID, acked tidemark.Sequence) {
 	s := r.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	//rule:resume_lossless.confirm-by-current-connection
+	//rule:resume_lossless.stored-by-current-connection
 	if s.attachment.owns(r.generation) == nil {
-		s.log.confirmMessage(chat, acked)
+		s.log.forgetMessage(chat, acked)
 	}
 }
 

@@ -193,7 +193,7 @@ func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) bool 
 	}
 	for _, u := range updates {
 		if u.UserID == s.User() {
-			continue // see Confirm
+			continue // see Written
 		}
 		if u.UserID != "" {
 			// A snapshot with a newer boundary may have been sent since this update was published.
@@ -206,18 +206,18 @@ func (s *Session) Raised(updates []tidemark.StatusUpdate, may func() bool) bool 
 	return true
 }
 
-// Confirm records that the user's watermarks in a chat were written. After the delay of
-// Host.Confirms at most, the client gets the boundary, so that it need not repeat its
+// Written records that the user's watermarks in a chat were written. After the delay of
+// Host.Written at most, the client gets the boundary, so that it need not repeat its
 // acknowledgement. All chats of that time are sent together, each once. A client that asked for no
 // statuses gets nothing.
-func (s *Session) Confirm(chat tidemark.ChatID) {
+func (s *Session) Written(chat tidemark.ChatID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.residence.final() || !s.statuses.snapshot {
 		return
 	}
-	if s.statuses.confirm(chat) {
-		s.host.Confirms.push(Deadline{session: s})
+	if s.statuses.addWritten(chat) {
+		s.host.Written.push(Deadline{session: s})
 	}
 }
 

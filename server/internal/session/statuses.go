@@ -304,10 +304,10 @@ func (s *statuses) refreshOwn(chat tidemark.ChatID) {
 	}
 }
 
-// confirm records that the session has to send the user's own boundary in a chat. It reports
+// addWritten records that the session has to send the user's own boundary in a chat. It reports
 // whether that is the first such chat. If there is no room, the client repeats its acknowledgement.
-func (s *statuses) confirm(chat tidemark.ChatID) (first bool) {
-	//rule:bounded_use.bound-confirmations
+func (s *statuses) addWritten(chat tidemark.ChatID) (first bool) {
+	//rule:bounded_use.bound-written-chats
 	if len(s.written) < maxRefreshes && !slices.Contains(s.written, chat) {
 		s.written = append(s.written, chat)
 		return len(s.written) == 1

@@ -106,8 +106,8 @@ func TestStatuses_bounded_use_of_own_states(t *testing.T) {
 	for i := range maxRefreshes + 2 {
 		s.refreshOwn(tidemark.ChatID(fmt.Sprint("c", i)))
 		s.refreshOwn("c0")
-		s.confirm(tidemark.ChatID(fmt.Sprint("c", i)))
-		s.confirm("c0")
+		s.addWritten(tidemark.ChatID(fmt.Sprint("c", i)))
+		s.addWritten("c0")
 	}
 	if len(s.own) != maxRefreshes || len(s.written) != maxRefreshes {
 		t.Errorf("%d and %d chats are kept, want %d, each once", len(s.own), len(s.written),

@@ -179,14 +179,14 @@ func (s *Sessions) againLoop(ctx context.Context) {
 	}
 }
 
-// confirmLoop makes sessions confirm what was written, until ctx ends.
-func (s *Sessions) confirmLoop(ctx context.Context) {
+// writtenLoop makes sessions tell what was written, until ctx ends.
+func (s *Sessions) writtenLoop(ctx context.Context) {
 	for {
-		due, ok := s.Host.Confirms.Due(ctx)
+		due, ok := s.Host.Written.Due(ctx)
 		if !ok {
 			return
 		}
-		session.SendConfirmations(due)
+		session.TellWritten(due)
 	}
 }
 

@@ -94,7 +94,7 @@ func (s *Sessions) Run(ctx context.Context) {
 	loops.Go(func() { s.graceLoop(ctx) })
 	loops.Go(func() { s.expiryLoop(ctx) })
 	loops.Go(func() { s.againLoop(ctx) })
-	loops.Go(func() { s.confirmLoop(ctx) })
+	loops.Go(func() { s.writtenLoop(ctx) })
 	loops.Go(func() { s.transferLoop(ctx) })
 	loops.Go(func() { s.endLoop(ctx) })
 	loops.Go(func() { s.arrivalLoop(ctx) })
