@@ -256,33 +256,45 @@ func readPending(ctx context.Context, c *conn, queries []pendingQuery) ([]pendin
 		})
 }
 
-// behindOfUsers reads every chat of each user up to the end of the user's page, with two look-ups
-// for each chat.
+// behindOfUsers looks at up to $6 chats of each user, with two look-ups for each. It returns those
+// up to the end of the user's page. If the user may have more chats, a row with the head -1 names
+// the last chat that it looked at. The watermark is looked up last, because that costs most.
 //
 // rule:R_EPOCH.active-chats-in-postgres
 const behindOfUsers = `SELECT u.no, b.chat_id, b.head, b.acked, b.active
 	FROM unnest($1::text[], $2::text[], $3::boolean[], $4::bigint[], $5::bigint[])
 		WITH ORDINALITY AS u (id, after, large, since, page, no)
 	CROSS JOIN LATERAL (
-		SELECT m.chat_id, c.head, coalesce(d.last_acked_sequence, 0) AS acked,
+		(SELECT m.chat_id, c.head, coalesce((SELECT last_acked_sequence FROM delivery_state
+				WHERE chat = m.chat AND user_id = u.id LIMIT 1), 0) AS acked,
 			c.activity_at >= u.since AS active
-		FROM members AS m
-		CROSS JOIN LATERAL (SELECT * FROM chats WHERE key = m.chat LIMIT 1) AS c
-		LEFT JOIN LATERAL (SELECT * FROM delivery_state
-			WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
-		WHERE m.user_id = u.id AND m.chat_id > u.after AND m.current AND (c.large OR NOT u.large)
-			AND (c.head > coalesce(d.last_acked_sequence, 0) OR c.activity_at >= u.since)
-		ORDER BY m.chat_id LIMIT u.page) AS b
+		FROM (SELECT chat, chat_id FROM members
+			WHERE user_id = u.id AND chat_id > u.after AND current
+			ORDER BY chat_id LIMIT $6) AS m
+		CROSS JOIN LATERAL (SELECT head, activity_at, large FROM chats
+			WHERE key = m.chat LIMIT 1) AS c
+		WHERE (c.large OR NOT u.large) AND (c.activity_at >= u.since
+			OR c.head > coalesce((SELECT last_acked_sequence FROM delivery_state
+				WHERE chat = m.chat AND user_id = u.id LIMIT 1), 0))
+		ORDER BY m.chat_id LIMIT u.page)
+		UNION ALL
+		(SELECT chat_id, -1, 0, false FROM members
+			WHERE user_id = u.id AND chat_id > u.after AND current
+			ORDER BY chat_id OFFSET $6 - 1 LIMIT 1)) AS b
 	ORDER BY u.no, b.chat_id`
 
 // A behindQuery is a call of Behind. A behindPage is its result, with one chat more than the limit
-// if there are more.
+// if there are more. last is the chat with which the statement's look-ups ended, or empty if the
+// user has no further chats.
 type (
 	behindQuery struct {
 		user tidemark.UserID
 		storage.BehindQuery
 	}
-	behindPage []storage.Lag
+	behindPage struct {
+		lags []storage.Lag
+		last tidemark.ChatID
+	}
 )
 
 // Behind implements storage.Pending. Concurrent calls share a statement.
@@ -293,10 +305,11 @@ func (s *Store) Behind(
 	if err != nil {
 		return nil, "", false, err
 	}
-	if lags := pages[0]; len(lags) > q.Limit {
+	page := pages[0]
+	if lags := page.lags; len(lags) > q.Limit {
 		return lags[:q.Limit], lags[q.Limit-1].Chat, true, nil
 	}
-	return pages[0], "", false, nil
+	return page.lags, page.last, page.last != "", nil
 }
 
 func readBehind(ctx context.Context, c *conn, queries []behindQuery) ([]behindPage, error) {
@@ -312,12 +325,19 @@ func readBehind(ctx context.Context, c *conn, queries []behindQuery) ([]behindPa
 	var chat string
 	var active bool
 	to := []any{&no, &chat, &head, &acked, &active}
-	return pages, c.each(ctx, behindOfUsers, []any{users, afters, large, since, limits},
+	return pages, c.each(ctx, behindOfUsers,
+		[]any{users, afters, large, since, limits, maxLookedAt},
 		func(row pgx.Rows) error {
 			if err := row.Scan(to...); err != nil {
 				return err
 			}
-			pages[no-1] = append(pages[no-1], storage.Lag{
+			page := &pages[no-1]
+			if head < 0 {
+				//rule:pending_or_delivered.compare-beyond-the-bound
+				page.last = tidemark.ChatID(chat)
+				return nil
+			}
+			page.lags = append(page.lags, storage.Lag{
 				Chat:   tidemark.ChatID(chat),
 				Head:   tidemark.Sequence(head),
 				Acked:  tidemark.Sequence(acked),

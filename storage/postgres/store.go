@@ -59,10 +59,11 @@ const (
 	// pages share a statement.
 	pageReaders = 3
 	maxPages    = 64
-	// comparers is how many statements compare heads with watermarks at a time, and maxCompared how
-	// many users share one. A user may have many chats, so maxCompared is less than maxItems.
+	// comparers is how many statements compare heads with watermarks at a time. maxCompared is how
+	// many users share one, and maxLookedAt how many chats of each user it looks at.
 	comparers   = 4
 	maxCompared = 128
+	maxLookedAt = 1_000
 	// callTime bounds a call of the database with all its attempts. After it, the database counts
 	// as not answering.
 	callTime = 5 * time.Second

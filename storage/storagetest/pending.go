@@ -282,6 +282,35 @@ var behindRules = []rule{
 			Limit: 2, Since: at(0), LargeOnly: true,
 		}), nil)
 	}},
+	{"Behind_of_a_user_with_more_chats_than_a_page_looks_at", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		const chats = 1_010
+		all := make([]tidemark.ChatID, chats)
+		const creators = 10
+		f.ok(concurrently(creators, func(i int) error {
+			for ; i < chats; i += creators {
+				all[i] = f.chat(fmt.Sprintf("c%04d", i))
+				_, _, err := f.store.CreateChat(f.ctx, storage.NewChat{
+					ID: all[i], Type: tidemark.Group, History: tidemark.HistoryFull,
+					Members: []tidemark.UserID{alice, bob}, Creator: alice, CreatedAt: at(0),
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		// Most chats are not behind, so whole pages may be empty.
+		var want []storage.Lag
+		for _, i := range []int{0, 998, 999, 1_000, 1_001, 1_008} {
+			f.send(all[i], alice, 1)
+			want = append(want, storage.Lag{Chat: all[i], Head: 1})
+		}
+		for _, limit := range []int{1, 2, 3, 10, 2_000} {
+			f.equal(fmt.Sprint("behind, by ", limit), f.behind(bob, limit, false), want)
+		}
+		f.equal("large ones only", f.behind(bob, 10, true), nil)
+	}},
 	{"Behind_of_many_users_at_once", func(f *fixture) {
 		const users, each = 40, 3
 		alice := f.user("alice")
