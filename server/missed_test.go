@@ -12,6 +12,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
 )
 
 // TestR_EPOCH_a_live_session_gets_what_another_device_acknowledged: a message was never handed
@@ -149,6 +151,51 @@ func TestR_EPOCH_many_active_chats_are_read_page_by_page(t *testing.T) {
 		if n := a.Counters()["comparisons_total"] - before; n != 3 {
 			t.Errorf("the session read %d pages, want 3", n)
 		}
+	})
+}
+
+// emptyPages is a store whose first and last pages of Behind are empty, as those of a user with
+// thousands of chats may be.
+type emptyPages struct{ storage.Store }
+
+// Behind implements storage.Pending.
+func (s emptyPages) Behind(
+	ctx context.Context, user tidemark.UserID, q storage.BehindQuery,
+) ([]storage.Lag, tidemark.ChatID, bool, error) {
+	const beforeAll, afterAll = "!", "~"
+	switch q.After {
+	case "":
+		return nil, beforeAll, true, nil
+	case afterAll:
+		return nil, "", false, nil
+	case beforeAll:
+		q.After = ""
+	}
+	lags, next, more, err := s.Store.Behind(ctx, user, q)
+	if !more {
+		next = afterAll
+	}
+	return lags, next, true, err
+}
+
+// TestReconcile_pending_or_delivered_reads_on_after_an_empty_page, whether a session opens, another
+// node dies, or a client asks.
+func TestReconcile_pending_or_delivered_reads_on_after_an_empty_page(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newClusterOn(t, emptyPages{memory.New()})
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		w.appendDead("alice", chat, "1")
+		synced, err := a.Sync(w.ctx, "bob", server.SyncRequest{Limit: 1})
+		if err != nil || len(synced.Chats) != 1 || synced.HasMore {
+			t.Errorf("sync found %+v, error %v, want one chat", synced, err)
+		}
+		bob := a.open("bob")
+		want(t, "bob", messagesOf(bob.drain()), "message ab 1")
+		w.ghost("dead", time.Second)
+		w.appendDead("alice", chat, "2")
+		time.Sleep(time.Minute)
+		want(t, "bob, after the death", messagesOf(bob.drain()), "message ab 2")
 	})
 }
 
