@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// closeCodes returns the close codes that the server may send, by the names of their constants. They
-// are the exported ones of transports/websocket, and those of the refusals that its receiver makes.
+// closeCodes returns the close codes that the server may send, by the names of their constants.
+// They are the exported ones of transports/websocket, and those of the refusals that its receiver
+// makes.
 func closeCodes(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../transports/websocket/*.go")
@@ -57,8 +58,8 @@ func closeCodes(t *testing.T) map[string]string {
 	return sent
 }
 
-// TestDocs_list_all_close_codes compares the lists of docs/api.md and of openapi.yaml with the close
-// codes that the server may send. Those that are never sent are 1000 and 1006.
+// TestDocs_list_all_close_codes compares the lists of docs/api.md and of openapi.yaml with the
+// close codes that the server may send. Those that are never sent are 1000 and 1006.
 func TestDocs_list_all_close_codes(t *testing.T) {
 	codes := closeCodes(t)
 	if len(codes) < 13 {

@@ -67,10 +67,7 @@ export interface Options {
   handle?(message: Message, signal: AbortSignal): Promise<void>;
   /** When `shown` counts as read: the tab has the focus (the default), or it is visible. */
   readWhen?: 'focused' | 'visible';
-  /**
-   * How long an acknowledgement may be delayed, in milliseconds. Default and maximum: 5,000. Own
-   * messages wait 6,000 for the server, which acknowledges them by itself.
-   */
+  /** How long an acknowledgement may be delayed, in milliseconds. Default and maximum: 5,000. */
   ackAfterMs?: number;
   platform?: Partial<Platform>;
 }

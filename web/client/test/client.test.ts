@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { codeOf, createClient, memoryStore, type Client, type Item, type Restored }
   from '../src/index.js';
 import { MemoryData } from '../src/store/memory.js';
-import { VirtualTabs, type FakeServerOptions } from '../src/testing/index.js';
+import { VirtualTabs } from '../src/testing/index.js';
 import type { Message } from '../src/wire.gen.js';
 import { Scene } from './clients.js';
 
@@ -84,47 +84,6 @@ void test('ten messages are acknowledged at once, fewer within 5 s', async () =>
   assert.equal(scene.state('bob').acked, 10);
   await scene.pass(1_500);
   assert.equal(scene.state('bob').acked, 11);
-});
-
-/** Ann sends a message each second. Returns the frames that acknowledge, and how often. */
-async function sending(options: FakeServerOptions, shows: boolean) {
-  const scene = new Scene(options, 'ann', 'bob');
-  const { client, place } = await scene.started('ann');
-  const frames: string[] = [];
-  place.link.onFrame = (text) => { if (text.includes('"ack"')) frames.push(text); };
-  for (let n = 1; n <= 60; n++) {
-    await client.chat('team').send({ content: `text ${n}` });
-    await scene.pass(500);
-    if (shows) client.chat('team').shown(n);
-    await scene.pass(500);
-  }
-  return { scene, frames };
-}
-
-void test('own messages are not acknowledged: the server raises the marks of an author', async () => {
-  for (const shows of [false, true]) {
-    const { scene, frames } = await sending({}, shows);
-    assert.deepEqual(frames, []);
-    assert.deepEqual(scene.state('ann'), { acked: 60, read: shows ? 60 : 0 });
-    await scene.pass(60_000);
-    assert.deepEqual(frames, []);
-  }
-});
-
-void test('own messages are acknowledged after 6 s if the server does not tell', async () => {
-  const { frames } = await sending({ statusFanout: 1 }, true);
-  assert.ok(frames.length >= 8 && frames.length <= 10, String(frames.length));
-});
-
-void test('an own message after an unread one is acknowledged with it', async () => {
-  const scene = new Scene('ann', 'bob');
-  const { client } = await scene.started('ann');
-  scene.says('bob', 'one');
-  await client.chat('team').send({ content: 'two' });
-  await scene.pass(4_500);
-  assert.equal(scene.state('ann').acked, 0);
-  await scene.pass(1_000);
-  assert.equal(scene.state('ann').acked, 2);
 });
 
 void test('a hidden page acknowledges at once', async () => {

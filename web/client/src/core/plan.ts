@@ -32,7 +32,7 @@ export interface Known {
   readonly incarnation: string;
   readonly chats: ReadonlyMap<string, StoredChat>;
   readonly outbox: readonly OutboxItem[];
-  /** Up to where the server was told of a chat, by acknowledgements or own messages. */
+  /** Up to where a chat was acknowledged on this connection. */
   readonly said: (chat: string) => number;
 }
 

@@ -1,6 +1,6 @@
 // Tells the server what is stored, and what the user has read.
 
-import { newAcks, note, takeAcks, toldOf, unsaid, type Ack } from '../core/acks.js';
+import { newAcks, note, takeAcks, unsaid, type Ack } from '../core/acks.js';
 import { pauseAfter } from '../core/pause.js';
 import type { StoredChat } from '../types.js';
 import { has } from '../wire/events.js';
@@ -16,11 +16,11 @@ export interface Acker {
   note(row: StoredChat, fresh: number): void;
   /** What REST brought is acknowledged by REST: a frame confirms the events in flight. */
   byRest(chat: string): void;
-  /** Sends what is owed now, own messages too. */
+  /** Sends what is owed now. */
   flush(): Promise<void>;
   /** Sends what is owed, while the page ends. */
   last(): void;
-  /** Up to where the server was told of a chat, by acknowledgements or own messages. */
+  /** Up to where a chat was acknowledged on this connection. */
   readonly said: (chat: string) => number;
   /** A new connection: frames on the old one may be lost. */
   opened(): void;
@@ -53,7 +53,7 @@ export function ackerOf(reign: Reign, owner: AckerOwner): Acker {
     const row = data.chats.get(id);
     return row?.incarnation === incarnation() ? [[id, row]] : [];
   }));
-  const take = (at: number): Ack[] => takeAcks(acks, rows(), owner.limitOf, ENTRIES, at);
+  const take = (): Ack[] => takeAcks(acks, rows(), owner.limitOf, ENTRIES);
 
   function schedule(): void {
     if (acks.due >= due || reign.end.aborted) return;
@@ -61,7 +61,7 @@ export function ackerOf(reign: Reign, owner: AckerOwner): Acker {
     due = acks.due;
     cancel = platform.timer(Math.max(0, due - now()), () => {
       due = Infinity;
-      reign.spawn(flush(now()));
+      reign.spawn(flush());
     });
   }
 
@@ -71,15 +71,13 @@ export function ackerOf(reign: Reign, owner: AckerOwner): Acker {
     schedule();
   }
 
-  /** Sends what is owed at a time. At Infinity own messages are, too. */
-  async function flush(at: number): Promise<void> {
+  async function flush(): Promise<void> {
     // What is owed goes with the cursors, or after them.
     if (!owner.ready()) return;
     if (calling) await calling;
     for (;;) {
       const byFrame = [...acks.chats].every((id) => !rests.has(id));
-      const entries = take(at);
-      schedule();
+      const entries = take();
       if (entries.length === 0) return;
       const body = { chats: entries, incarnation: incarnation() };
       if (byFrame && owner.frame({ type: 'ack', payload: body })) confirm(entries);
@@ -133,19 +131,16 @@ export function ackerOf(reign: Reign, owner: AckerOwner): Acker {
   }
 
   return {
-    flush: () => flush(Infinity),
-    said(chat) {
-      const row = data.chats.get(chat);
-      return row ? toldOf(acks, row) : 0;
-    },
+    flush,
+    said: (chat) => acks.said.get(chat)?.acked ?? 0,
     byRest: (chat) => { rests.add(chat); },
     note(row, fresh) {
-      note(acks, row, owner.limitOf(row), fresh, now(), within, options.user);
+      note(acks, row, owner.limitOf(row), fresh, now(), within);
       schedule();
     },
     last() {
       if (!owner.ready()) return;
-      const entries = take(Infinity);
+      const entries = take();
       if (entries.length === 0) return;
       const body = { chats: entries, incarnation: incarnation() };
       if (owner.frame({ type: 'ack', payload: body })) return;
