@@ -9,13 +9,32 @@ import (
 )
 
 // backlogs returns those of the fixture's chats to an outlet, without the ends of the chats. It
-// reads them in small pages.
+// reads the shards of these chats only: all tests that share the store have backlogs.
 func (f *fixture) backlogs(to storage.OutletID) map[tidemark.ChatID]storage.Backlog {
 	f.Helper()
+	var shards []int
+	for i := range f.shards {
+		if f.shards[i].Load() {
+			shards = append(shards, i)
+		}
+	}
+	return f.backlogsIn(to, shards)
+}
+
+// allShards returns all shards, ascending.
+func allShards() []int {
 	shards := make([]int, storage.Shards)
 	for i := range shards {
 		shards[i] = i
 	}
+	return shards
+}
+
+// backlogsIn is backlogs for some shards. It reads them in small pages.
+func (f *fixture) backlogsIn(
+	to storage.OutletID, shards []int,
+) map[tidemark.ChatID]storage.Backlog {
+	f.Helper()
 	all := map[tidemark.ChatID]storage.Backlog{}
 	var seen []storage.Backlog
 	for more, after := true, (storage.Backlog{}); more; {

@@ -189,7 +189,7 @@ var outboxRules = []rule{
 			c := f.group(name, alice)
 			want[storage.ShardOf(c)] = append(want[storage.ShardOf(c)], c)
 		}
-		f.equal("chats of all shards", len(f.backlogs(storage.AllOutlets)), 8)
+		f.equal("chats of all shards", len(f.backlogsIn(storage.AllOutlets, allShards())), 8)
 		for shard, chats := range want {
 			f.eventually("chats of a shard", func() any {
 				backlogs, _, err := f.store.Backlogs(f.ctx,

@@ -145,6 +145,8 @@ type fixture struct {
 	// prefix is the beginning of every id of this fixture.
 	prefix string
 	sent   atomic.Int64
+	// shards are those of the chats that the fixture has named.
+	shards [storage.Shards]atomic.Bool
 }
 
 func (s suite) fixture(t tb) *fixture {
@@ -158,7 +160,11 @@ func (s suite) fixture(t tb) *fixture {
 
 func (f *fixture) user(name string) tidemark.UserID { return tidemark.UserID(f.prefix + name) }
 
-func (f *fixture) chat(name string) tidemark.ChatID { return tidemark.ChatID(f.prefix + name) }
+func (f *fixture) chat(name string) tidemark.ChatID {
+	id := tidemark.ChatID(f.prefix + name)
+	f.shards[storage.ShardOf(id)].Store(true)
+	return id
+}
 
 func (f *fixture) users(names ...string) []tidemark.UserID {
 	users := make([]tidemark.UserID, len(names))
