@@ -68,6 +68,9 @@ type call[Q, A any] struct {
 	answers []A
 	err     error
 	done    chan struct{}
+	// watcher is nil if nobody watches the call. The worker sets run if somebody does.
+	watcher *Watcher
+	run     *Run
 }
 
 // New returns a Batcher. Start starts it.
@@ -128,6 +131,7 @@ func (b *Batcher[Q, A]) Do(ctx context.Context, items []Q) ([]A, error) {
 		c = &call[Q, A]{done: make(chan struct{}, 1)}
 	}
 	c.items = items
+	c.watcher, _ = ctx.Value(watched{}).(*Watcher)
 	if ctx.Err() != nil || b.ctx.Err() != nil || !b.enqueue(ctx, c) {
 		return nil, b.unanswered(ctx, " before "+b.cfg.Name+" took it")
 	}
@@ -158,6 +162,9 @@ func (b *Batcher[Q, A]) DoOne(ctx context.Context, item Q) (answer A, err error)
 // answered returns the answers of a call, and keeps the call to be used again.
 func (b *Batcher[Q, A]) answered(c *call[Q, A]) ([]A, error) {
 	answers, err := c.answers, c.err
+	if c.watcher != nil {
+		c.watcher.Run = c.run
+	}
 	*c = call[Q, A]{done: c.done}
 	b.spare.Put(c)
 	return answers, err
@@ -206,6 +213,8 @@ type worker[Q, A any] struct {
 	calls     []*call[Q, A]
 	items     []Q
 	collected bool
+	// seen is the present batch, if somebody watches one of its calls.
+	seen *Run
 }
 
 func (w *worker[Q, A]) loop() {
@@ -237,6 +246,7 @@ func (w *worker[Q, A]) serve(first *call[Q, A], collect func() []Q) {
 			"%s gave %d answers to %d questions", w.cfg.Name, len(answers), len(w.items))
 	}
 	w.judge(err)
+	w.unwatch()
 	for _, c := range w.calls {
 		if n := len(c.items); err == nil {
 			c.answers, answers = answers[:n:n], answers[n:]
@@ -271,6 +281,7 @@ func (w *worker[Q, A]) collect() []Q {
 		}
 		w.calls, w.items = append(w.calls, c), append(w.items, c.items...)
 	}
+	w.watch()
 	return w.items
 }
 
