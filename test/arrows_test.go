@@ -55,7 +55,7 @@ func arrows() []arrow {
 		{place: "storage/memory", own: []string{"", "storage", "storage/internal/lives"}},
 		{
 			place:  "storage/metered",
-			own:    []string{"", "storage"},
+			own:    []string{"", "storage", "tracing"},
 			others: []string{"github.com/prometheus/client_golang"},
 		},
 		{place: "storage/internal/lives", own: []string{"", "storage"}},
@@ -149,7 +149,7 @@ func arrows() []arrow {
 			own: []string{
 				"",
 				"storage", "server/registry", "server/bus", "server/internal/...",
-				"internal/signal",
+				"internal/signal", "tracing",
 			},
 			others: []string{"github.com/gofrs/uuid/v5"},
 		},
@@ -165,9 +165,12 @@ func arrows() []arrow {
 			place: "server/internal/ackbuffer",
 			own:   []string{"", "storage", "internal/signal", "server/internal/watermark"},
 		},
+		{place: "server/internal/traced", own: []string{
+			"", "internal/batch", "internal/signal", "server/bus", "server/registry", "tracing",
+		}},
 		{place: "server/internal/session", own: []string{
 			"", "storage", "internal/signal", "server/bus", "server/registry",
-			"server/internal/chat", "server/internal/least",
+			"server/internal/chat", "server/internal/least", "server/internal/traced",
 			"server/internal/watermark",
 		}},
 		{place: "server/internal/leases", own: []string{
@@ -185,7 +188,7 @@ func arrows() []arrow {
 			"", "storage", "internal/signal", "server/bus", "server/registry",
 			"server/internal/ackbuffer",
 			"server/internal/chat", "server/internal/leases", "server/internal/retry",
-			"server/internal/session",
+			"server/internal/session", "server/internal/traced", "tracing",
 		}},
 		{place: "server/internal/receipts", own: []string{
 			"", "storage", "internal/signal", "server/bus", "server/registry",
@@ -211,7 +214,7 @@ func arrows() []arrow {
 			own:    []string{"", "internal/batch", "server/registry"},
 			others: []string{"github.com/jackc/pgx/v5"},
 		},
-		{place: "server/bus", own: []string{"", "server/registry"}},
+		{place: "server/bus", own: []string{"", "server/registry", "tracing"}},
 		{
 			place: "server/bus/http",
 			own: []string{
@@ -228,7 +231,7 @@ func arrows() []arrow {
 		},
 		{
 			place: "server/bus/internal/frame",
-			own:   []string{"", "server/registry", "server/bus"},
+			own:   []string{"", "server/registry", "server/bus", "tracing"},
 		},
 		{place: "internal/batch", own: []string{""}},
 		{place: "internal/signal"},
@@ -240,7 +243,7 @@ func arrows() []arrow {
 
 		{
 			place:  "transports",
-			own:    []string{"", "server", "transports/...", "web"},
+			own:    []string{"", "server", "tracing", "transports/...", "web"},
 			others: []string{"github.com/labstack/echo/v4", "github.com/prometheus/client_golang"},
 		},
 		{
@@ -308,6 +311,11 @@ func arrows() []arrow {
 			others: []string{"github.com/jackc/pgx/v5"},
 		},
 		{place: "web"},
+		{place: "tracing", others: []string{"golang.org/x/time"}},
+		{
+			place: "tracing/otlp", own: []string{"internal/signal", "tracing"},
+			others: []string{"go.opentelemetry.io/proto/slim/otlp", "google.golang.org/protobuf"},
+		},
 
 		{
 			place: "client",
@@ -371,7 +379,7 @@ func arrows() []arrow {
 				"",
 				"attachments", "attachments/...", "bench", "internal/redis", "internal/signal",
 				"migrations", "reach", "reach/...", "server", "server/...", "storage",
-				"storage/...", "transports", "transports/...", "web",
+				"storage/...", "tracing", "tracing/...", "transports", "transports/...", "web",
 			},
 			others: []string{
 				"github.com/alecthomas/kong", "github.com/gofrs/uuid/v5",
@@ -471,6 +479,7 @@ func TestArrows_drivers_in_leaves_named_after_them(t *testing.T) {
 		"github.com/redis/go-redis/v9": {"redis"},
 		"github.com/aws/aws-sdk-go-v2": {"dynamodb", "s3"},
 		"github.com/aws/smithy-go":     {"dynamodb"},
+		"go.opentelemetry.io":          {"otlp"},
 	}
 	for _, pkg := range packages(t) {
 		path := pkg.path()
