@@ -10,6 +10,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/tracing"
 )
 
 // Storage is the part of the storage contract that the core uses.
@@ -60,6 +61,9 @@ type Config struct {
 	Node tidemark.NodeID
 	// Logger gets the log, which never contains message text or tokens. Default slog.Default().
 	Logger *slog.Logger
+
+	// Tracer traces messages. nil: none is traced.
+	Tracer *tracing.Tracer
 
 	// Clock returns the time of day, which dates messages and watermarks. It may jump. Only one
 	// decision uses it: how far back a session that may have missed something reconciles, with ten

@@ -8,6 +8,7 @@ func (s *Server) Counters() map[string]int64 {
 	r, l, o := &s.receipts.Count, &s.leases.Count, &s.sessions.Count
 	p := &s.presence.Count
 	storageFailures := d.StorageErrors.Load() + r.StorageErrors.Load() + h.ReadErrors.Load()
+	followed, unfollowed := s.delivery.Traces.Counts()
 	degraded := int64(0)
 	if s.Degraded() != nil {
 		degraded = 1
@@ -75,5 +76,7 @@ func (s *Server) Counters() map[string]int64 {
 		"degraded":                         degraded,
 		"registry_errors_total":            l.Failed.Load(),
 		"bus_errors_total":                 d.BusErrors.Load(),
+		"trace_messages":                   followed,
+		"trace_unfollowed_total":           unfollowed,
 	}
 }

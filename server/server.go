@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/internal/sessions"
 	"github.com/tidemark-im/tidemark/server/internal/survey"
+	"github.com/tidemark-im/tidemark/server/internal/traced"
 	"github.com/tidemark-im/tidemark/server/internal/watermark"
 	"github.com/tidemark-im/tidemark/server/registry"
 )
@@ -75,6 +76,7 @@ func New(cfg Config) (*Server, error) {
 	watermarks := watermark.New(cfg.KnownStates)
 	aggregates := least.New(cfg.Storage, cfg.AggregateInterval, cfg.HotChats)
 	again := retry.New()
+	traces := traced.New(cfg.Tracer)
 	acks := ackbuffer.New(watermarks)
 	s.chats = chat.New(cfg.Storage, chat.Config{
 		Chats: cfg.HotChats, Bytes: cfg.TailBytes, RosterBytes: cfg.RosterBytes,
@@ -91,8 +93,8 @@ func New(cfg Config) (*Server, error) {
 		Again:       session.NewDeadlines(cfg.AggregateInterval),
 		Written:     session.NewDeadlines(cfg.WrittenInterval),
 		Arrivals:    session.NewDeadlines(sessions.TransferWithin),
-		Incarnation: cfg.Storage.Incarnation(),
-		Start:       tidemark.SessionStart{Attachments: cfg.Attachments != nil},
+		Incarnation: cfg.Storage.Incarnation(), Traces: traces,
+		Start: tidemark.SessionStart{Attachments: cfg.Attachments != nil},
 	}
 	s.leases = leases.New(leases.Config{
 		Registry: cfg.Registry, Nodes: cfg.Nodes, Bus: cfg.Bus, Node: s.node, Sessions: s.table,
@@ -101,7 +103,7 @@ func New(cfg Config) (*Server, error) {
 	s.delivery = delivery.New(delivery.Config{
 		Storage: cfg.Storage, Chats: s.chats, Sessions: s.table, Leases: s.leases, Bus: cfg.Bus,
 		Acks: acks, Retry: again, Latest: s.host.Latest, Log: s.log, Now: s.now,
-		Workers: cfg.Workers,
+		Workers: cfg.Workers, Traces: traces,
 	})
 	s.receipts = receipts.New(receipts.Config{
 		Storage: cfg.Storage, Acks: acks, Chats: s.chats, Watermarks: watermarks,
@@ -142,6 +144,9 @@ func (s *Server) Start(ctx context.Context) error {
 	s.running.loops.Go(func() { s.delivery.RetryLoop(ctx) })
 	s.running.loops.Go(func() { s.sessions.Run(ctx) })
 	s.running.loops.Go(func() { s.presence.Loop(ctx) })
+	if traces := s.delivery.Traces; traces != nil {
+		s.running.loops.Go(func() { traces.Run(ctx) })
+	}
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/tidemark-im/tidemark/tracing"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 )
 
@@ -238,6 +239,21 @@ var metricTable = []metric{
 	},
 	{"push_waiting", "Notifications that wait for a provider, or are under way.", ""},
 
+	{
+		"trace_spans_total",
+		"Spans by what became of them: sent to the collector, failed, because it did not take " +
+			"them, or dropped without room in the queue.", "outcome",
+	},
+	{"trace_messages", "Traced messages whose recipients have not all acknowledged.", ""},
+	{
+		"trace_refused_total",
+		"Messages that were not traced, because too many were in that second.", "",
+	},
+	{
+		"trace_unfollowed_total",
+		"Traced messages that were not followed to their recipients, because too many wait.", "",
+	},
+
 	{"cache_reads_total", "Pages of messages served from memory.", ""},
 	{"range_reads_total", "Pages of messages read from storage: clients that are behind.", ""},
 	{"range_messages_total", "Messages read from storage for streams.", ""},
@@ -399,11 +415,13 @@ type traffic struct {
 	log      *slog.Logger
 	// streams holds the routes with requests that last as long as the client wants.
 	streams map[string]bool
+	// tracer is nil if nothing is traced.
+	tracer *tracing.Tracer
 }
 
-func newTraffic(log *slog.Logger) *traffic {
+func newTraffic(log *slog.Logger, tracer *tracing.Tracer) *traffic {
 	return &traffic{
-		log: log,
+		log: log, tracer: tracer,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tidemark_http_requests_total",
 			Help: "HTTP requests by route, method and status. Streams count when they have " +
@@ -437,6 +455,7 @@ const noRoute = "none"
 func (t *traffic) watch(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		began := time.Now()
+		span := t.trace(c)
 		err := next(c)
 		if err != nil {
 			c.Error(err)
@@ -450,8 +469,9 @@ func (t *traffic) watch(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		t.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
 		if !t.streams[route] {
-			t.seconds.WithLabelValues(route, method).Observe(took.Seconds())
+			span.observe(t.seconds.WithLabelValues(route, method), took)
 		}
+		t.end(span, began, route, method, status)
 		ctx := c.Request().Context()
 		if status < http.StatusInternalServerError && t.log.Enabled(ctx, slog.LevelDebug) {
 			//rule:logs_hold_no_secret.debug-without-headers
@@ -496,7 +516,9 @@ func (h *Handler) newRegistry(cfg Config) *prometheus.Registry {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		build,
-		newCounters(append([]CounterFunc{cfg.Server.Counters, cfg.Auth.Counters}, cfg.Counters...)),
+		newCounters(append([]CounterFunc{
+			cfg.Server.Counters, cfg.Auth.Counters, cfg.Tracer.Counters,
+		}, cfg.Counters...)),
 		h.traffic.requests, h.traffic.seconds, h.traffic.errors,
 	)
 	registry.MustRegister(cfg.Collectors...)

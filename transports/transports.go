@@ -20,6 +20,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/tracing"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/limit"
@@ -69,6 +70,8 @@ type Config struct {
 	PrivateMetrics bool
 	// MetricsToken is the bearer token that /metrics of the handler asks for. "": none.
 	MetricsToken string
+	// Tracer traces sends. Then latencies name traces as examples. nil: nothing is traced.
+	Tracer *tracing.Tracer
 	// Logger is slog.Default() by default. It never gets message text, tokens or tickets.
 	Logger *slog.Logger
 }
@@ -113,7 +116,7 @@ func New(cfg Config) (*Handler, error) {
 		auth:    cfg.Auth,
 		logger:  cfg.Logger,
 		alive:   cfg.Alive,
-		traffic: newTraffic(cfg.Logger),
+		traffic: newTraffic(cfg.Logger, cfg.Tracer),
 	}
 	h.needs = h.dependencies(cfg.Degraded)
 	e.Use(requestID, h.traffic.watch, problem.Recover(cfg.Logger), pages(cfg.Origins), full,
@@ -124,6 +127,9 @@ func New(cfg Config) (*Handler, error) {
 	h.metrics = promhttp.HandlerFor(h.newRegistry(cfg), promhttp.HandlerOpts{
 		ErrorLog:      scrapeLog{cfg.Logger},
 		ErrorHandling: promhttp.ContinueOnError,
+		// Only OpenMetrics has exemplars. It writes some labels in another way, so it is left out
+		// unless it is of use.
+		EnableOpenMetrics: cfg.Tracer != nil,
 	})
 	h.draining, h.drain = context.WithCancel(context.Background())
 

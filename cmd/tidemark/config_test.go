@@ -92,7 +92,9 @@ func TestServe_flag_then_variable_then_file_then_default(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tc.want.Observe = observeFlags{LogFormat: "text", LogLevel: "info"}
+			tc.want.Observe = observeFlags{
+				LogFormat: "text", LogLevel: "info", Traces: traceFlags{Sample: 0.01},
+			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}

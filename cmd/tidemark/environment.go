@@ -30,7 +30,7 @@ func checkEnvironment(command *kong.Context) error {
 	}
 	known := append(variables(command.Model.Node),
 		secretVariable, previousVariable, metricsVariable, outletVariable,
-		clusterVariable)
+		clusterVariable, traceHeadersVariable)
 	slices.Sort(known)
 	known = slices.Compact(known)
 	foreign := regexp.MustCompile(ofOrchestrator)

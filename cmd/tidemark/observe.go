@@ -20,6 +20,8 @@ type observeFlags struct {
 	LogLevel      string `default:"info" env:"TIDEMARK_LOG_LEVEL" placeholder:"LEVEL" help:"Lowest level that is logged: debug, info, warn or error. debug logs each request. Default ${default}."`
 	DebugListen   string `env:"TIDEMARK_DEBUG_LISTEN" placeholder:"HOST:PORT" help:"Loopback address that serves /debug/pprof/ and /metrics."`
 	PublicMetrics bool   `env:"TIDEMARK_PUBLIC_METRICS" help:"Also serve /metrics on --listen, without authentication. --dev implies it."`
+
+	Traces traceFlags `embed:""`
 }
 
 func (f *observeFlags) log(to io.Writer) (*slog.Logger, *slog.LevelVar, error) {

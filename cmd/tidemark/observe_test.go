@@ -553,7 +553,9 @@ func TestMetricsToken_opens_metrics_to_those_who_know_it(t *testing.T) {
 func TestLogFlags_flag_variable_and_file(t *testing.T) {
 	cleanEnvironment(t)
 	file := write(t, "c.yaml",
-		"log-format: json\nlog-level: warn\ndebug-listen: 127.0.0.1:1\npublic-metrics: true\n")
+		"log-format: json\nlog-level: warn\ndebug-listen: 127.0.0.1:1\npublic-metrics: true\n"+
+			"trace-endpoint: http://h:1\n")
+	t.Setenv("TIDEMARK_TRACE_SAMPLE", "0.5")
 	t.Setenv("TIDEMARK_LOG_LEVEL", "error")
 	got, err := parseServe(t, "--config", file, "--debug-listen", "127.0.0.1:2")
 	if err != nil {
@@ -564,6 +566,7 @@ func TestLogFlags_flag_variable_and_file(t *testing.T) {
 		LogLevel:      "error",
 		DebugListen:   "127.0.0.1:2",
 		PublicMetrics: true,
+		Traces:        traceFlags{Endpoint: "http://h:1", Sample: 0.5},
 	}
 	if got.Observe != want {
 		t.Errorf("got %+v, want %+v", got.Observe, want)

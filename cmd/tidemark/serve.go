@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/storage/metered"
+	"github.com/tidemark-im/tidemark/tracing"
 	"github.com/tidemark-im/tidemark/transports"
 	adapter "github.com/tidemark-im/tidemark/transports/attachments"
 	"github.com/tidemark-im/tidemark/transports/auth"
@@ -82,6 +83,10 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 			"works. Never use it for real messages")
 	}
 	meter := metered.New(log)
+	node, tracer := c.Peers.name(), set.traces.tracer()
+	if tracer != nil {
+		meter.Trace()
+	}
 	open := func(ctx context.Context) (openedStore, error) {
 		return openStore(ctx, set.store, c.Migrate, c.Core.CommitBatch, meter)
 	}
@@ -90,12 +95,14 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 		debugListen: c.Observe.DebugListen,
 		private:     !c.Dev && !c.Observe.PublicMetrics && set.metricsToken == "",
 		token:       set.metricsToken,
+		tracer:      tracer,
+		export:      set.traces.export(tracer, node, log),
 	}
 	return serve(ctx, options{
 		listen:      c.Listen,
 		open:        open,
 		cluster:     c.Peers.settings(),
-		node:        c.Peers.name(),
+		node:        node,
 		credentials: credentials,
 		origins:     set.origins,
 		limits:      set.limits,
@@ -118,6 +125,7 @@ type settings struct {
 	outlet       outletSettings
 	filesAt      filesAt
 	metricsToken string
+	traces       traceSettings
 	log          *slog.Logger
 	level        *slog.LevelVar
 }
@@ -126,7 +134,7 @@ type settings struct {
 // is wrong. The log is written to a writer. Doctor checks the same.
 func (c *serveCommand) settings(logTo io.Writer) (settings, error) {
 	var s settings
-	var errs [8]error
+	var errs [9]error
 	if s.store, errs[0] = parseStore(c.Store); errs[0] == nil {
 		errs[0] = errors.Join(c.Peers.check(s.store), c.Outlets.checkStore(s.store))
 	}
@@ -140,6 +148,7 @@ func (c *serveCommand) settings(logTo io.Writer) (settings, error) {
 	s.log, s.level, errs[5] = c.Observe.log(logTo)
 	s.outlet, errs[6] = c.Outlets.config(c.Dev)
 	s.filesAt, errs[7] = c.Files.parse()
+	s.traces, errs[8] = c.Observe.Traces.config()
 	return s, errors.Join(errs[:]...)
 }
 
@@ -187,13 +196,25 @@ type options struct {
 	giveUp func()
 }
 
-// metricsOptions say who may read metrics.
+// metricsOptions say who may read metrics, and where traces go.
 type metricsOptions struct {
 	// debugListen is the address of the debug listener, or "".
 	debugListen string
 	private     bool
 	// token is the bearer token of /metrics, or "".
 	token string
+	// tracer is nil if nothing is traced. export sends its spans to the collector until its context
+	// ends.
+	tracer *tracing.Tracer
+	export func(context.Context)
+}
+
+// exporter returns the loop that sends spans.
+func (o *metricsOptions) exporter() func(context.Context) {
+	if o.export == nil {
+		return func(context.Context) {}
+	}
+	return o.export
 }
 
 // collectors returns the metrics of the store.
@@ -284,6 +305,7 @@ func (o *options) layer(
 		Version:        version,
 		PrivateMetrics: o.metrics.private,
 		MetricsToken:   o.metrics.token,
+		Tracer:         o.metrics.tracer,
 		Collectors:     o.collectors(),
 		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters,
 			gate.Counters, limiter.Counters, told.engine.Counters, kept.counters),
@@ -340,6 +362,7 @@ func (o *options) newCore(
 		Bus:      others.bus,
 		Node:     o.node,
 		Logger:   log,
+		Tracer:   o.metrics.tracer,
 
 		ResumeWindow:    o.core.ResumeWindow,
 		Grace:           o.core.Grace,
@@ -418,7 +441,8 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	}
 	//rule:bounded_use.share-rates-among-nodes
 	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run,
-		layer.handler.Run, o.file.run(layer.limiter), a.told.run, a.kept.run)()
+		layer.handler.Run, o.file.run(layer.limiter), a.told.run, a.kept.run,
+		o.metrics.exporter())()
 	stopDebug, err := serveDebug(ctx, o.metrics.debugListen, layer.handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))

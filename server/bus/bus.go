@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/tracing"
 )
 
 // Event is a message from one node to another. Exactly one of the pointers is set. An Event is
@@ -48,6 +49,8 @@ type Notification struct {
 	Encoded []byte
 	// Marked says that the users may have a pending row, which their acknowledgement has to clear.
 	Marked bool
+	// Trace is the span under which the message is published, if it is traced, else zero.
+	Trace tracing.Context
 }
 
 // Status says that boundaries of members have risen.

@@ -15,12 +15,15 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/tracing"
 )
 
 // Meter holds the metrics of a store. It implements prometheus.Collector. Create it with New. It is
 // safe for concurrent use.
 type Meter struct {
-	log     *slog.Logger
+	log *slog.Logger
+	// traced says that calls may be of traced messages, which are examples of their latency.
+	traced  bool
 	seconds [operations]prometheus.Histogram
 	errors  *prometheus.CounterVec
 	commits prometheus.Histogram
@@ -79,6 +82,22 @@ func New(log *slog.Logger) *Meter {
 	return m
 }
 
+// Trace makes the latencies of traced messages name their traces. Call it before Store.
+func (m *Meter) Trace() { m.traced = true }
+
+// observe records how long a call took.
+func (m *Meter) observe(ctx context.Context, op operation, took time.Duration) {
+	if m.traced {
+		span, _ := tracing.From(ctx)
+		if with, ok := m.seconds[op].(prometheus.ExemplarObserver); ok && span.Valid() {
+			with.ObserveWithExemplar(took.Seconds(),
+				prometheus.Labels{"trace_id": span.Trace.String()})
+			return
+		}
+	}
+	m.seconds[op].Observe(took.Seconds())
+}
+
 // Committed records a commit: the number of messages and of raises of watermarks in it, and its
 // duration. Backends in which calls do not share commits never call it.
 func (m *Meter) Committed(sends, acks int, took time.Duration) {
@@ -119,7 +138,7 @@ func (m *Meter) Collect(to chan<- prometheus.Metric) {
 // done records a call that started at began and returned err.
 func (m *Meter) done(ctx context.Context, op operation, began time.Time, err error) {
 	took := time.Since(began)
-	m.seconds[op].Observe(took.Seconds())
+	m.observe(ctx, op, took)
 	if err == nil {
 		return
 	}

@@ -41,7 +41,8 @@ type Policy struct {
 // because there are none.
 const (
 	allowedMethods = "GET, POST, PUT, PATCH, DELETE"
-	allowedHeaders = "Authorization, Content-Type, Last-Event-ID, X-Request-ID, X-User-ID"
+	allowedHeaders = "Authorization, Content-Type, Last-Event-ID, Traceparent, X-Request-ID, " +
+		"X-User-ID"
 	exposedHeaders = "X-Request-ID, Retry-After, RateLimit, RateLimit-Policy, " +
 		"Tidemark-Incarnation"
 	// maxAge is how long a browser may cache the answer, in seconds. Browsers cap it at two

@@ -155,7 +155,8 @@ func TestCORS_preflight(t *testing.T) {
 		if res.StatusCode != 204 || len(body) > 0 ||
 			h.Get("Access-Control-Allow-Methods") != "GET, POST, PUT, PATCH, DELETE" ||
 			h.Get("Access-Control-Allow-Headers") !=
-				"Authorization, Content-Type, Last-Event-ID, X-Request-ID, X-User-ID" ||
+				"Authorization, Content-Type, Last-Event-ID, Traceparent, X-Request-ID, "+
+					"X-User-ID" ||
 			h.Get("Access-Control-Max-Age") != "7200" {
 			t.Errorf("%s: %d %v %s", path, res.StatusCode, h, body)
 		}

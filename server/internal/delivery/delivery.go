@@ -17,6 +17,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/leases"
 	"github.com/tidemark-im/tidemark/server/internal/retry"
 	"github.com/tidemark-im/tidemark/server/internal/session"
+	"github.com/tidemark-im/tidemark/server/internal/traced"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -30,7 +31,7 @@ type Storage interface {
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
 }
 
-// Config has what a Delivery needs. All fields are required.
+// Config has what a Delivery needs. All fields but the last two are required.
 type Config struct {
 	Storage  Storage
 	Chats    *chat.Cache
@@ -48,6 +49,8 @@ type Config struct {
 	Now func() time.Time
 	// Workers is nil if each node hands over what it stores.
 	Workers Workers
+	// Traces is nil if no message is traced.
+	Traces *traced.Messages
 }
 
 // Workers hand over messages that other nodes have stored.

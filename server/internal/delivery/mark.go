@@ -139,6 +139,8 @@ func (d *Delivery) Receive(to []registry.Lease, n *bus.Notification) {
 		d.Storage.Observe(n.Message)
 		d.Chats.Put(d.Chats.Chat(n.Chat), n.Message, n.Encoded)
 	}
+	//rule:trace_to_acknowledgement.follow-before-notify
+	d.Traces.Notified(to, n)
 	var few [8]*session.Session
 	var rows []tidemark.PendingDelivery
 	var follow []retry.Follow

@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/tracing"
 )
 
 // An append whose outcome is unknown is attempted appendAttempts times. The first pause is
@@ -51,7 +52,14 @@ type message struct {
 	// covered says that the author needs no row: their watermark will rise over the message by
 	// itself, or the node that took the send sees to it.
 	covered bool
+	addressed
+	// trace is the span under which the message is published, or zero.
+	trace tracing.Context
+	err   error
+}
 
+// addressed has who gets a message.
+type addressed struct {
 	// roster is the chat's roster. users are the members who get the message, and leases their
 	// leases. first is the index of their first lease in the look-up.
 	roster *chat.Roster
@@ -60,7 +68,6 @@ type message struct {
 	standing chat.Members
 	leases   [][]registry.Lease
 	first    int
-	err      error
 }
 
 // recipients are those who get a message by a hand-over.
@@ -84,10 +91,11 @@ const (
 func (d *Delivery) Send(ctx context.Context, drafts []tidemark.Draft) []Result {
 	ctx, cancel := Detach(ctx)
 	defer cancel()
+	traces := d.Traces.Begin(ctx, len(drafts))
 	results := make([]Result, len(drafts))
 	//rule:R_LATER.ask-before-storing
 	later := d.later()
-	appended, err := d.append(ctx, drafts)
+	appended, err := d.append(traces.Storing(ctx), drafts)
 	stored := make([]message, 0, len(drafts))
 	at := make([]int, 0, len(drafts))
 	for i := range drafts {
@@ -95,11 +103,16 @@ func (d *Delivery) Send(ctx context.Context, drafts []tidemark.Draft) []Result {
 			results[i].Err = err
 			//rule:pending_or_delivered.retry-unknown-send
 			d.Retry.Send(drafts[i])
+			traces.Refused(i, err)
 			continue
 		}
-		if results[i].Err = appended[i].Err; appended[i].Err == nil {
-			stored, at = append(stored, d.stored(drafts[i], appended[i])), append(at, i)
+		if results[i].Err = appended[i].Err; appended[i].Err != nil {
+			traces.Refused(i, appended[i].Err)
+			continue
 		}
+		m := d.stored(drafts[i], appended[i])
+		m.trace = traces.Stored(i, m.stored, m.duplicate)
+		stored, at = append(stored, m), append(at, i)
 	}
 	//rule:R_LATER.ask-after-storing
 	if later && d.later() {
@@ -109,8 +122,19 @@ func (d *Delivery) Send(ctx context.Context, drafts []tidemark.Draft) []Result {
 	}
 	for j, i := range at {
 		results[i] = stored[j].result()
+		traces.HandedOver(i, len(stored[j].users), stored[j].online(), stored[j].err)
 	}
 	return results
+}
+
+// online returns how many of the users who get the message have a session.
+func (m *message) online() (n int) {
+	for _, leases := range m.leases {
+		if len(leases) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // append stores drafts. If the outcome is unknown, it repeats the call with the same idempotency
@@ -218,6 +242,7 @@ func (d *Delivery) handOverSome(ctx context.Context, all []message) (done int) {
 			Sequence: m.stored.Sequence,
 			Message:  m.stored,
 			Encoded:  m.encoded,
+			Trace:    m.trace,
 		}})
 	}
 	d.notify(ctx, notices)

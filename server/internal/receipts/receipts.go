@@ -336,6 +336,7 @@ func (r *Receipts) tellWritten(st tidemark.DeliveryState) {
 // acknowledged updates the user's sessions on this node. It reports whether one of them knows of a
 // possible pending row.
 func (r *Receipts) acknowledged(st tidemark.DeliveryState) (mayBePending bool) {
+	r.Delivery.Traces.Acknowledged(st.UserID, st.ChatID, st.Acked)
 	for _, s := range r.Sessions.Of(st.UserID) {
 		mayBePending = s.Acknowledged(st.ChatID, st.Acked) || mayBePending
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/least"
+	"github.com/tidemark-im/tidemark/server/internal/traced"
 	"github.com/tidemark-im/tidemark/server/internal/watermark"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -82,8 +83,10 @@ type Host struct {
 	// one for each session that has to tell its client what was written.
 	Grace, Expiry, Arrivals, Again, Written *Deadlines
 	// Now returns the time of day. readMissed compares it with the times of messages (clockSlack).
-	Now   func() time.Time
-	Count Counters
+	Now func() time.Time
+	// Traces learns which messages sessions hand over. nil: no message is traced.
+	Traces *traced.Messages
+	Count  Counters
 }
 
 // Counters count events of the sessions of a node. All but the first two only grow.

@@ -89,6 +89,7 @@ func (s *Session) serveChats(
 				kind, sent.kind = tidemark.EventGap, runGap
 			}
 			buf = append(buf, s.log.number(kind, piece.Payload, sent))
+			s.host.Traces.HandedOver(s.ID(), p.chat, piece.From, piece.To)
 		}
 		p.served(page.Through, ordered.openEnded, page.End)
 		s.requeue(p)

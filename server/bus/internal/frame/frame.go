@@ -158,7 +158,13 @@ func appendNotification(b []byte, to []registry.Lease, w *bus.Notification) []by
 	b = appendText(b, m.Metadata)
 	b = appendText(b, m.Mentions.Text())
 	b = binary.AppendVarint(b, m.CreatedAt.UnixMilli())
-	return binary.AppendUvarint(b, m.MembersVersion)
+	b = binary.AppendUvarint(b, m.MembersVersion)
+	//rule:trace_to_acknowledgement.trace-goes-to-other-nodes
+	if w.Trace.Valid() {
+		// Nodes before this field skip it. A field behind it needs an empty text here.
+		b = appendText(b, w.Trace.Append(nil))
+	}
+	return b
 }
 
 func appendStatus(b []byte, to []registry.Lease, s *bus.Status) []byte {

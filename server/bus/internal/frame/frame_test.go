@@ -1,6 +1,7 @@
 package frame_test
 
 import (
+	"encoding/binary"
 	"encoding/hex"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/bus/internal/frame"
 	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/tracing"
 )
 
 func to() registry.Node { return registry.Node{ID: "a", Boot: "1"} }
@@ -64,6 +66,16 @@ func examples() map[string]bus.Event {
 				Sequence: 7,
 				Message:  m,
 				Encoded:  m.AppendJSON(nil),
+			},
+		},
+		"notification_traced": {
+			To: leases("bob"),
+			Notification: &bus.Notification{
+				Chat:     "c",
+				Sequence: 7,
+				Message:  plain,
+				Encoded:  plain.AppendJSON(nil),
+				Trace:    tracing.Context{Trace: [16]byte{1, 15: 2}, Span: [8]byte{3, 7: 4}},
 			},
 		},
 		"notification_marked": {
@@ -504,6 +516,33 @@ func BenchmarkRead(b *testing.B) {
 	for b.Loop() {
 		if _, err := frame.Read(text, to()); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// TestTrace_to_acknowledgement_over_versions: a traced notification begins with all that a node
+// without traces writes and reads, and such a node ignores what follows. A notification that is not
+// traced is the same on both.
+func TestTrace_to_acknowledgement_over_versions(t *testing.T) {
+	traced := examples()["notification_traced"]
+	notification := *traced.Notification
+	notification.Trace = tracing.Context{}
+	plain := bus.Event{To: traced.To, Notification: &notification}
+	body := func(e *bus.Event) string {
+		b := frame.AppendEvent(nil, e)
+		_, n := binary.Uvarint(b[1:])
+		return string(b[1+n:])
+	}
+	rest, same := strings.CutPrefix(body(&traced), body(&plain))
+	if want := 1 + 16 + 8; !same || len(rest) != want {
+		t.Errorf("%d bytes follow, %v, want %d behind the same ones", len(rest), same, want)
+	}
+	for name, odd := range map[string]string{"short": "\x01x", "empty": "\x00"} {
+		text := body(&plain) + odd
+		b := binary.AppendUvarint(append(frame.Begin(nil), 2), uint64(len(text)))
+		got, err := frame.Read(string(append(b, text...)), to())
+		if err != nil || len(got.Events) != 1 || got.Events[0].Notification.Trace.Valid() {
+			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 }

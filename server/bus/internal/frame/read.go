@@ -8,6 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/tracing"
 )
 
 // errMalformed says that a frame is not valid.
@@ -261,6 +262,9 @@ func (r *reader) notification() (to []registry.Lease, w *bus.Notification) {
 	}
 	m.Mentions = tidemark.ParseMentions(r.text())
 	m.CreatedAt, m.MembersVersion = atMilli(r.signed()), r.number()
+	if len(r.rest) > 0 {
+		w.Trace = tracing.FromBinary(r.text())
+	}
 	if m.ChatID != w.Chat || m.Sequence != w.Sequence {
 		r.fail()
 	}
