@@ -106,7 +106,7 @@ func (e *Exporter) collect(ctx context.Context) []tracing.Span {
 		case <-wait.C:
 			return batch
 		case <-ctx.Done():
-			return batch
+			return e.queued(batch)
 		}
 	}
 	return batch
