@@ -110,9 +110,8 @@ func (c *connection) serve(_ string, frames []wire.Frame, _ bool) {
 	}
 }
 
-// send sends the messages of one chat together and answers each. The answers share a write: a
-// client that waits for them then sends its next messages together, too. Their context has the
-// request id of the first.
+// send sends the messages of one chat together and answers each. Their context has the request id
+// of the first.
 func (c *connection) send(frames []wire.Frame) {
 	ctx, cancel := c.requestContext(&frames[0])
 	defer cancel()
@@ -122,13 +121,16 @@ func (c *connection) send(frames []wire.Frame) {
 		c.identity.Author(&requests[i])
 	}
 	results, taken := c.sendAll(ctx, frames, requests)
+	c.answer(frames, results, taken)
+}
+
+// answer answers sends, but not those whose confirmations the stream has. The answers share a
+// write: a client that waits for them then sends its next messages together, too.
+func (c *connection) answer(frames []wire.Frame, results []server.Sent, taken []bool) {
 	for i, result := range results {
 		switch {
 		case result.Err != nil:
-			c.adapter.errors.Add(tidemark.CodeOf(result.Err))
-			c.append(func(b []byte) []byte {
-				return wire.AppendError(b, frames[i].RequestID, result.Err)
-			})
+			c.appendRefusal(frames[i].RequestID, result.Err)
 		case !taken[i]:
 			c.append(func(b []byte) []byte {
 				return wire.AppendSendAck(b, frames[i].RequestID, result)
@@ -201,8 +203,14 @@ func (c *connection) requestContext(f *wire.Frame) (context.Context, context.Can
 
 // refuse answers a frame with an error. The connection stays open.
 func (c *connection) refuse(requestID string, err error) {
+	c.appendRefusal(requestID, err)
+	_ = c.conn.Flush()
+}
+
+// appendRefusal adds an error to the next flush.
+func (c *connection) appendRefusal(requestID string, err error) {
 	c.adapter.errors.Add(tidemark.CodeOf(err))
-	c.reply(func(b []byte) []byte { return wire.AppendError(b, requestID, err) })
+	c.append(func(b []byte) []byte { return wire.AppendError(b, requestID, err) })
 }
 
 // reply sends a frame. If the connection has failed, its reader ends it, and the client asks again
