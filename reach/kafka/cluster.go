@@ -189,8 +189,8 @@ const (
 func backoff(n int) time.Duration { return min(100*time.Millisecond<<min(n, 4), time.Second) }
 
 // client returns an idempotent producer, which sends only during Flush.
-func (c *Cluster) client(hook kgo.Hook) (*kgo.Client, error) {
-	options := append(c.Options(), kgo.WithHooks(hook),
+func (c *Cluster) client(hooks ...kgo.Hook) (*kgo.Client, error) {
+	options := append(c.Options(), kgo.WithHooks(hooks...),
 		kgo.RequestTimeoutOverhead(answerTimeout), kgo.ProduceRequestTimeout(answerTimeout),
 		kgo.UnknownTopicRetries(tries/2), kgo.RecordRetries(tries),
 		kgo.ProducerBatchMaxBytes(batchLimit), kgo.RequiredAcks(kgo.AllISRAcks()),

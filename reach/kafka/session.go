@@ -11,11 +11,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// session is the present producer, or none. Only connects is safe for concurrent use.
+// flushAgain is the time after which an unfinished Flush begins again.
+const flushAgain = 20 * time.Millisecond
+
+// session is the present producer, or none. Only connects and queues are safe for concurrent use.
 type session struct {
 	cluster  Cluster
 	client   *kgo.Client
 	connects connects
+	queues   queues
 }
 
 // connects notes the outcome of the last connect. It is a hook of the client.
@@ -38,6 +42,41 @@ func (c *connects) last() error {
 	return c.err
 }
 
+// queues notes which records are not yet in the queue of a partition. It is a hook of the client.
+type queues struct {
+	mu sync.Mutex
+	// missing has the records, and none is closed when it becomes empty.
+	missing map[*kgo.Record]struct{}
+	none    chan struct{}
+}
+
+// expect begins with new records, which must be at least one. The channel is closed when all are
+// queued, or have failed.
+func (q *queues) expect(records []*kgo.Record) <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.missing, q.none = make(map[*kgo.Record]struct{}, len(records)), make(chan struct{})
+	for _, r := range records {
+		q.missing[r] = struct{}{}
+	}
+	return q.none
+}
+
+// remove notes that a record is queued, or has failed. It may be called again for the same record.
+func (q *queues) remove(r *kgo.Record) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, found := q.missing[r]; !found {
+		return
+	}
+	if delete(q.missing, r); len(q.missing) == 0 {
+		close(q.none)
+	}
+}
+
+// OnProduceRecordPartitioned implements kgo.HookProduceRecordPartitioned.
+func (q *queues) OnProduceRecordPartitioned(r *kgo.Record, _ int32) { q.remove(r) }
+
 // produce stores records, which together must fit into one batch. It returns an error or nil for
 // each. Of the records of one partition, all or none are stored. If ctx ends first, the session
 // ends, and records under way may be stored or not.
@@ -47,7 +86,7 @@ func (s *session) produce(ctx context.Context, records []*kgo.Record) []error {
 		return nil
 	}
 	if s.client == nil {
-		client, err := s.cluster.client(&s.connects)
+		client, err := s.cluster.client(&s.connects, &s.queues)
 		if err != nil {
 			for i := range errs {
 				errs[i] = err
@@ -57,16 +96,24 @@ func (s *session) produce(ctx context.Context, records []*kgo.Record) []error {
 		s.client = client
 	}
 	// Nothing is sent before Flush. So no record of a partition can fail while its later ones are
-	// not there yet, which would then be stored before it.
+	// not there yet, which would then be stored before it. Of a new topic, the client asks for the
+	// partitions first, so that records are queued some time after Produce.
+	queued := s.queues.expect(records)
 	var all sync.WaitGroup
 	for i, r := range records {
 		all.Add(1)
 		s.client.Produce(context.Background(), r, func(_ *kgo.Record, err error) {
 			errs[i] = err
+			s.queues.remove(r)
 			all.Done()
 		})
 	}
-	flushed := s.client.Flush(ctx)
+	select {
+	//rule:told_in_order.flush-when-all-are-queued
+	case <-queued:
+	case <-ctx.Done():
+	}
+	flushed := s.flush(ctx)
 	if flushed != nil {
 		s.close() // It fails what waits.
 	}
@@ -81,6 +128,20 @@ func (s *session) produce(ctx context.Context, records []*kgo.Record) []error {
 		}
 	}
 	return errs
+}
+
+// flush sends what is queued, and waits until all of it is answered or has failed, or ctx ends. The
+// client sends what is queued at the partitions that it knows when its Flush begins. It may learn
+// of those of a new topic just after their records are queued. So Flush begins again.
+func (s *session) flush(ctx context.Context) error {
+	for {
+		soon, cancel := context.WithTimeout(ctx, flushAgain)
+		err := s.client.Flush(soon)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // close ends the session. The next one has another producer id.
