@@ -80,6 +80,8 @@ func (r *unreadRun) run() {
 			phase.Go(func() { r.step(dice, no) })
 		}
 		phase.Wait()
+		// A reply that did not join the watermark is tried again after a second.
+		settle()
 		settle()
 		r.compare()
 	}
