@@ -17,7 +17,7 @@ const (
 // Tracer decides which messages are traced, and queues their spans. A nil *Tracer traces nothing.
 // It is safe for concurrent use.
 type Tracer struct {
-	// ratio is the share of messages that are traced, of those about which no caller has decided.
+	// ratio is the share of messages that are traced, among those without a caller's decision.
 	ratio float64
 	limit *rate.Limiter
 	queue chan Span
@@ -41,9 +41,9 @@ func New(ratio float64) *Tracer {
 	}
 }
 
-// Decide decides whether a message is traced. It returns the span that causes the first one of this
-// node, whose Span is zero if the trace begins here. The caller's decision counts, if there is one:
-// without it, all nodes would have to trace everything to keep traces whole.
+// Decide decides whether a message is traced. parent is the parent of this node's first span. Its
+// Span is zero if the trace begins here. A caller's decision counts before ratio, so that its
+// traces are whole. MaxPerSecond bounds both.
 func (t *Tracer) Decide(caller Context, sampled bool) (parent Context, traced bool) {
 	switch {
 	case t == nil, caller.Valid() && !sampled, !caller.Valid() && rand.Float64() >= t.ratio:

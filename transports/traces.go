@@ -57,7 +57,7 @@ func (t *traffic) end(span requestTrace, began time.Time, route, method string, 
 	})
 }
 
-// observe records how long a request took, with its trace as an example.
+// observe records how long a request took, with its trace as an exemplar.
 func (span requestTrace) observe(seconds prometheus.Observer, took time.Duration) {
 	if with, ok := seconds.(prometheus.ExemplarObserver); ok && span.Valid() {
 		with.ObserveWithExemplar(took.Seconds(),

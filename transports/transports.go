@@ -70,7 +70,7 @@ type Config struct {
 	PrivateMetrics bool
 	// MetricsToken is the bearer token that /metrics of the handler asks for. "": none.
 	MetricsToken string
-	// Tracer traces sends. Then latencies name traces as examples. nil: nothing is traced.
+	// Tracer traces sends. Latencies then have traces as exemplars. nil: nothing is traced.
 	Tracer *tracing.Tracer
 	// Logger is slog.Default() by default. It never gets message text, tokens or tickets.
 	Logger *slog.Logger
@@ -127,8 +127,8 @@ func New(cfg Config) (*Handler, error) {
 	h.metrics = promhttp.HandlerFor(h.newRegistry(cfg), promhttp.HandlerOpts{
 		ErrorLog:      scrapeLog{cfg.Logger},
 		ErrorHandling: promhttp.ContinueOnError,
-		// Only OpenMetrics has exemplars. It writes some labels in another way, so it is left out
-		// unless it is of use.
+		// Only OpenMetrics has exemplars. It writes some labels in another way, so it is off
+		// without traces.
 		EnableOpenMetrics: cfg.Tracer != nil,
 	})
 	h.draining, h.drain = context.WithCancel(context.Background())

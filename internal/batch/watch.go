@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// Watcher learns in which batch a call of Do ran. Tag is the caller's. Run is nil until Do has
-// returned without an error. A Watcher is for one call at a time.
+// Watcher learns in which batch a call of Do ran. Tag is the caller's. Do sets Run before it
+// returns what a batch answered, even if that is an error. Otherwise it does not change Run. A
+// Watcher is for one call at a time.
 type Watcher struct {
 	Tag any
 	Run *Run
 }
 
-// Run is a batch that somebody watched. It is immutable.
+// Run is a batch that somebody watched. It is immutable once it is in a Watcher.
 type Run struct {
 	Began, Ended time.Time
 	// Calls is how many calls shared the batch, and Tags has the tags of those that were watched.
@@ -28,7 +29,7 @@ func Watch(ctx context.Context, w *Watcher) context.Context {
 	return context.WithValue(ctx, watched{}, w)
 }
 
-// watch notes the begin of a batch for the calls that are watched.
+// watch notes the beginning of a batch for the calls that are watched.
 func (w *worker[Q, A]) watch() {
 	for _, c := range w.calls {
 		if c.watcher == nil {

@@ -45,7 +45,7 @@ func (c *connects) last() error {
 // queues notes which records are not yet in the queue of a partition. It is a hook of the client.
 type queues struct {
 	mu sync.Mutex
-	// missing has the records, and none is closed when it becomes empty.
+	// missing has the records. none is closed when missing becomes empty.
 	missing map[*kgo.Record]struct{}
 	none    chan struct{}
 }
@@ -96,8 +96,8 @@ func (s *session) produce(ctx context.Context, records []*kgo.Record) []error {
 		s.client = client
 	}
 	// Nothing is sent before Flush. So no record of a partition can fail while its later ones are
-	// not there yet, which would then be stored before it. Of a new topic, the client asks for the
-	// partitions first, so that records are queued some time after Produce.
+	// not there yet, which would then be stored before it. For a new topic, the client first asks
+	// for the partitions. So its records are queued some time after Produce.
 	queued := s.queues.expect(records)
 	var all sync.WaitGroup
 	for i, r := range records {
@@ -132,7 +132,7 @@ func (s *session) produce(ctx context.Context, records []*kgo.Record) []error {
 
 // flush sends what is queued, and waits until all of it is answered or has failed, or ctx ends. The
 // client sends what is queued at the partitions that it knows when its Flush begins. It may learn
-// of those of a new topic just after their records are queued. So Flush begins again.
+// of the partitions of a new topic just after their records are queued. So Flush begins again.
 func (s *session) flush(ctx context.Context) error {
 	for {
 		soon, cancel := context.WithTimeout(ctx, flushAgain)

@@ -22,7 +22,7 @@ import (
 // safe for concurrent use.
 type Meter struct {
 	log *slog.Logger
-	// traced says that calls may be of traced messages, which are examples of their latency.
+	// traced says that calls may be of traced messages, which then are exemplars of latencies.
 	traced  bool
 	seconds [operations]prometheus.Histogram
 	errors  *prometheus.CounterVec
@@ -82,7 +82,7 @@ func New(log *slog.Logger) *Meter {
 	return m
 }
 
-// Trace makes the latencies of traced messages name their traces. Call it before Store.
+// Trace makes traced messages the exemplars of latencies. Call it before Store.
 func (m *Meter) Trace() { m.traced = true }
 
 // observe records how long a call took.

@@ -257,8 +257,8 @@ func readPending(ctx context.Context, c *conn, queries []pendingQuery) ([]pendin
 }
 
 // behindOfUsers looks at up to $6 chats of each user, with two look-ups for each. It returns those
-// up to the end of the user's page. If the user may have more chats, a row with the head -1 names
-// the last chat that it looked at. The watermark is looked up last, because that costs most.
+// up to the end of the user's page. If it looked at $6 chats, a row with the head -1 names the last
+// of them. The watermark is looked up last, because that costs most.
 //
 // rule:R_EPOCH.active-chats-in-postgres
 const behindOfUsers = `SELECT u.no, b.chat_id, b.head, b.acked, b.active
@@ -284,8 +284,8 @@ const behindOfUsers = `SELECT u.no, b.chat_id, b.head, b.acked, b.active
 	ORDER BY u.no, b.chat_id`
 
 // A behindQuery is a call of Behind. A behindPage is its result, with one chat more than the limit
-// if there are more. last is the chat with which the statement's look-ups ended, or empty if the
-// user has no further chats.
+// if there are more. If the user may have further chats, last is the one with which the statement's
+// look-ups ended. Otherwise it is empty.
 type (
 	behindQuery struct {
 		user tidemark.UserID

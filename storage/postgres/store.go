@@ -60,7 +60,7 @@ const (
 	pageReaders = 3
 	maxPages    = 64
 	// comparers is how many statements compare heads with watermarks at a time. maxCompared is how
-	// many users share one, and maxLookedAt how many chats of each user it looks at.
+	// many users share one. maxLookedAt is at how many chats of each user it looks.
 	comparers   = 4
 	maxCompared = 128
 	maxLookedAt = 1_000

@@ -20,8 +20,8 @@ import (
 	"github.com/tidemark-im/tidemark/tracing"
 )
 
-// Limits of a request. An unanswered batch is repeated, so that a restart of the collector loses
-// nothing; meanwhile the queue of the Tracer takes what comes, and drops what does not fit.
+// Limits of a request. A batch is repeated, so that a restart of the collector within seconds loses
+// nothing. Meanwhile the queue of the Tracer takes what comes, and drops what does not fit.
 const (
 	maxBatch    = 512
 	maxWait     = time.Second
@@ -54,7 +54,7 @@ type Exporter struct {
 	cfg    Config
 	url    string
 	client *http.Client
-	// down says that the last batch was not taken, and that the log says so.
+	// down says that the last batch was not taken, and that this was logged.
 	down bool
 }
 
@@ -73,7 +73,7 @@ func New(cfg Config) *Exporter {
 	}}
 }
 
-// Run sends spans until ctx ends. Then it sends what is queued, for flushWithin at most.
+// Run sends spans until ctx ends. Then it sends what is queued, within flushWithin.
 func (e *Exporter) Run(ctx context.Context) {
 	defer e.client.CloseIdleConnections()
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))

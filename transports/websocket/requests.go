@@ -220,7 +220,7 @@ func (c *connection) reply(encode func([]byte) []byte) {
 	_ = c.conn.Flush()
 }
 
-// append adds a frame to the next flush, once less than a page waits for it.
+// append adds a frame to the next flush. First it waits until less than a page is queued.
 func (c *connection) append(encode func([]byte) []byte) {
 	if c.conn.out.Wait() != nil {
 		return

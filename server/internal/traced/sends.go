@@ -32,7 +32,7 @@ type send struct {
 }
 
 // Begin decides which of n drafts are traced. It returns nil if none is. If a transport has decided
-// for the call, that counts. Else each draft begins its own trace.
+// for the call, that counts. Otherwise each draft is decided by itself, and begins its own trace.
 func (m *Messages) Begin(ctx context.Context, n int) *Sends {
 	if m == nil {
 		return nil
@@ -80,7 +80,7 @@ func (s *Sends) appends() []tracing.Context {
 	return spans
 }
 
-// Refused records that a draft was not stored, or that this is not known.
+// Refused records that a draft was not stored, or that the outcome is unknown.
 func (s *Sends) Refused(i int, err error) {
 	if s == nil || !s.each[i].span.Valid() {
 		return
@@ -139,7 +139,7 @@ func (s *Sends) others(than tracing.Context) []tracing.Context {
 }
 
 // HandedOver records the hand-over of a stored draft, and the end of its send. recipients is how
-// many members got it from this node, and online how many of them have a session.
+// many members get it from this node. online is how many of them have a session.
 func (s *Sends) HandedOver(i, recipients, online int, err error) {
 	if s == nil || !s.each[i].span.Valid() {
 		return
@@ -175,7 +175,7 @@ func (s *Sends) sent(one *send, now time.Time, err error) {
 	})
 }
 
-// code returns the code of an error, which has no text of a caller, or "".
+// code returns the code of an error, or "" without one. A code has no text of a caller.
 func code(err error) string {
 	if err == nil {
 		return ""

@@ -31,9 +31,9 @@ import (
 const (
 	maxMessages   = 1024
 	maxRecipients = 16
-	// followWithin is how long a message is followed. It is as long as the resume window.
+	// followWithin is how long a message is followed. It is as long as the default resume window.
 	followWithin = time.Minute
-	// lookEvery is how often messages are looked for whose time is over.
+	// lookEvery is how often Run looks for messages whose time is over.
 	lookEvery = time.Second
 )
 
@@ -119,8 +119,8 @@ func (m *Messages) Notified(to []registry.Lease, n *bus.Notification) {
 	m.chats[n.Chat] = append(m.chats[n.Chat], followed)
 }
 
-// HandedOver records that a session handed messages of a chat to its connection, the sequences from
-// through to. Another session of the user is another delivery.
+// HandedOver records that a session handed messages of a chat to its connection. from and to are
+// the first and the last sequence. Another session of the user is another delivery.
 func (m *Messages) HandedOver(
 	session tidemark.SessionID, chat tidemark.ChatID, from, to tidemark.Sequence,
 ) {
@@ -184,7 +184,7 @@ func (m *Messages) acknowledge(msg *message, user tidemark.UserID, now time.Time
 // earlier reports whether a hand-over was before another. Zero is none.
 func earlier(a, b time.Time) bool { return !a.IsZero() && (b.IsZero() || a.Before(b)) }
 
-// keep removes the messages of a chat that are no longer followed. The caller holds mu.
+// keep removes the messages of a chat for which stays returns false. The caller holds mu.
 func (m *Messages) keep(chat tidemark.ChatID, stays func(*message) bool) {
 	before := m.chats[chat]
 	after := slices.DeleteFunc(before, func(msg *message) bool { return !stays(msg) })

@@ -1,4 +1,4 @@
-// Package otlptest has a collector of OpenTelemetry for tests: it takes spans by OTLP over HTTP, as
+// Package otlptest has an OpenTelemetry collector for tests. It takes spans by OTLP over HTTP, as
 // others do, and keeps them.
 package otlptest
 

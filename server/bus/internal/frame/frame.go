@@ -161,7 +161,8 @@ func appendNotification(b []byte, to []registry.Lease, w *bus.Notification) []by
 	b = binary.AppendUvarint(b, m.MembersVersion)
 	//rule:trace_to_acknowledgement.trace-goes-to-other-nodes
 	if w.Trace.Valid() {
-		// Nodes before this field skip it. A field behind it needs an empty text here.
+		// Older nodes skip this field. If a further field follows it one day, a message that is
+		// not traced needs an empty text here.
 		b = appendText(b, w.Trace.Append(nil))
 	}
 	return b
