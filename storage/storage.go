@@ -156,7 +156,8 @@ type Members interface {
 		change MemberChange) (UpdatedMember, error)
 
 	// Rosters returns the current members of each chat, all of one version, or nil for a chat that
-	// does not exist. It sees every change that returned before the call.
+	// does not exist. It sees every change that returned before the call. A roster may belong to
+	// several callers, so it must not be changed.
 	Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error)
 }
 

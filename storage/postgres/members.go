@@ -298,13 +298,16 @@ func (m *membership) roster(ctx context.Context) (*tidemark.Roster, error) {
 		return nil, err
 	}
 	defer rows.Close()
-	rosters := make([]*tidemark.Roster, 1)
+	found := make([]foundRoster, 1)
 	for rows.Next() {
-		if err := scanRoster(rows, []tidemark.ChatID{m.chat.ID}, rosters); err != nil {
+		if err := scanRoster(rows, []tidemark.ChatID{m.chat.ID}, found); err != nil {
 			return nil, err
 		}
 	}
-	return rosters[0], rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return found[0].roster, found[0].err
 }
 
 // promote makes a member an owner.
@@ -387,26 +390,56 @@ const rostersOf = `SELECT n.no, c.type, c.history, c.large, c.members_version, c
 		ON true
 	ORDER BY n.no, m.user_id`
 
+// foundRoster is a roster, nil for a chat that does not exist, or why it is not valid.
+type foundRoster struct {
+	roster *tidemark.Roster
+	err    error
+}
+
 // Rosters implements storage.Members.
 func (s *Store) Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
-	if err := checkBatch(len(chats)); err != nil || len(chats) == 0 {
+	found, err := through(ctx, s, s.rosters, chats)
+	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	var rosters []*tidemark.Roster
-	err := s.read(ctx, func(ctx context.Context, c *conn) error {
-		rosters = make([]*tidemark.Roster, len(chats))
-		return c.each(ctx, rostersOf, []any{texts(chats)}, func(row pgx.Rows) error {
-			return scanRoster(row, chats, rosters)
-		})
-	})
-	if err != nil {
-		return nil, err
+	rosters := make([]*tidemark.Roster, len(found))
+	for i := range found {
+		if err := found[i].err; err != nil {
+			return nil, err
+		}
+		rosters[i] = found[i].roster
 	}
 	return rosters, nil
 }
 
-// scanRoster adds a row of rostersOf to the roster of its chat.
-func scanRoster(row pgx.Rows, chats []tidemark.ChatID, rosters []*tidemark.Roster) error {
+// readRosters reads the rosters of several calls. A chat that is there several times is read once.
+func readRosters(ctx context.Context, c *conn, chats []tidemark.ChatID) ([]foundRoster, error) {
+	places := make(map[tidemark.ChatID]int, len(chats))
+	var ids []tidemark.ChatID
+	for _, id := range chats {
+		//rule:bounded_use.read-a-roster-once
+		if _, there := places[id]; !there {
+			places[id] = len(ids)
+			ids = append(ids, id)
+		}
+	}
+	found := make([]foundRoster, len(ids))
+	err := c.each(ctx, rostersOf, []any{texts(ids)}, func(row pgx.Rows) error {
+		return scanRoster(row, ids, found)
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]foundRoster, len(chats))
+	for i, id := range chats {
+		all[i] = found[places[id]]
+	}
+	return all, nil
+}
+
+// scanRoster adds a row of rostersOf to the roster of its chat. It returns an error only if the
+// statement failed.
+func scanRoster(row pgx.Rows, chats []tidemark.ChatID, rosters []foundRoster) error {
 	var no int64
 	var chat chatRow
 	var m memberRow
@@ -416,9 +449,9 @@ func scanRoster(row pgx.Rows, chats []tidemark.ChatID, rosters []*tidemark.Roste
 	if err := row.Scan(append(to, m.columns()...)...); err != nil {
 		return err
 	}
-	r := rosters[no-1]
-	if r == nil {
-		r = &tidemark.Roster{
+	found := &rosters[no-1]
+	if found.roster == nil {
+		found.roster = &tidemark.Roster{
 			ChatID:  chats[no-1],
 			Type:    tidemark.ChatType(chat.kind),
 			History: tidemark.HistoryMode(chat.history),
@@ -426,12 +459,15 @@ func scanRoster(row pgx.Rows, chats []tidemark.ChatID, rosters []*tidemark.Roste
 			Version: uint64(chat.version),
 			Members: make([]tidemark.Member, 0, chat.members),
 		}
-		rosters[no-1] = r
 	}
 	if m.user == "" {
 		return nil
 	}
 	member, err := m.member()
-	r.Members = append(r.Members, member)
-	return err
+	//rule:bounded_use.a-damaged-roster-alone
+	if err != nil {
+		found.err = err
+	}
+	found.roster.Members = append(found.roster.Members, member)
+	return nil
 }

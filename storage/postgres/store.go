@@ -59,6 +59,10 @@ const (
 	// pages share a statement.
 	pageReaders = 3
 	maxPages    = 64
+	// rosterReaders is how many statements read rosters at a time. maxRosters is how many rosters
+	// share one. They are few, because a roster has up to tidemark.MaxMembers rows.
+	rosterReaders = 3
+	maxRosters    = 16
 	// comparers is how many statements compare heads with watermarks at a time. maxCompared is how
 	// many users share one. maxLookedAt is at how many chats of each user it looks.
 	comparers   = 4
@@ -104,6 +108,7 @@ type reads struct {
 	pending   *batch.Batcher[pendingQuery, pendingPage]
 	behind    *batch.Batcher[behindQuery, behindPage]
 	states    *batch.Batcher[storage.StateKey, tidemark.DeliveryState]
+	rosters   *batch.Batcher[tidemark.ChatID, foundRoster]
 	documents *batch.Batcher[storage.DocumentKey, storage.Document]
 }
 
@@ -164,6 +169,7 @@ func open(ctx context.Context, to *dsn.DSN, config Config) (*Store, error) {
 	s.pending = newBatcher(s.readers, nil, 2, maxPages, readPending)
 	s.behind = newBatcher(s.readers, nil, comparers, maxCompared, readBehind)
 	s.states = newBatcher(s.readers, nil, 2, maxItems, readStates)
+	s.rosters = newBatcher(s.readers, nil, rosterReaders, maxRosters, readRosters)
 	s.documents = newBatcher(s.readers, nil, 2, maxItems, readDocuments)
 	for _, b := range s.batchers() {
 		b.Start()
@@ -181,7 +187,7 @@ func (s *Store) batchers() []interface {
 		Stop()
 	}{
 		s.appends.Batcher, s.advances, s.marks, s.clears, s.pages, s.pending, s.behind,
-		s.states, s.documents,
+		s.states, s.rosters, s.documents,
 	}
 }
 
