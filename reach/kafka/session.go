@@ -14,12 +14,13 @@ import (
 // flushAgain is the time after which an unfinished Flush begins again.
 const flushAgain = 20 * time.Millisecond
 
-// session is the present producer, or none. Only connects and queues are safe for concurrent use.
+// session is the present producer, or none. Only connects and unqueued are safe for concurrent
+// use.
 type session struct {
 	cluster  Cluster
 	client   *kgo.Client
 	connects connects
-	queues   queues
+	unqueued unqueued
 }
 
 // connects notes the outcome of the last connect. It is a hook of the client.
@@ -42,40 +43,41 @@ func (c *connects) last() error {
 	return c.err
 }
 
-// queues notes which records are not yet in the queue of a partition. It is a hook of the client.
-type queues struct {
-	mu sync.Mutex
-	// missing has the records. none is closed when missing becomes empty.
-	missing map[*kgo.Record]struct{}
-	none    chan struct{}
+// unqueued has the records that are not yet in the queue of a partition. It is a hook of the
+// client.
+type unqueued struct {
+	mu   sync.Mutex
+	left map[*kgo.Record]struct{}
+	// empty is closed when left becomes empty.
+	empty chan struct{}
 }
 
 // expect begins with new records, which must be at least one. The channel is closed when all are
 // queued, or have failed.
-func (q *queues) expect(records []*kgo.Record) <-chan struct{} {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.missing, q.none = make(map[*kgo.Record]struct{}, len(records)), make(chan struct{})
+func (u *unqueued) expect(records []*kgo.Record) <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.left, u.empty = make(map[*kgo.Record]struct{}, len(records)), make(chan struct{})
 	for _, r := range records {
-		q.missing[r] = struct{}{}
+		u.left[r] = struct{}{}
 	}
-	return q.none
+	return u.empty
 }
 
 // remove notes that a record is queued, or has failed. It may be called again for the same record.
-func (q *queues) remove(r *kgo.Record) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if _, found := q.missing[r]; !found {
+func (u *unqueued) remove(r *kgo.Record) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, found := u.left[r]; !found {
 		return
 	}
-	if delete(q.missing, r); len(q.missing) == 0 {
-		close(q.none)
+	if delete(u.left, r); len(u.left) == 0 {
+		close(u.empty)
 	}
 }
 
 // OnProduceRecordPartitioned implements kgo.HookProduceRecordPartitioned.
-func (q *queues) OnProduceRecordPartitioned(r *kgo.Record, _ int32) { q.remove(r) }
+func (u *unqueued) OnProduceRecordPartitioned(r *kgo.Record, _ int32) { u.remove(r) }
 
 // produce stores records, which together must fit into one batch. It returns an error or nil for
 // each. Of the records of one partition, all or none are stored. If ctx ends first, the session
@@ -86,7 +88,7 @@ func (s *session) produce(ctx context.Context, records []*kgo.Record) []error {
 		return nil
 	}
 	if s.client == nil {
-		client, err := s.cluster.client(&s.connects, &s.queues)
+		client, err := s.cluster.client(&s.connects, &s.unqueued)
 		if err != nil {
 			for i := range errs {
 				errs[i] = err
@@ -98,22 +100,25 @@ func (s *session) produce(ctx context.Context, records []*kgo.Record) []error {
 	// Nothing is sent before Flush. So no record of a partition can fail while its later ones are
 	// not there yet, which would then be stored before it. For a new topic, the client first asks
 	// for the partitions. So its records are queued some time after Produce.
-	queued := s.queues.expect(records)
+	queued := s.unqueued.expect(records)
 	var all sync.WaitGroup
 	for i, r := range records {
 		all.Add(1)
 		s.client.Produce(context.Background(), r, func(_ *kgo.Record, err error) {
 			errs[i] = err
-			s.queues.remove(r)
+			s.unqueued.remove(r)
 			all.Done()
 		})
 	}
-	select {
 	//rule:told_in_order.flush-when-all-are-queued
+	select {
 	case <-queued:
 	case <-ctx.Done():
 	}
-	flushed := s.flush(ctx)
+	flushed := ctx.Err()
+	if flushed == nil {
+		flushed = s.flush(ctx)
+	}
 	if flushed != nil {
 		s.close() // It fails what waits.
 	}
