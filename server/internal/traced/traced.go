@@ -45,7 +45,8 @@ type Messages struct {
 	// unfollowed counts messages beyond maxMessages.
 	unfollowed atomic.Int64
 
-	mu    sync.Mutex
+	// mu is for readers while the messages of a chat are looked for. Most deliveries find none.
+	mu    sync.RWMutex
 	chats map[tidemark.ChatID][]*message
 }
 
@@ -127,11 +128,16 @@ func (m *Messages) HandedOver(
 	if m == nil || m.live.Load() == 0 {
 		return
 	}
+	within := func(msg *message) bool { return from <= msg.sequence && msg.sequence <= to }
+	//rule:trace_bounded.look-before-locking
+	if !m.follows(chat, func(msg *message) bool { return within(msg) && msg.awaits(session) }) {
+		return
+	}
 	now := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, msg := range m.chats[chat] {
-		if msg.sequence < from || msg.sequence > to {
+		if !within(msg) {
 			continue
 		}
 		for i := range msg.recipients {
@@ -144,12 +150,36 @@ func (m *Messages) HandedOver(
 	}
 }
 
+// follows reports whether a message of a chat is followed for which wanted returns true.
+func (m *Messages) follows(chat tidemark.ChatID, wanted func(*message) bool) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return slices.ContainsFunc(m.chats[chat], wanted)
+}
+
+// awaits reports whether a session has not handed the message over yet.
+func (msg *message) awaits(session tidemark.SessionID) bool {
+	return slices.ContainsFunc(msg.recipients, func(r recipient) bool {
+		return r.session == session && r.handed.IsZero()
+	})
+}
+
+// goesTo reports whether a session of a user was notified.
+func (msg *message) goesTo(user tidemark.UserID) bool {
+	return slices.ContainsFunc(msg.recipients, func(r recipient) bool { return r.user == user })
+}
+
 // Acknowledged records that a user's watermark in a chat has reached acked: they have acknowledged
 // all messages up to it.
 func (m *Messages) Acknowledged(
 	user tidemark.UserID, chat tidemark.ChatID, acked tidemark.Sequence,
 ) {
 	if m == nil || m.live.Load() == 0 {
+		return
+	}
+	covered := func(msg *message) bool { return msg.sequence <= acked && msg.goesTo(user) }
+	//rule:trace_bounded.look-before-locking-for-an-acknowledgement
+	if !m.follows(chat, covered) {
 		return
 	}
 	now := time.Now()

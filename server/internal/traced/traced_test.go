@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
+	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/tracing"
 )
 
@@ -166,6 +167,34 @@ func TestTrace_bounded_in_number(t *testing.T) {
 	}
 }
 
+// TestTrace_bounded_deliveries_share_the_lock: deliveries and acknowledgements of messages that are
+// not followed do not wait for each other, in the same chat neither.
+func TestTrace_bounded_deliveries_share_the_lock(t *testing.T) {
+	for name, call := range map[string]func(*node){
+		"another chat":          func(n *node) { n.HandedOver("s-bob", "d", 1, 9) },
+		"an earlier message":    func(n *node) { n.HandedOver("s-bob", "c", 1, 1) },
+		"a later message":       func(n *node) { n.HandedOver("s-bob", "c", 3, 9) },
+		"another session":       func(n *node) { n.HandedOver("s-carol", "c", 2, 2) },
+		"acked in another chat": func(n *node) { n.Acknowledged("bob", "d", 9) },
+		"acked before":          func(n *node) { n.Acknowledged("bob", "c", 1) },
+		"acked by another user": func(n *node) { n.Acknowledged("carol", "c", 9) },
+	} {
+		n, done := newNode(), make(chan struct{})
+		n.notify("c", 2, "bob")
+		n.mu.RLock()
+		defer n.mu.RUnlock()
+		go func() {
+			defer close(done)
+			call(n)
+		}()
+		select {
+		case <-done:
+		case <-time.After(wait.Hang):
+			t.Fatalf("%s: it waits for the lock", name)
+		}
+	}
+}
+
 // TestSends_link_what_shares_a_commit: appends of two traces name each other.
 func TestSends_link_what_shares_a_commit(t *testing.T) {
 	n := newNode()
@@ -236,6 +265,30 @@ func BenchmarkMessage(b *testing.B) {
 				m.Acknowledged("bob", "c", 1)
 				sends.HandedOver(0, 1, 1, nil)
 			}
+		})
+	}
+}
+
+// BenchmarkDelivery is what the hand-over and the acknowledgement of a message cost that is not
+// sampled, on all processors at once: while nothing is followed, while a message of another chat
+// is, and while one of the same chat is, for another user.
+func BenchmarkDelivery(b *testing.B) {
+	for _, tc := range []struct {
+		name     string
+		followed tidemark.ChatID
+	}{{"nothing", ""}, {"another_chat", "other"}, {"same_chat", "c"}} {
+		b.Run(tc.name, func(b *testing.B) {
+			n := newNode()
+			if tc.followed != "" {
+				n.notify(tc.followed, 1, "carol")
+			}
+			b.ReportAllocs()
+			b.RunParallel(func(next *testing.PB) {
+				for next.Next() {
+					n.HandedOver("s-bob", "c", 1, 1)
+					n.Acknowledged("bob", "c", 1)
+				}
+			})
 		})
 	}
 }
