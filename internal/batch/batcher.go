@@ -123,6 +123,7 @@ func (b *Batcher[Q, A]) Queued() int { return len(b.queue) }
 // Errors: the error of the batch; Unavailable if ctx ends first or the Batcher has stopped. The
 // detail says whether the items may still be done. In that case the caller must not change them.
 func (b *Batcher[Q, A]) Do(ctx context.Context, items []Q) ([]A, error) {
+	watcher := watcherOf(ctx)
 	if failed := b.failed.Load(); failed != nil && time.Now().Before(failed.until) {
 		return nil, failed.err
 	}
@@ -131,7 +132,7 @@ func (b *Batcher[Q, A]) Do(ctx context.Context, items []Q) ([]A, error) {
 		c = &call[Q, A]{done: make(chan struct{}, 1)}
 	}
 	c.items = items
-	c.watcher, _ = ctx.Value(watched{}).(*Watcher)
+	c.watcher = watcher
 	if ctx.Err() != nil || b.ctx.Err() != nil || !b.enqueue(ctx, c) {
 		return nil, b.unanswered(ctx, " before "+b.cfg.Name+" took it")
 	}
@@ -162,7 +163,8 @@ func (b *Batcher[Q, A]) DoOne(ctx context.Context, item Q) (answer A, err error)
 // answered returns the answers of a call, and keeps the call to be used again.
 func (b *Batcher[Q, A]) answered(c *call[Q, A]) ([]A, error) {
 	answers, err := c.answers, c.err
-	if c.watcher != nil {
+	//rule:trace_to_acknowledgement.no-commit-of-a-failed-batch
+	if c.watcher != nil && err == nil {
 		c.watcher.Run = c.run
 	}
 	*c = call[Q, A]{done: c.done}

@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -47,4 +48,37 @@ func TestWatch_calls_of_one_batch_know_of_each_other(t *testing.T) {
 			t.Errorf("the second batch took %v, want a second", took)
 		}
 	})
+}
+
+// TestWatch_failed_batch_is_not_reported: a call that is repeated with the same Watcher reports its
+// last attempt, and nothing if that failed.
+func TestWatch_failed_batch_is_not_reported(t *testing.T) {
+	down := errors.New("the store is down")
+	var fails error
+	b := batch.New(batch.Config{Name: "the test", Most: 10},
+		func(_ context.Context, collect func() []int) ([]int, error) { return collect(), fails })
+	b.Start()
+	defer b.Stop()
+	var watcher batch.Watcher
+	ctx := batch.Watch(t.Context(), &watcher)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	for _, step := range []struct {
+		name     string
+		ctx      context.Context
+		fails    error
+		reported bool
+	}{
+		{"it fails", ctx, down, false},
+		{"it succeeds", ctx, nil, true},
+		{"it fails again", ctx, down, false},
+		{"it succeeds again", ctx, nil, true},
+		{"it never ran", ended, nil, false},
+	} {
+		fails = step.fails
+		_, err := b.DoOne(step.ctx, 1)
+		if got := watcher.Run != nil; got != step.reported || (err == nil) != step.reported {
+			t.Errorf("%s: %v, and the batch is %+v", step.name, err, watcher.Run)
+		}
+	}
 }

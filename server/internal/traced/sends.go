@@ -64,14 +64,17 @@ func (s *Sends) Storing(ctx context.Context) context.Context {
 		return ctx
 	}
 	s.storing = time.Now()
-	appends := s.appends()
-	s.commit = batch.Watcher{Tag: appends}
-	return tracing.With(batch.Watch(ctx, &s.commit), appends[0])
+	spans := s.appends()
+	s.commit = batch.Watcher{Tag: spans}
+	return tracing.With(batch.Watch(ctx, &s.commit), spans[0])
 }
 
+// appends are the spans of the appends of one call. They are the tag of its batch.Watcher.
+type appends []tracing.Context
+
 // appends returns the spans of the appends.
-func (s *Sends) appends() []tracing.Context {
-	var spans []tracing.Context
+func (s *Sends) appends() appends {
+	var spans appends
 	for i := range s.each {
 		if s.each[i].span.Valid() {
 			spans = append(spans, s.each[i].append)
@@ -109,7 +112,9 @@ func (s *Sends) appended(one *send, err error) {
 		Start: s.storing, End: s.stored, Links: s.others(one.append), Failed: code(err),
 	})
 	run := s.commit.Run
-	if run == nil {
+	// A store may answer each draft by itself, also if none was committed.
+	//rule:trace_to_acknowledgement.no-commit-of-a-refused-draft
+	if run == nil || err != nil {
 		return
 	}
 	s.messages.tracer.Record(tracing.Span{
@@ -127,7 +132,8 @@ func (s *Sends) others(than tracing.Context) []tracing.Context {
 	if s.commit.Run != nil {
 		all = nil
 		for _, tag := range s.commit.Run.Tags {
-			all = append(all, tag.([]tracing.Context)...)
+			others, _ := tag.(appends)
+			all = append(all, others...)
 		}
 	}
 	for _, c := range all {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/registry"
 	"github.com/tidemark-im/tidemark/test/wait"
@@ -216,6 +217,19 @@ func TestSends_link_what_shares_a_commit(t *testing.T) {
 	}
 	n.expect(t, "the rest", "append", "publish", "send 1", "publish: INTERNAL",
 		"send 2: INTERNAL")
+}
+
+// TestSends_refused_draft_has_no_commit: a commit is in the traces of what it stored. A tag of
+// another user of the batches is no append.
+func TestSends_refused_draft_has_no_commit(t *testing.T) {
+	n := newNode()
+	sends := n.Begin(t.Context(), 2)
+	sends.Storing(t.Context())
+	sends.commit.Run = &batch.Run{Calls: 3, Tags: []any{sends.appends(), "another"}}
+	sends.Stored(0, &tidemark.Message{Sequence: 1}, false)
+	sends.Refused(1, tidemark.Errorf(tidemark.NotMember, "no member"))
+	n.expect(t, "one of two is stored", "append", "commit", "append: NOT_A_MEMBER",
+		"send: NOT_A_MEMBER")
 }
 
 // TestOff_costs_nothing: without a tracer no call allocates, or takes a lock.
