@@ -118,6 +118,36 @@ func TestTrace_to_acknowledgement_by_a_call(t *testing.T) {
 	})
 }
 
+// TestTrace_to_acknowledgement_gap_is_no_hand_over: Bob comes back to a chat when a message has been
+// stored, and before it is published. He is notified of it, and gets a gap in its place.
+func TestTrace_to_acknowledgement_gap_is_no_hand_over(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tracer := tracing.New(1)
+		w := newCluster(t)
+		a := w.node("a", func(c *server.Config) { c.Tracer = tracer })
+		chat := a.chat("c", "alice", "bob", "carol")
+		bob := a.open("bob")
+		bob.drain()
+		a.send("alice", chat)
+		bob.drain()
+		a.remove(chat, "bob")
+		bob.drain()
+		recorded(tracer)
+		w.after.set(once("Append", nil, func() { a.add(chat, "bob") }))
+		a.send("alice", chat)
+		w.after.clear()
+		want(t, "Bob", messagesOf(bob.drain()), "message c 1", "gap c 2-2")
+		if followed := a.Counters()["trace_messages"]; followed != 2 {
+			t.Errorf("%d messages are followed to Bob, want 2", followed)
+		}
+		for _, span := range recorded(tracer) {
+			if span.Name == "deliver" {
+				t.Errorf("a gap ends %+v", span)
+			}
+		}
+	})
+}
+
 // BenchmarkSend_traced is BenchmarkSend with a tracer: 0 samples nothing, 1 up to a hundred
 // messages a second.
 func BenchmarkSend_traced(b *testing.B) {

@@ -89,7 +89,10 @@ func (s *Session) serveChats(
 				kind, sent.kind = tidemark.EventGap, runGap
 			}
 			buf = append(buf, s.log.number(kind, piece.Payload, sent))
-			s.host.Traces.HandedOver(s.ID(), p.chat, piece.From, piece.To)
+			//rule:trace_to_acknowledgement.gap-is-no-hand-over
+			if !piece.Gap {
+				s.host.Traces.HandedOver(s.ID(), p.chat, piece.From, piece.To)
+			}
 		}
 		p.served(page.Through, ordered.openEnded, page.End)
 		s.requeue(p)

@@ -235,10 +235,12 @@ func (m *Messages) Run(ctx context.Context) {
 	}
 }
 
-// Reasons why a span of a recipient failed.
+// Reasons why a span of a recipient failed. They say what this node saw. A session may have read
+// and acknowledged a message before this node was notified of it: two sends at the same time may
+// notify in another order than they were stored.
 const (
-	notHandedOver   = "no connection took the message within a minute"
-	notAcknowledged = "the client did not acknowledge within a minute"
+	notHandedOver   = "no hand-over was seen within a minute"
+	notAcknowledged = "no acknowledgement was seen within a minute"
 )
 
 // expire ends the spans of messages whose time is over.
