@@ -118,8 +118,8 @@ func TestTrace_to_acknowledgement_by_a_call(t *testing.T) {
 	})
 }
 
-// TestTrace_to_acknowledgement_gap_is_no_hand_over: Bob comes back to a chat when a message has been
-// stored, and before it is published. He is notified of it, and gets a gap in its place.
+// TestTrace_to_acknowledgement_gap_is_no_hand_over: Bob comes back to a chat when a message has
+// been stored, and before it is published. Bob is notified of it, and gets a gap in its place.
 func TestTrace_to_acknowledgement_gap_is_no_hand_over(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tracer := tracing.New(1)

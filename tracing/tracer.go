@@ -7,8 +7,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// MaxPerSecond is how many messages a node traces in a second, however many callers ask for it.
-// MaxQueued is how many spans wait for the exporter.
+// MaxPerSecond is how many messages a node traces in a second by its own share, and how many more
+// because their callers ask for it. MaxQueued is how many spans wait for the exporter.
 const (
 	MaxPerSecond = 100
 	MaxQueued    = 4096
@@ -19,9 +19,11 @@ const (
 type Tracer struct {
 	// ratio is the share of messages that are traced, among those without a caller's decision.
 	ratio float64
-	limit *rate.Limiter
-	queue chan Span
-	Count Counters
+	// own bounds the messages that are traced by ratio, and asked those whose callers decide. So
+	// callers cannot use up what ratio needs.
+	own, asked *rate.Limiter
+	queue      chan Span
+	Count      Counters
 }
 
 // Counters count messages and spans. They only grow.
@@ -36,20 +38,29 @@ type Counters struct {
 func New(ratio float64) *Tracer {
 	return &Tracer{
 		ratio: ratio,
-		limit: rate.NewLimiter(MaxPerSecond, MaxPerSecond),
+		own:   rate.NewLimiter(MaxPerSecond, MaxPerSecond),
+		asked: rate.NewLimiter(MaxPerSecond, MaxPerSecond),
 		queue: make(chan Span, MaxQueued),
 	}
 }
 
 // Decide decides whether a message is traced. parent is the parent of this node's first span. Its
 // Span is zero if the trace begins here. A caller's decision counts before ratio, so that its
-// traces are whole. MaxPerSecond bounds both.
+// traces are whole. MaxPerSecond bounds each of both.
 func (t *Tracer) Decide(caller Context, sampled bool) (parent Context, traced bool) {
+	if t == nil {
+		return Context{}, false
+	}
+	wanted, limit := rand.Float64() < t.ratio, t.own
+	if caller.Valid() {
+		//rule:trace_bounded.callers-have-their-own-limit
+		wanted, limit = sampled, t.asked
+	}
 	switch {
-	case t == nil, caller.Valid() && !sampled, !caller.Valid() && rand.Float64() >= t.ratio:
+	case !wanted:
 		return Context{}, false
 	//rule:trace_bounded.limit-traced-messages
-	case !t.limit.Allow():
+	case !limit.Allow():
 		t.Count.Refused.Add(1)
 		return Context{}, false
 	case caller.Valid():

@@ -86,6 +86,9 @@ func TestTrace_bounded_whoever_asks(t *testing.T) {
 	if got := tracer.Count.Refused.Load(); got != int64(10*tracing.MaxPerSecond-traced) {
 		t.Errorf("%d are counted as refused", got)
 	}
+	if _, yes := tracer.Decide(tracing.Context{}, false); !yes {
+		t.Error("callers used up what the node's own share needs")
+	}
 }
 
 // TestTrace_bounded_queue: without an exporter nothing blocks.

@@ -455,8 +455,8 @@ const noRoute = "none"
 func (t *traffic) watch(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		began := time.Now()
-		span := t.trace(c)
 		err := next(c)
+		span, _ := c.Get(traceKey).(requestTrace)
 		if err != nil {
 			c.Error(err)
 			t.errors.WithLabelValues(string(problem.CodeOf(err))).Inc()

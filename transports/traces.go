@@ -20,21 +20,25 @@ type requestTrace struct {
 	parent tracing.SpanID
 }
 
+// traceKey is the key under which trace stores the span of a request.
+const traceKey = "trace"
+
 // trace decides whether a request is traced, and tells the core by its context. A send continues
-// the trace of its header traceparent.
-func (t *traffic) trace(c echo.Context) requestTrace {
+// the trace of its header traceparent. The caller is known: others could use up all traces of the
+// node.
+func (t *traffic) trace(c echo.Context) {
 	r := c.Request()
 	if t.tracer == nil || r.Method != http.MethodPost || c.Path() != sendRoute {
-		return requestTrace{}
+		return
 	}
 	var span requestTrace
 	//rule:trace_to_acknowledgement.continue-the-trace-of-a-caller
 	parent, traced := t.tracer.Decide(tracing.ParseParent(r.Header.Get("Traceparent")))
 	if traced {
 		span = requestTrace{Context: parent.Child(), parent: parent.Span}
+		c.Set(traceKey, span)
 	}
 	c.SetRequest(r.WithContext(tracing.With(r.Context(), span.Context)))
-	return span
 }
 
 // end records the span of a request. route and method have small sets of values.

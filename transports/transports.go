@@ -133,7 +133,9 @@ func New(cfg Config) (*Handler, error) {
 	})
 	h.draining, h.drain = context.WithCancel(context.Background())
 
-	rest.Register(e, BasePath, rest.Config{Server: cfg.Server, Auth: cfg.Auth, Limit: cfg.Limit})
+	rest.Register(e, BasePath, rest.Config{
+		Server: cfg.Server, Auth: cfg.Auth, Limit: cfg.Limit, Admitted: h.traffic.trace,
+	})
 	for path, stream := range map[string]echo.HandlerFunc{
 		"/events": cfg.Events, "/poll": cfg.Poll, "/ws": cfg.WebSocket,
 	} {

@@ -74,7 +74,9 @@ func TestTrace_from_a_send_to_the_acknowledgement(t *testing.T) {
 	sendTraced(t, url, "k1", "canary-content")
 	read(t, bob, "canary-content")
 	say(t, bob, ackOne)
-	// Neither of these is traced: nobody samples it.
+	// Of these, the first has no valid credentials, and nobody samples the others.
+	must(t, http.StatusUnauthorized, "nobody", "POST", url+"/api/v1/chats/team/messages",
+		`{"client_message_id":"k1","content":"a"}`, "Traceparent", traceparent)
 	must(t, http.StatusCreated, "dev:ann", "POST", url+"/api/v1/chats/team/messages",
 		`{"client_message_id":"k2","content":"b"}`)
 	must(t, http.StatusCreated, "dev:ann", "POST", url+"/api/v1/chats/team/messages",

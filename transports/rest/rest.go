@@ -27,6 +27,9 @@ type Config struct {
 	Server *server.Server
 	Auth   *auth.Authenticator
 	Limit  *limit.Limiter
+	// Admitted, if not nil, is called for each call whose caller may make it, before its handler.
+	// It may change the request. It is a callback, because only then is known who may have a trace.
+	Admitted func(echo.Context)
 }
 
 // Handler serves the REST calls. It is safe for concurrent use.
@@ -34,13 +37,20 @@ type Handler struct {
 	server *server.Server
 	auth   *auth.Authenticator
 	limit  *limit.Limiter
+	// admitted is not nil.
+	admitted func(echo.Context)
 }
 
 var _ ServerInterface = (*Handler)(nil)
 
 // Register mounts the REST calls under base. Each one requires authentication.
 func Register(e *echo.Echo, base string, cfg Config) {
-	h := &Handler{server: cfg.Server, auth: cfg.Auth, limit: cfg.Limit}
+	h := &Handler{
+		server: cfg.Server, auth: cfg.Auth, limit: cfg.Limit, admitted: cfg.Admitted,
+	}
+	if h.admitted == nil {
+		h.admitted = func(echo.Context) {}
+	}
 	RegisterHandlersWithOptions(e, h, RegisterHandlersOptions{
 		BaseURL:              base,
 		OperationMiddlewares: h.guards(),
@@ -126,6 +136,7 @@ func (h *Handler) guarded(g guard) echo.MiddlewareFunc {
 		return func(c echo.Context) error {
 			// Also an answer that refuses the call is one about these data.
 			c.Response().Header().Set(api.IncarnationHeader, string(h.server.Incarnation()))
+			//rule:trace_bounded.no-trace-without-credentials
 			id, err := g.check(c.Request())
 			if err != nil {
 				return err
@@ -143,6 +154,7 @@ func (h *Handler) guarded(g guard) echo.MiddlewareFunc {
 			if err := counted(c)(h.limit.Call(id.Payer(), g.cost)); err != nil {
 				return err
 			}
+			h.admitted(c)
 			ctx, cancel := api.Detached(c.Request())
 			defer cancel()
 			c.SetRequest(c.Request().WithContext(ctx))
