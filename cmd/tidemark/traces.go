@@ -48,6 +48,10 @@ func (f *traceFlags) config() (traceSettings, error) {
 		u.RawQuery != "", u.Fragment != "":
 		return traceSettings{}, usagef("--trace-endpoint is not the URL of a collector, such as "+
 			"http://127.0.0.1:4318; credentials belong in %s", traceHeadersVariable)
+	//rule:trace_holds_no_secret.no-headers-in-clear-text
+	case u.Scheme == "http" && len(headers) > 0 && !loopback(u.Hostname()):
+		return traceSettings{}, usagef("%s would be sent in clear text; use a --trace-endpoint "+
+			"with https, or a collector on this machine", traceHeadersVariable)
 	}
 	return traceSettings{endpoint: f.Endpoint, sample: f.Sample, headers: headers}, nil
 }

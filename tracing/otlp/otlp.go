@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,14 +21,18 @@ import (
 	"github.com/tidemark-im/tidemark/tracing"
 )
 
-// Limits of a request. A batch is repeated, so that a restart of the collector within seconds loses
-// nothing. Meanwhile the queue of the Tracer takes what comes, and drops what does not fit.
+// Limits of a request. A batch is repeated, so that a short restart of the collector loses nothing
+// at usual rates: the pauses of a batch add up to 7 s. Meanwhile the queue of the Tracer takes what
+// comes, and drops what does not fit.
 const (
-	maxBatch    = 512
-	maxWait     = time.Second
-	timeout     = 5 * time.Second
-	attempts    = 4
+	maxBatch = 512
+	maxWait  = time.Second
+	timeout  = 5 * time.Second
+	attempts = 4
+	// pause is the first pause, and each is twice as long as the one before. maxPause is the
+	// longest that a collector may ask for.
 	pause       = time.Second
+	maxPause    = 10 * time.Second
 	maxAnswer   = 64 << 10
 	flushWithin = 2 * time.Second
 )
@@ -133,14 +138,15 @@ func (e *Exporter) deliver(ctx, sending context.Context, batch []tracing.Span) {
 	}
 	body, err := proto.Marshal(e.request(batch))
 	for attempt := 1; err == nil; attempt++ {
-		var refused int
-		var again bool
-		refused, again, err = e.post(sending, body)
-		if err == nil {
+		var got answer
+		if got, err = e.post(sending, body); err == nil {
+			// Counters never fall, whatever the collector says.
+			refused := int(max(0, min(got.refused, int64(len(batch)))))
 			e.count(len(batch)-refused, refused, nil)
 			return
 		}
-		if again && attempt < attempts && signal.Pause(ctx, pause<<(attempt-1)) {
+		wait := max(pause<<(attempt-1), got.after)
+		if got.again && attempt < attempts && signal.Pause(ctx, wait) {
 			err = nil
 		}
 	}
@@ -161,32 +167,53 @@ func (e *Exporter) count(sent, failed int, err error) {
 	e.down = err != nil
 }
 
-// post sends a request. refused is how many spans the collector did not want. again says that the
-// same request may succeed later.
-func (e *Exporter) post(ctx context.Context, body []byte) (refused int, again bool, err error) {
+// answer is what a collector says to a request.
+type answer struct {
+	// refused is how many spans of a request that succeeded the collector says it did not want.
+	refused int64
+	// again says that the same request may succeed later, and after how long to wait at least.
+	again bool
+	after time.Duration
+}
+
+// post sends a request. It returns an error if the collector did not take it.
+func (e *Exporter) post(ctx context.Context, body []byte) (got answer, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
 	if err != nil {
-		return 0, false, err
+		return got, err
 	}
 	maps.Copy(r.Header, e.cfg.Headers)
 	r.Header.Set("Content-Type", contentType)
 	r.Header.Set("User-Agent", "tidemark/"+e.cfg.Version)
-	answer, err := e.client.Do(r)
+	response, err := e.client.Do(r)
 	if err != nil {
-		return 0, true, err
+		return answer{again: true}, err
 	}
-	defer answer.Body.Close()
-	read, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
-	switch answer.StatusCode {
-	case http.StatusOK:
+	defer response.Body.Close()
+	read, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if status := response.StatusCode; status >= 200 && status < 300 {
 		var done collector.ExportTraceServiceResponse
 		if err == nil && proto.Unmarshal(read, &done) == nil {
-			refused = int(done.GetPartialSuccess().GetRejectedSpans())
+			got.refused = done.GetPartialSuccess().GetRejectedSpans()
 		}
-		return refused, false, nil
+		return got, nil
+	}
+	switch response.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout:
-		again = true
+		got.again, got.after = true, retryAfter(response.Header)
 	}
-	return 0, again, fmt.Errorf("the collector answered %s", answer.Status)
+	return got, fmt.Errorf("the collector answered %s", response.Status)
+}
+
+// retryAfter returns how long an answer asks to wait (RFC 9110 §10.2.3), at most maxPause. It is 0
+// without a number of seconds. Dates do not count, because clocks differ.
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil {
+		return 0
+	}
+	//rule:trace_bounded.collector-asks-for-a-long-pause
+	seconds = min(seconds, int(maxPause/time.Second))
+	return time.Duration(seconds) * time.Second
 }
