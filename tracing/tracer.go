@@ -71,6 +71,9 @@ func (t *Tracer) Decide(caller Context, sampled bool) (parent Context, traced bo
 
 // Record queues a finished span. It never blocks: without room, the span is dropped and counted.
 func (t *Tracer) Record(s Span) {
+	if t == nil {
+		return
+	}
 	//rule:trace_bounded.drop-without-room
 	select {
 	case t.queue <- s:
@@ -79,8 +82,14 @@ func (t *Tracer) Record(s Span) {
 	}
 }
 
-// Spans returns the queue of finished spans, for one exporter.
-func (t *Tracer) Spans() <-chan Span { return t.queue }
+// Spans returns the queue of finished spans, for one exporter. That of a nil *Tracer is nil: it
+// never has one.
+func (t *Tracer) Spans() <-chan Span {
+	if t == nil {
+		return nil
+	}
+	return t.queue
+}
 
 // Counters returns the counters by name, as a transport shows them.
 func (t *Tracer) Counters() map[string]int64 {

@@ -110,6 +110,22 @@ func TestTrace_bounded_queue(t *testing.T) {
 	}
 }
 
+// TestTracer_nil_traces_nothing: none of its methods needs a Tracer.
+func TestTracer_nil_traces_nothing(t *testing.T) {
+	var off *tracing.Tracer
+	off.Record(tracing.Span{Name: "x"})
+	select {
+	case s := <-off.Spans():
+		t.Errorf("%+v is recorded", s)
+	default:
+	}
+	for name, count := range off.Counters() {
+		if count != 0 {
+			t.Errorf("%s is %d", name, count)
+		}
+	}
+}
+
 func TestContext_binary_form(t *testing.T) {
 	c, _ := tracing.ParseParent(header)
 	if got := tracing.FromBinary(string(c.Append(nil))); got != c {

@@ -251,7 +251,8 @@ var metricTable = []metric{
 	},
 	{
 		"trace_unfollowed_total",
-		"Traced messages that were not followed to their recipients, because too many wait.", "",
+		"Traced messages that were not followed to their recipients, because too many are " +
+			"followed.", "",
 	},
 
 	{"cache_reads_total", "Pages of messages served from memory.", ""},

@@ -22,7 +22,7 @@ import (
 // safe for concurrent use.
 type Meter struct {
 	log *slog.Logger
-	// traced says that calls may be of traced messages, which then are exemplars of latencies.
+	// traced says that appends may be of traced messages, which then are exemplars of latencies.
 	traced  bool
 	seconds [operations]prometheus.Histogram
 	errors  *prometheus.CounterVec
@@ -82,12 +82,13 @@ func New(log *slog.Logger) *Meter {
 	return m
 }
 
-// Trace makes traced messages the exemplars of latencies. Call it before Store.
+// Trace makes traced messages the exemplars of the latencies of appends. Call it before Store.
 func (m *Meter) Trace() { m.traced = true }
 
 // observe records how long a call took.
 func (m *Meter) observe(ctx context.Context, op operation, took time.Duration) {
-	if m.traced {
+	// Other calls of a send have its trace only if a transport decided, so they have no exemplar.
+	if m.traced && op == opAppend {
 		span, _ := tracing.From(ctx)
 		if with, ok := m.seconds[op].(prometheus.ExemplarObserver); ok && span.Valid() {
 			with.ObserveWithExemplar(took.Seconds(),

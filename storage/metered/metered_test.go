@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
+	"github.com/tidemark-im/tidemark/tracing"
 )
 
 func TestStore(t *testing.T) {
@@ -48,6 +50,38 @@ func observations(t *testing.T, m *metered.Meter) map[string]uint64 {
 		}
 	}
 	return counts
+}
+
+// TestTrace_exemplars_are_of_appends makes each kind of call with the trace of a message.
+func TestTrace_exemplars_are_of_appends(t *testing.T) {
+	meter := metered.New(slog.New(slog.DiscardHandler))
+	meter.Trace()
+	ctx := tracing.With(t.Context(), tracing.Context{
+		Trace: tracing.TraceID{1}, Span: tracing.SpanID{2},
+	})
+	store := meter.Store(memory.New())
+	_, _ = store.Append(ctx, []tidemark.Draft{{ChatID: "c"}})
+	_, _ = store.Chat(ctx, "c")
+	_, _ = store.Heads(ctx, []tidemark.ChatID{"c"})
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(meter)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, bucket := range metric.GetHistogram().GetBucket() {
+				if bucket.GetExemplar() != nil {
+					got = append(got, metric.GetLabel()[0].GetValue())
+				}
+			}
+		}
+	}
+	if !slices.Equal(got, []string{"append"}) {
+		t.Errorf("the calls with exemplars are %q, want append", got)
+	}
 }
 
 // TestMeter_every_operation_by_its_own_name calls each method of the contract on a store that
