@@ -84,13 +84,20 @@ func TestRoles_workers_clear_what_is_read_at_gateways(t *testing.T) {
 	chat := alice.direct(t, "bob")
 	fakes.register(t, bob)
 	var got []pushtest.Received
+	// comes waits for the next push, for up to a time.
+	comes := func(most time.Duration) {
+		n := len(got)
+		for end := time.Now().Add(most); len(got) == n && time.Now().Before(end); {
+			<-time.After(200 * time.Millisecond)
+			got = append(got, fakes.fcm.Received()...)
+		}
+	}
 	eventually(t, "the worker clears what is read at the gateway", func() bool {
 		n := alice.send(t, chat, "text").Sequence
-		<-time.After(5 * time.Second)
+		comes(15 * time.Second)
 		bob.call(t, http.MethodPatch, "/chats/"+chat+"/delivery-state",
 			map[string]any{"last_acked_sequence": n, "last_read_sequence": n}, nil)
-		<-time.After(3 * time.Second)
-		got = append(got, fakes.fcm.Received()...)
+		comes(10 * time.Second)
 		return slices.ContainsFunc(got, func(r pushtest.Received) bool {
 			return r.Kind == push.Clear
 		})
