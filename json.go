@@ -37,7 +37,11 @@ func (m *Message) AppendJSON(b []byte) []byte {
 	b = AppendString(b, m.ContentType)
 	b = append(b, `,"kind":`...)
 	b = AppendString(b, string(m.Kind))
-	b = append(b, `,"relation":null,"mentions":`...)
+	b = append(b, `,"relation":`...)
+	b = m.Relation.appendJSON(b)
+	b = append(b, `,"revision":`...)
+	b = m.Revision.appendJSON(b)
+	b = append(b, `,"mentions":`...)
 	b = m.Mentions.AppendJSON(b)
 	b = append(b, `,"attachments":`...)
 	b = appendCompact(b, m.Attachments, "[]")
@@ -72,6 +76,38 @@ func (c Confirmation) AppendJSON(b []byte) []byte {
 	b = strconv.AppendBool(b, c.Duplicate)
 	b = append(b, `,"members_version":`...)
 	b = strconv.AppendUint(b, m.MembersVersion, 10)
+	return append(b, '}')
+}
+
+// appendJSON appends the relation, or null. A target has no relation itself.
+func (r *Relation) appendJSON(b []byte) []byte {
+	if r == nil {
+		return append(b, "null"...)
+	}
+	b = append(b, `{"sequence":`...)
+	b = strconv.AppendUint(b, uint64(r.Sequence), 10)
+	b = append(b, `,"target":`...)
+	if r.Target == nil {
+		b = append(b, "null"...)
+	} else {
+		b = r.Target.AppendJSON(b)
+	}
+	return append(b, '}')
+}
+
+// appendJSON appends the revision, or null.
+func (r *Revision) appendJSON(b []byte) []byte {
+	if r == nil {
+		return append(b, "null"...)
+	}
+	b = append(b, `{"sequence":`...)
+	b = strconv.AppendUint(b, uint64(r.Sequence), 10)
+	b = append(b, `,"kind":`...)
+	b = AppendString(b, string(r.Kind))
+	b = append(b, `,"by":`...)
+	b = AppendString(b, string(r.By))
+	b = append(b, `,"revised_at":`...)
+	b = AppendTime(b, r.At)
 	return append(b, '}')
 }
 

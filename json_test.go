@@ -24,6 +24,7 @@ type wireMessage struct {
 	ContentType     string          `json:"content_type"`
 	Kind            string          `json:"kind"`
 	Relation        any             `json:"relation"`
+	Revision        any             `json:"revision"`
 	Mentions        any             `json:"mentions"`
 	Attachments     json.RawMessage `json:"attachments"`
 	Metadata        json.RawMessage `json:"metadata"`
@@ -221,10 +222,43 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			},
 			`{"chat_id":"c","sequence":7,"message_id":"m","sender_id":"u",` +
 				`"client_message_id":"k","content":"hé\n","content_type":"text/plain",` +
-				`"kind":"system","relation":null,` +
+				`"kind":"system","relation":null,"revision":null,` +
 				`"mentions":{"all":true,"user_ids":["a","b"]},` +
 				`"attachments":[{ "a": 1 }],"metadata":{},` +
 				`"created_at":"1970-01-01T00:00:00.007Z","members_version":9}`,
+		},
+		"relation": {
+			&tidemark.Message{
+				ChatID: "c", Sequence: 7, Kind: tidemark.KindEdit, CreatedAt: time.UnixMilli(7),
+				Relation: &tidemark.Relation{Sequence: 2, Target: &tidemark.Message{
+					ChatID: "c", Sequence: 2, Content: "x", Kind: tidemark.KindMessage,
+					CreatedAt: time.UnixMilli(3),
+					Revision: &tidemark.Revision{
+						Sequence: 7, Kind: tidemark.KindEdit, By: "u", At: time.UnixMilli(7),
+						Edits: 3,
+					},
+				}},
+			},
+			`{"chat_id":"c","sequence":7,"message_id":"","sender_id":"","client_message_id":"",` +
+				`"content":"","content_type":"","kind":"edit","relation":{"sequence":2,"target":` +
+				`{"chat_id":"c","sequence":2,"message_id":"","sender_id":"",` +
+				`"client_message_id":"","content":"x","content_type":"","kind":"message",` +
+				`"relation":null,"revision":{"sequence":7,"kind":"edit","by":"u",` +
+				`"revised_at":"1970-01-01T00:00:00.007Z"},"mentions":null,"attachments":[],` +
+				`"metadata":null,"created_at":"1970-01-01T00:00:00.003Z","members_version":0}},` +
+				`"revision":null,"mentions":null,"attachments":[],"metadata":null,` +
+				`"created_at":"1970-01-01T00:00:00.007Z","members_version":0}`,
+		},
+		"relation to what the reader may not see": {
+			&tidemark.Message{
+				Kind: tidemark.KindRedact, CreatedAt: time.UnixMilli(7),
+				Relation: &tidemark.Relation{Sequence: 2},
+			},
+			`{"chat_id":"","sequence":0,"message_id":"","sender_id":"","client_message_id":"",` +
+				`"content":"","content_type":"","kind":"redact",` +
+				`"relation":{"sequence":2,"target":null},"revision":null,"mentions":null,` +
+				`"attachments":[],"metadata":null,"created_at":"1970-01-01T00:00:00.007Z",` +
+				`"members_version":0}`,
 		},
 		"gap": {
 			tidemark.Gap{ChatID: "c", From: 3, To: 9, Reason: tidemark.GapNotMember},

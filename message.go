@@ -21,8 +21,9 @@ type Draft struct {
 	// nil. Metadata is a JSON object of at most MaxMetadata bytes, or nil. Both are stored byte for
 	// byte.
 	Attachments, Metadata json.RawMessage
-	// Kind is KindMessage or KindSystem.
-	Kind Kind
+	Kind                  Kind
+	// Relation is set if Kind.Relates, else nil. Its Target is not set.
+	Relation *Relation
 	// Mentions names those to whom the message is of special interest.
 	Mentions Mentions
 	// Sources are at most MaxAttachments messages that the sender sees, and that have the files of
@@ -59,7 +60,8 @@ func SeenThrough(n Sequence) Seen { return Seen{Stated: true, Through: n} }
 // Declined reports whether the client states that nothing had been shown.
 func (s Seen) Declined() bool { return s.Stated && s.Through == 0 }
 
-// Message is a stored message. It never changes.
+// Message is a stored message. Only relations change it (Message.Revise), and only its content,
+// content type, attachments, metadata, mentions and revision.
 type Message struct {
 	ChatID          ChatID
 	Sequence        Sequence
@@ -71,8 +73,12 @@ type Message struct {
 	Attachments     json.RawMessage
 	Metadata        json.RawMessage
 	Kind            Kind
-	Mentions        Mentions
-	CreatedAt       time.Time
+	// Relation is set if Kind.Relates, else nil.
+	Relation *Relation
+	// Revision is nil until a relation changes the message.
+	Revision  *Revision
+	Mentions  Mentions
+	CreatedAt time.Time
 
 	// MembersVersion is the version of the chat's membership in the step that stored the message.
 	// Only a roster of this version, or a newer one, decides who may see the message.
@@ -90,10 +96,17 @@ const (
 	KindMessage Kind = "message"
 	// KindSystem is a line about the chat, such as "alice has joined". Only backends write it.
 	KindSystem Kind = "system"
+	// KindEdit replaces what another message says. It has that message in its Relation.
+	KindEdit Kind = "edit"
+	// KindRedact removes what another message says. It has that message in its Relation.
+	KindRedact Kind = "redact"
 )
 
 // Counts reports whether a message of this kind counts as unread (lifecycle.md §4).
 func (k Kind) Counts() bool { return k == KindMessage }
+
+// Relates reports whether a message of this kind changes another one (Relation).
+func (k Kind) Relates() bool { return k == KindEdit || k == KindRedact }
 
 // DefaultContentType is the content type if the sender names none.
 const DefaultContentType = "text/plain"
@@ -115,7 +128,7 @@ func (d *Draft) Check() error {
 		return BadParam(TooLarge, "content", "is %d bytes long, at most %d are allowed",
 			len(d.Content), MaxContent)
 	}
-	if d.Content == "" && d.Attachments == nil {
+	if d.Content == "" && d.Attachments == nil && d.Kind != KindRedact {
 		return BadParam(Invalid, "content", "is empty; a message needs content or an attachment")
 	}
 	if err := checkText("content", d.Content); err != nil {
@@ -136,8 +149,8 @@ func (d *Draft) Check() error {
 				"holds a character that is not printable ASCII, so it is no media type")
 		}
 	}
-	if d.Kind != KindMessage && d.Kind != KindSystem {
-		return BadParam(Invalid, "kind", "must be message or system")
+	if err := d.checkRelation(); err != nil {
+		return err
 	}
 	if err := d.Mentions.check(); err != nil {
 		return err
@@ -168,17 +181,43 @@ func checkJSON(field string, raw json.RawMessage, opening byte, most int) error 
 // Size returns the bytes of the draft's content, attachments and metadata.
 func (d *Draft) Size() int { return len(d.Content) + len(d.Attachments) + len(d.Metadata) }
 
-// Size returns the bytes of the message's content, attachments and metadata.
-func (m *Message) Size() int { return len(m.Content) + len(m.Attachments) + len(m.Metadata) }
+// Size returns the bytes of the content, attachments and metadata of the message and its target.
+func (m *Message) Size() int {
+	n := len(m.Content) + len(m.Attachments) + len(m.Metadata)
+	if m.Relation != nil && m.Relation.Target != nil {
+		n += m.Relation.Target.Size()
+	}
+	return n
+}
 
-// SameAs reports whether kind, mentions, content, content type, attachments and metadata equal
-// those of the draft, the latter four byte for byte. A resend for which it reports false is a
-// Conflict.
+// SameAs reports whether the message may be what the draft became. Kind and related sequence must
+// be equal. So must be mentions, content, content type, attachments and metadata, the latter four
+// byte for byte, unless the message was changed since. An edit has them in its target, so they are
+// compared with the target if this edit was the last to change it. A resend for which SameAs
+// reports false is a Conflict.
 func (m *Message) SameAs(d *Draft) bool {
+	if m.Kind != d.Kind || !m.Relation.same(d.Relation) {
+		return false
+	}
+	says := m
+	switch m.Kind {
+	case KindRedact:
+		return true
+	case KindEdit:
+		says = m.Relation.Target
+		if says == nil || says.Revision == nil || says.Revision.Sequence != m.Sequence {
+			return true
+		}
+	default:
+		//rule:redacted_stays.resend-after-change
+		if m.Revision != nil {
+			return true
+		}
+	}
 	//rule:send_idempotent.same-key-same-content
-	return m.Content == d.Content && m.ContentType == d.ContentType &&
-		bytes.Equal(m.Attachments, d.Attachments) && bytes.Equal(m.Metadata, d.Metadata) &&
-		m.Kind == d.Kind && m.Mentions.equal(d.Mentions)
+	return says.Content == d.Content && says.ContentType == d.ContentType &&
+		bytes.Equal(says.Attachments, d.Attachments) &&
+		bytes.Equal(says.Metadata, d.Metadata) && says.Mentions.equal(d.Mentions)
 }
 
 // Repeats returns nil if the message is SameAs a draft with its key, else a Conflict.
@@ -193,8 +232,23 @@ func (m *Message) Repeats(d *Draft) error {
 // LateAt reports whether the draft's SendBy is before t.
 func (d *Draft) LateAt(t time.Time) bool { return !d.SendBy.IsZero() && d.SendBy.Before(t) }
 
-// Message returns the stored form of the draft at its sequence in the chat.
+// Message returns the stored form of the draft at its sequence in the chat. A relation is stored
+// without what it says: only its target has that (Message.Revise).
 func (d *Draft) Message(sequence Sequence, membersVersion uint64) Message {
+	if d.Kind.Relates() {
+		return Message{
+			ChatID:          d.ChatID,
+			Sequence:        sequence,
+			MessageID:       d.MessageID,
+			SenderID:        d.SenderID,
+			ClientMessageID: d.ClientMessageID,
+			ContentType:     DefaultContentType,
+			Kind:            d.Kind,
+			Relation:        &Relation{Sequence: d.Relation.Sequence},
+			CreatedAt:       d.CreatedAt,
+			MembersVersion:  membersVersion,
+		}
+	}
 	return Message{
 		ChatID:          d.ChatID,
 		Sequence:        sequence,

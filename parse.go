@@ -20,7 +20,17 @@ func ParseMessage(raw json.RawMessage) (Message, error) {
 		Attachments     json.RawMessage `json:"attachments"`
 		Metadata        json.RawMessage `json:"metadata"`
 		Kind            Kind            `json:"kind"`
-		Mentions        *struct {
+		Relation        *struct {
+			Sequence Sequence        `json:"sequence"`
+			Target   json.RawMessage `json:"target"`
+		} `json:"relation"`
+		Revision *struct {
+			Sequence Sequence  `json:"sequence"`
+			Kind     Kind      `json:"kind"`
+			By       UserID    `json:"by"`
+			At       time.Time `json:"revised_at"`
+		} `json:"revision"`
+		Mentions *struct {
 			All   bool     `json:"all"`
 			Users []UserID `json:"user_ids"`
 		} `json:"mentions"`
@@ -38,6 +48,19 @@ func ParseMessage(raw json.RawMessage) (Message, error) {
 		ClientMessageID: w.ClientMessageID, Content: w.Content, ContentType: w.ContentType,
 		Attachments: unless(w.Attachments, "[]"), Metadata: unless(w.Metadata, "null"),
 		Kind: w.Kind, CreatedAt: w.CreatedAt, MembersVersion: w.MembersVersion,
+	}
+	if w.Relation != nil {
+		m.Relation = &Relation{Sequence: w.Relation.Sequence}
+		if target := unless(w.Relation.Target, "null"); target != nil {
+			parsed, err := ParseMessage(target)
+			if err != nil {
+				return Message{}, err
+			}
+			m.Relation.Target = &parsed
+		}
+	}
+	if r := w.Revision; r != nil {
+		m.Revision = &Revision{Sequence: r.Sequence, Kind: r.Kind, By: r.By, At: r.At}
 	}
 	if w.Mentions != nil {
 		m.Mentions = NewMentions(w.Mentions.All, w.Mentions.Users)

@@ -179,12 +179,16 @@ type Messages interface {
 	//   - NotMember: the sender is not a member in this step.
 	//   - Denied: the sender is a tidemark.Reader in this step.
 	//   - Conflict: see above.
+	//   - NotFound, Denied or Conflict of Draft.MayRevise in this step (relations).
 	//   - Unavailable or Internal: this draft alone could not be stored. For example, another call
 	//     holds a lock on its chat, or the database rejects a value.
 	//
 	// An error of the call means that any of the drafts may or may not have been stored. The caller
 	// resolves this by a call with the same keys. The caller has checked the drafts (Draft.Check)
 	// and has set MessageID and CreatedAt.
+	//
+	// A draft with a Relation also changes its target, in the same step: the stored target becomes
+	// Message.Revise of it. The results of relations have their target (Related).
 	Append(ctx context.Context, drafts []tidemark.Draft) ([]Appended, error)
 
 	// Sent returns the message that a sender has stored under an idempotency key, as Append would
@@ -196,6 +200,7 @@ type Messages interface {
 	// must exist cannot be read, the page ends before it. Ranges sees every append that returned
 	// before the call. It does not check the membership. An unknown chat has no messages. A chat
 	// may be named more than once. The ranges of one call may be read at different moments.
+	// Relations have their targets, unless Range.Bare is set (Related).
 	Ranges(ctx context.Context, ranges []Range) ([][]tidemark.Message, error)
 
 	// Observe passes a message to the store that another process has stored in these data. Then
@@ -374,6 +379,7 @@ type ChatListItem struct {
 	State  tidemark.DeliveryState
 	Unread Unread
 	// Last is the chat's last message. It is nil if there is none, or if the member may not see it.
+	// A relation has no target.
 	Last *tidemark.Message
 	// Activity is the time of the last message, or of the creation if there is no message.
 	Activity time.Time
@@ -439,20 +445,6 @@ type UpdatedMember struct {
 	Version uint64
 	// Successor is who became an owner in the step, or "".
 	Successor tidemark.UserID
-}
-
-// Range selects messages of a chat above After. If Before is 0, it selects the first ones.
-// Otherwise it selects the last ones below Before.
-type Range struct {
-	Chat   tidemark.ChatID
-	After  tidemark.Sequence
-	Before tidemark.Sequence
-	// Limit is the maximum number of messages. It is at least 1.
-	Limit int
-	// MaxBytes, if not 0, ends the page after the message that reaches this size. Contents and
-	// attachments count. A page contains at least one message, if there is one. Counting begins
-	// with the first message, or with the last one if Before is set.
-	MaxBytes int
 }
 
 // StateKey identifies a delivery state.

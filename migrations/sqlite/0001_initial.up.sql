@@ -56,7 +56,9 @@ CREATE TABLE members (
 CREATE INDEX members_of_user ON members (user_id, chat_id) WHERE current = 1;
 
 -- The small columns come first, so that reading them does not read the overflow pages of a long
--- content. kind_mentions is NULL for a message of a user that names nobody.
+-- content. kind_mentions is NULL for a message of a user that names nobody and was never changed.
+-- Of a message that was changed it ends with tidemark.Revision.Text: "message alice {…}". Of an
+-- edit or a redaction it has the sequence of the message that is changed: "edit 5", "redact 5".
 -- The table has 13 columns. With more, SQLite finds the place of a row by a slower comparison
 -- (sqlite3VdbeFindCompare).
 CREATE TABLE messages (

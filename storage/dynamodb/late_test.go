@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,11 +14,11 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// A keeper keeps a copy of the call that prepares a member. It lets no change be settled
+// A keeper keeps a copy of the first call with some texts. It lets no change of members be settled
 // completely.
 type keeper struct {
 	http.RoundTripper
-	user string
+	texts []string
 
 	mu   sync.Mutex
 	kept *http.Request
@@ -34,7 +35,8 @@ func (k *keeper) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.Contains(text, "REMOVE change, ") {
 		return nil, io.ErrUnexpectedEOF
 	}
-	if strings.Contains(text, "SET next_change") && strings.Contains(text, `"`+k.user+`"`) {
+	lacks := func(part string) bool { return !strings.Contains(text, part) }
+	if !slices.ContainsFunc(k.texts, lacks) {
 		k.mu.Lock()
 		k.kept, k.body = r.Clone(r.Context()), body
 		k.mu.Unlock()
@@ -42,11 +44,14 @@ func (k *keeper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return k.RoundTripper.RoundTrip(r)
 }
 
-// again sends the kept call again.
+// again sends the kept call again, as if DynamoDB had forgotten it.
 func (k *keeper) again(t *testing.T) (status int) {
 	t.Helper()
 	if k.kept == nil {
-		t.Fatal("no member was prepared")
+		t.Fatal("there was no such call")
+	}
+	if at := bytes.Index(k.body, []byte(token)); at >= 0 {
+		k.body[at+len(token)] = 'x'
 	}
 	r := k.kept.Clone(t.Context())
 	r.Body = io.NopCloser(bytes.NewReader(k.body))
@@ -58,23 +63,53 @@ func (k *keeper) again(t *testing.T) (status int) {
 	return answer.StatusCode
 }
 
-// A preparation that arrives after the member was removed again does not bring the member back,
-// although the change took effect.
-func TestAddMembers_late_preparation_brings_nobody_back(t *testing.T) {
+// hindered opens two stores on the same tables. The calls of the first go through a keeper. It is
+// not patient, since a change of members ends only with its time.
+func hindered(t *testing.T, texts ...string) (one *Store, k *keeper, other *Store) {
+	t.Helper()
 	url := newTables(t)
 	carrier := &http.Transport{}
 	t.Cleanup(carrier.CloseIdleConnections)
-	k := &keeper{RoundTripper: carrier, user: "u00007"}
-	hindered, err := Open(t.Context(), Config{URL: url, Transport: k})
+	k = &keeper{RoundTripper: carrier, texts: texts}
+	one, err := Open(t.Context(), Config{URL: url, Transport: k})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := hindered.Close(); err != nil {
+		if err := one.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	other := openTest(t, url)
+	return one, k, openTest(t, url)
+}
+
+// A transaction of an edit that arrives again after a redaction changes nothing.
+func TestAppend_redacted_stays_after_a_late_edit(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		one, k, other := hindered(t, "TransactItems", "canary")
+		createGroup(t, other, "c", "anna")
+		send(t, other, "c", "anna", "first", 1)
+		next := tidemark.Sequence(2)
+		if before {
+			relate(t, other, edit("c", "anna", "earlier", 1), next)
+			next++
+		}
+		relate(t, one, edit("c", "anna", "canary", 1), next)
+		relate(t, other, redact("c", "anna", "k", 1), next+1)
+		if status := k.again(t); status != http.StatusBadRequest {
+			t.Errorf("the late call was answered %d, want it refused", status)
+		}
+		if got := messageOf(t, other, "c", 1); !got.Redacted() || got.Content != "" {
+			t.Errorf("the redacted message says %q", says(&got))
+		}
+		send(t, other, "c", "anna", "last", next+2)
+	}
+}
+
+// A preparation that arrives after the member was removed again does not bring the member back,
+// although the change took effect.
+func TestAddMembers_late_preparation_brings_nobody_back(t *testing.T) {
+	hindered, k, other := hindered(t, "SET next_change", `"u00007"`)
 	for _, before := range []string{"never a member", "a member once"} {
 		t.Run(before, func(t *testing.T) {
 			chat := tidemark.ChatID(strings.ReplaceAll(before, " ", "-"))

@@ -113,6 +113,11 @@ func TestObserve_unread_exact_after_random_messages(t *testing.T) {
 			d.Kind = tidemark.KindSystem
 		case 1:
 			d.Mentions = tidemark.NewMentions(false, users[:1])
+		case 2:
+			if n > 1 {
+				d.Kind, d.Relation = tidemark.KindEdit, &tidemark.Relation{Sequence: 1}
+				d.ByBackend, d.Mentions = true, tidemark.NewMentions(false, users[:1])
+			}
 		}
 		if d.Kind.Counts() {
 			sent[d.SenderID]++

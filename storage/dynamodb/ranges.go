@@ -21,22 +21,30 @@ const (
 	looks = 3
 )
 
-// Ranges implements storage.Messages. Each range is one strongly consistent query.
+// Ranges implements storage.Messages. Each range is one strongly consistent query, and so is each
+// target of a relation.
 func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
 	c, ctx, leave, err := s.enterBatch(ctx, "ranges", len(ranges))
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	pages := make([][]tidemark.Message, len(ranges))
-	err = call.Together(ctx, len(ranges), func(ctx context.Context, i int) (err error) {
-		pages[i], err = c.page(ctx, ranges[i])
-		return err
-	})
+	pages, err := storage.Related(ctx, ranges, c.pages)
 	if err != nil {
 		return nil, call.Public(err)
 	}
 	return pages, nil
+}
+
+// pages reads ranges without the targets of relations.
+func (c caller) pages(
+	ctx context.Context, ranges []storage.Range,
+) ([][]tidemark.Message, error) {
+	pages := make([][]tidemark.Message, len(ranges))
+	return pages, call.Together(ctx, len(ranges), func(ctx context.Context, i int) (err error) {
+		pages[i], err = c.page(ctx, ranges[i])
+		return err
+	})
 }
 
 // Observe implements storage.Messages. The message proves a head. What it writes to the counter of

@@ -35,7 +35,7 @@ type trap struct {
 	// lose makes the call, and loses its answer. DynamoDB also forgets that it performed the
 	// transaction. leave drops the call itself, and its caller.
 	lose, leave bool
-	// edit changes the items of a query's answer.
+	// edit changes the items of a query's answer, or the single one of another read.
 	edit func(items []any) []any
 }
 
@@ -99,7 +99,7 @@ func (w *wire) spring(operation, body string) trap {
 	return trap{}
 }
 
-// edited returns the answer to a query with other items.
+// edited returns the answer to a read with other items.
 func edited(response *http.Response, edit func([]any) []any) (*http.Response, error) {
 	var fields map[string]any
 	decoder := json.NewDecoder(response.Body)
@@ -107,8 +107,12 @@ func edited(response *http.Response, edit func([]any) []any) (*http.Response, er
 	if err := decoder.Decode(&fields); err != nil {
 		return nil, err
 	}
-	items, _ := fields["Items"].([]any)
-	fields["Items"] = edit(items)
+	if one, single := fields["Item"]; single {
+		fields["Item"] = edit([]any{one})[0]
+	} else {
+		items, _ := fields["Items"].([]any)
+		fields["Items"] = edit(items)
+	}
 	text, err := json.Marshal(fields)
 	if err != nil {
 		return nil, err

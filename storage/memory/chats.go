@@ -13,8 +13,10 @@ import (
 // chat holds a chat with its messages and members.
 type chat struct {
 	tidemark.Chat
-	// messages holds message n at index n − 1. It only grows.
+	// messages holds message n at index n − 1. It only grows, and relations change its elements.
 	messages []tidemark.Message
+	// mentions holds those with which changed messages were stored. They decide what counts.
+	mentions map[tidemark.Sequence]tidemark.Mentions
 	// lives holds the number of the life that stored message n at index n − 1.
 	lives []int64
 	// keys maps each idempotency key to the sequence of its message.
@@ -47,10 +49,11 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 			"there is a chat %s already", new.ID)
 	}
 	c := &chat{
-		Chat:    new.Chat(stored(new.CreatedAt)),
-		keys:    map[sendKey]tidemark.Sequence{},
-		members: map[tidemark.UserID]tidemark.Member{},
-		changed: map[tidemark.UserID]uint64{},
+		Chat:     new.Chat(stored(new.CreatedAt)),
+		keys:     map[sendKey]tidemark.Sequence{},
+		mentions: map[tidemark.Sequence]tidemark.Mentions{},
+		members:  map[tidemark.UserID]tidemark.Member{},
+		changed:  map[tidemark.UserID]uint64{},
 	}
 	for _, user := range new.Members {
 		role := tidemark.Ordinary
@@ -155,7 +158,8 @@ func (s *Store) listItem(user tidemark.UserID, c *chat, brief bool) storage.Chat
 	}
 	v.Role = member.Role
 	if c.Head > 0 && member.Intervals.Contains(c.Head) {
-		v.Last = &c.messages[c.Head-1]
+		last := c.messages[c.Head-1]
+		v.Last = &last
 	}
 	v.Unread = c.unread(user, v.State)
 	return v

@@ -36,7 +36,7 @@ func (s *Store) Copy() *Store {
 		to := *from
 		to.messages, to.lives = slices.Clone(from.messages), slices.Clone(from.lives)
 		to.keys, to.members = maps.Clone(from.keys), maps.Clone(from.members)
-		to.changed = maps.Clone(from.changed)
+		to.changed, to.mentions = maps.Clone(from.changed), maps.Clone(from.mentions)
 		c.chats[id] = &to
 	}
 	for key, from := range s.direct {

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -39,7 +40,7 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	key := sendKey{draft.SenderID, draft.ClientMessageID}
 	//rule:send_idempotent.key-before-membership
 	if sequence, known := c.keys[key]; known {
-		first := c.messages[sequence-1]
+		first := c.related(c.messages[sequence-1])
 		//rule:send_idempotent.equal-key-equal-content
 		if err := first.Repeats(&draft); err != nil {
 			return storage.Appended{}, err
@@ -58,6 +59,11 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 		return storage.Appended{}, storage.NotSender(draft.ChatID, draft.SenderID, true)
 	}
 	draft.CreatedAt = stored(draft.CreatedAt)
+	if draft.Kind.Relates() {
+		if err := draft.MayRevise(c.message(draft.Relation.Sequence), sender.Role); err != nil {
+			return storage.Appended{}, err
+		}
+	}
 	defer s.news(c, storage.PositionOf(&c.Chat))
 	c.Head++
 	message := draft.Message(c.Head, c.MembersVersion)
@@ -66,9 +72,40 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	c.lives = append(c.lives, s.lives[len(s.lives)-1].Number)
 	//rule:send_idempotent.remember-key
 	c.keys[key] = message.Sequence
+	if draft.Kind.Relates() {
+		c.revise(&draft)
+	}
 	return storage.Appended{
-		Message: message, Version: c.MembersVersion, RowsVersion: c.cleared + 1,
+		Message: c.related(message), Version: c.MembersVersion, RowsVersion: c.cleared + 1,
 	}, nil
+}
+
+// message returns a message, or nil if there is none.
+func (c *chat) message(n tidemark.Sequence) *tidemark.Message {
+	if n < 1 || n > c.Head {
+		return nil
+	}
+	return &c.messages[n-1]
+}
+
+// revise changes the target of a relation that is now the last message. The mutex is held.
+func (c *chat) revise(d *tidemark.Draft) {
+	target := c.message(d.Relation.Sequence)
+	//rule:countable_fixed.mentions-of-the-first-step
+	if _, kept := c.mentions[target.Sequence]; !kept {
+		c.mentions[target.Sequence] = target.Mentions
+	}
+	//rule:redacted_stays.target-in-step-of-relation
+	*target = target.Revise(d, c.Head)
+}
+
+// related returns a message with its target, if it has one.
+func (c *chat) related(m tidemark.Message) tidemark.Message {
+	if m.Relation != nil {
+		target := *c.message(m.Relation.Sequence)
+		m.Relation = &tidemark.Relation{Sequence: target.Sequence, Target: &target}
+	}
+	return m
 }
 
 // Sent implements storage.Messages.
@@ -88,21 +125,25 @@ func (s *Store) Sent(
 		return storage.Appended{}, false, nil
 	}
 	return storage.Appended{
-		Message: c.messages[sequence-1], Duplicate: true, Version: c.MembersVersion,
+		Message: c.related(c.messages[sequence-1]), Duplicate: true, Version: c.MembersVersion,
 	}, true, nil
 }
 
-// Ranges implements storage.Messages. The pages share memory with the chats' messages, which never
-// change.
+// Ranges implements storage.Messages.
 func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
 	if err := s.enterBatch(ctx, len(ranges)); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
+	return storage.Related(ctx, ranges, s.pages)
+}
+
+// pages returns ranges without the targets of relations. The mutex is held.
+func (s *Store) pages(_ context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
 	pages := make([][]tidemark.Message, len(ranges))
 	for i, r := range ranges {
 		if c := s.chats[r.Chat]; c != nil {
-			pages[i] = c.page(r)
+			pages[i] = slices.Clone(c.page(r))
 		}
 	}
 	return pages, nil
@@ -111,7 +152,7 @@ func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 // Observe implements storage.Messages. No other process stores anything.
 func (s *Store) Observe(*tidemark.Message) {}
 
-// page returns the messages of a range. The mutex is held.
+// page returns the messages of a range. They may change when the mutex is released.
 func (c *chat) page(r storage.Range) []tidemark.Message {
 	// first..last is the selected range. from..to is the part of it that the page returns.
 	//rule:sync_position_from_watermark.range-starts-behind-after

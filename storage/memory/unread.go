@@ -18,7 +18,11 @@ func (c *chat) unread(user tidemark.UserID, state tidemark.DeliveryState) storag
 			continue
 		}
 		u.Messages++
-		if m.Mentions.Name(user) {
+		names, changed := c.mentions[n]
+		if !changed {
+			names = m.Mentions
+		}
+		if names.Name(user) {
 			u.Mentions++
 		}
 	}

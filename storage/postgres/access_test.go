@@ -49,7 +49,7 @@ func TestAccess_table(t *testing.T) {
 	load := &workload{t, s}
 	names := statements(t)
 	used := map[string]bool{}
-	operations := slices.Concat(load.writes(), load.outlets(), load.reads())
+	operations := slices.Concat(load.writes(), load.relations(), load.outlets(), load.reads())
 	costs, lines := make([][]cost, len(operations)), make([]string, len(operations))
 	for round := range 4 {
 		for i, o := range operations {
@@ -72,7 +72,7 @@ func TestAccess_table(t *testing.T) {
 			texts, trips, _ := w.take()
 			which, open := shown(t, texts, names, used)
 			several := slices.ContainsFunc([]string{
-				"Member`", "Members`", "names", "MarkUnread", "UpdateChat", "Settle",
+				"Member`", "Members`", "names", "of an edit", "MarkUnread", "UpdateChat", "Settle",
 			}, func(part string) bool { return strings.Contains(o.name, part) })
 			if open != several ||
 				!open && trips != len(texts) {

@@ -359,8 +359,8 @@ func (l *listing) last(ctx context.Context, c *conn) error {
 			return err
 		}
 		found := &l.conversations[at[no-1]]
-		last := m.message(found.Chat.ID)
+		last, err := m.message(found.Chat.ID)
 		found.Last = &last
-		return nil
+		return err
 	})
 }

@@ -71,17 +71,27 @@ func (a *appending) judge(ctx context.Context, c *conn, todo []int) ([]verdict, 
 		return verdicts, nil
 	}
 	var asked []int // indexes of verdicts
-	var text [3][]string
 	for n, i := range todo {
-		if d := &a.drafts[i]; unknown[d.ChatID] {
+		if unknown[a.drafts[i].ChatID] {
 			asked = append(asked, n)
-			text[0] = append(text[0], string(d.ChatID))
-			text[1] = append(text[1], string(d.SenderID))
-			text[2] = append(text[2], d.ClientMessageID)
 		}
 	}
+	return verdicts, a.ask(ctx, c, todo, verdicts, asked)
+}
+
+// ask sets some of the verdicts on drafts by asking the database. asked are their indexes.
+func (a *appending) ask(
+	ctx context.Context, c *conn, todo []int, verdicts []verdict, asked []int,
+) error {
+	var text [3][]string
+	for _, n := range asked {
+		d := &a.drafts[todo[n]]
+		text[0] = append(text[0], string(d.ChatID))
+		text[1] = append(text[1], string(d.SenderID))
+		text[2] = append(text[2], d.ClientMessageID)
+	}
 	row := 0
-	err := c.each(ctx, judgeDrafts, []any{text[0], text[1], text[2]}, func(rows pgx.Rows) error {
+	return c.each(ctx, judgeDrafts, []any{text[0], text[1], text[2]}, func(rows pgx.Rows) error {
 		v := &verdicts[asked[row]]
 		d := &a.drafts[todo[asked[row]]]
 		row++
@@ -91,7 +101,6 @@ func (a *appending) judge(ctx context.Context, c *conn, todo []int) ([]verdict, 
 		}
 		return err
 	})
-	return verdicts, err
 }
 
 // maxSenders is the number of senders that a store caches: at most 20 MB with ids of usual length.

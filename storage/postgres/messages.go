@@ -120,6 +120,7 @@ func (s *Store) append(
 	first := make(map[key]int, len(drafts))
 	leader := make([]int, len(drafts))
 	todo := make([]int, 0, len(drafts))
+	relates := false
 	for i := range drafts {
 		d := &drafts[i]
 		k := key{d.ChatID, d.SenderID, d.ClientMessageID}
@@ -129,9 +130,11 @@ func (s *Store) append(
 			todo = append(todo, i)
 		}
 		leader[i] = j
+		relates = relates || d.Kind.Relates()
 	}
 	a := &appending{
 		drafts:    drafts,
+		leader:    leader,
 		results:   make([]storage.Appended, len(drafts)),
 		stored:    make([]*tidemark.Message, len(drafts)),
 		versions:  make([]uint64, len(drafts)),
@@ -143,24 +146,11 @@ func (s *Store) append(
 	if life := s.life().Number; life > 1 {
 		a.life = &life
 	}
-	for round := 0; len(todo) > 0; round++ {
-		if round == maxRounds {
-			return nil, tidemark.Errorf(tidemark.Unavailable,
-				"the members of a chat change too quickly; try again")
-		}
-		write := a.round
-		//rule:bounded_use.limit-vain-rounds
-		if round >= roundsUntilLock {
-			write = a.alone
-		}
-		left, err := write(ctx, c, todo)
-		if err != nil {
-			return nil, err
-		}
-		if len(left) < len(todo) {
-			round = -1 // Only rounds that wrote nothing count.
-		}
-		todo = left
+	if relates {
+		return a.results, a.inOrder(ctx, c)
+	}
+	if err := a.plain(ctx, c, todo); err != nil {
+		return nil, err
 	}
 	for i, j := range leader {
 		if i != j {
@@ -170,9 +160,39 @@ func (s *Store) append(
 	return a.results, nil
 }
 
+// plain writes drafts that are no relations, and have different keys.
+func (a *appending) plain(ctx context.Context, c *conn, todo []int) error {
+	for round := 0; len(todo) > 0; round++ {
+		if round == maxRounds {
+			return tooQuick()
+		}
+		write := a.round
+		//rule:bounded_use.limit-vain-rounds
+		if round >= roundsUntilLock {
+			write = a.alone
+		}
+		left, err := write(ctx, c, todo)
+		if err != nil {
+			return err
+		}
+		if len(left) < len(todo) {
+			round = -1 // Only rounds that wrote nothing count.
+		}
+		todo = left
+	}
+	return nil
+}
+
+func tooQuick() error {
+	return tidemark.Errorf(tidemark.Unavailable,
+		"the members of a chat change too quickly; try again")
+}
+
 // An appending writes the drafts of one batch.
 type appending struct {
-	drafts  []tidemark.Draft
+	drafts []tidemark.Draft
+	// leader is the first draft with the key of each.
+	leader  []int
 	results []storage.Appended
 	// stored is the message with the key of each draft, nil until it is known.
 	stored []*tidemark.Message
@@ -187,6 +207,9 @@ type appending struct {
 	// lockWaited reports that a statement has waited for a lock in vain. Further locks get less
 	// time.
 	lockWaited bool
+	// targets are those of the relations. From note on they are as the relations leave them. It is
+	// nil in a batch without relations.
+	targets []*tidemark.Message
 }
 
 // round writes the drafts in statements of bounded size. If the members of a chat changed
@@ -326,6 +349,14 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	if err != nil {
 		return nil, err
 	}
+	return a.conclude(ctx, c, todo, verdicts, began)
+}
+
+// conclude sets the results of drafts that were judged and stored. It returns what write returns.
+// The drafts were judged at the time began or later.
+func (a *appending) conclude(
+	ctx context.Context, c *conn, todo []int, verdicts []verdict, began time.Time,
+) (unsure []int, err error) {
 	// In a chat that did not move, no draft is decided. A sender who was refused may be a member in
 	// the step that stores the others.
 	changed := map[tidemark.ChatID]bool{}
@@ -356,6 +387,9 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 			sends++
 			m := d.Message(tidemark.Sequence(v.sequence), uint64(v.version))
 			m.CreatedAt = timeOf(d.CreatedAt.UnixMilli())
+			if m.Relation != nil {
+				m.Relation.Target = a.targets[i]
+			}
 			//rule:R_STANDS.version-of-the-step-in-postgres
 			a.results[i] = storage.Appended{
 				Message: m, Version: uint64(v.version), RowsVersion: uint64(v.rows),
@@ -426,9 +460,10 @@ func (a *appending) parameters(todo, accepted []int, m *moves) []any {
 	// Empty columns are nil: types if all drafts have the same one, the others if there are none.
 	var types []string
 	var attachments, metadata, kinds, mentions []*string
-	common := a.drafts[todo[accepted[0]]].ContentType
+	common := unsaid(&a.drafts[todo[accepted[0]]]).ContentType
 	for at, no := range accepted {
-		d := &a.drafts[todo[no]]
+		//rule:redacted_stays.relation-says-nothing-in-postgres
+		d := unsaid(&a.drafts[todo[no]])
 		created[at] = d.CreatedAt.UnixMilli()
 		senders[at], keys[at] = string(d.SenderID), d.ClientMessageID
 		ids[at], contents[at] = string(d.MessageID), d.Content
@@ -496,16 +531,16 @@ func (a *appending) find(
 			Limit: 1,
 		}
 	}
-	pages, err := readPages(ctx, c, ranges)
+	pages, err := storage.Related(ctx, ranges, c.ranges)
 	if err != nil {
 		return err
 	}
 	for at, n := range known {
 		i := todo[n]
-		if pages[at].hole != nil {
-			return pages[at].hole
+		if len(pages[at]) == 0 {
+			return &hole{ranges[at].Chat, ranges[at].After + 1}
 		}
-		a.stored[i], a.versions[i] = &pages[at].messages[0], uint64(verdicts[n].version)
+		a.stored[i], a.versions[i] = &pages[at][0], uint64(verdicts[n].version)
 		a.results[i] = a.same(i, a.stored[i], a.versions[i])
 		if a.repeated && a.stored[i].MessageID == a.drafts[i].MessageID {
 			// The earlier attempt stored the message, and its answer was lost.

@@ -10,7 +10,7 @@ import (
 )
 
 // isNoted reports whether a draft needs more than appendDrafts writes: rows that say that it does
-// not count as unread, or whom it names.
+// not count as unread, or whom it names, or changes of a relation and its target.
 func isNoted(d *tidemark.Draft) bool { return !d.Kind.Counts() || !d.Mentions.None() }
 
 // The statements of note. The transaction has locked the chats.
@@ -27,15 +27,21 @@ const (
 		FROM (SELECT key FROM chats WHERE id = $1 LIMIT 1) AS c, unnest($4::text[]) AS u (id)`
 )
 
-// note stores which of the messages do not count as unread, and whom the others name.
+// note stores which of the messages do not count as unread, and whom the others name. It also
+// changes the target of a relation.
 func (a *appending) note(ctx context.Context, c *conn, todo []int, verdicts []verdict) error {
 	var batch pgx.Batch
 	uncounted := map[tidemark.ChatID][]int64{}
 	for n, i := range todo {
 		d, sequence := &a.drafts[i], verdicts[n].sequence
-		switch {
-		case sequence == 0:
+		if sequence == 0 {
 			continue
+		}
+		if d.Kind.Relates() {
+			//rule:redacted_stays.target-in-step-of-relation-in-postgres
+			a.revise(&batch, i, &verdicts[n])
+		}
+		switch {
 		case !d.Kind.Counts():
 			//rule:unread_exact.number-what-does-not-count-in-postgres
 			uncounted[d.ChatID] = append(uncounted[d.ChatID], sequence)

@@ -26,7 +26,8 @@ const (
 	readFirst = `SELECT r.no, c.head, coalesce(p.sequence, 0), coalesce(p.created_at, 0),
 	coalesce(p.members_version, 0), coalesce(p.sender_id, ''),
 	coalesce(p.client_message_id, ''), coalesce(p.message_id, ''), coalesce(p.content_type, ''),
-	p.attachments, p.metadata, p.kind, p.mentions, coalesce(p.content, '')
+	p.attachments, p.metadata, p.kind, p.mentions, p.relation, p.revision,
+	coalesce(p.content, '')
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
 	WITH ORDINALITY AS r (chat_id, low, high, page, weight, no)
 CROSS JOIN LATERAL (SELECT key, head FROM chats WHERE id = r.chat_id LIMIT 1) AS c
@@ -46,16 +47,34 @@ const messageSize = `octet_length(m.content) + coalesce(octet_length(m.attachmen
 			coalesce(octet_length(m.metadata), 0)`
 
 // Ranges implements storage.Messages. One statement reads all upward ranges of concurrent calls,
-// and one all downward ranges.
+// and one all downward ranges. If there are relations, one more reads their targets.
 func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
-	pages, err := through(ctx, s, s.pages, ranges)
+	return storage.Related(ctx, ranges,
+		func(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+			pages, err := through(ctx, s, s.pages, ranges)
+			if err != nil {
+				return nil, err
+			}
+			messages, err := messagesOf(pages)
+			return messages, public(err)
+		})
+}
+
+// ranges reads ranges without the targets of relations (storage.Read).
+func (c *conn) ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+	pages, err := readPages(ctx, c, ranges)
 	if err != nil {
 		return nil, err
 	}
+	return messagesOf(pages)
+}
+
+// messagesOf returns the messages of pages, or a hole of one of them.
+func messagesOf(pages []page) ([][]tidemark.Message, error) {
 	messages := make([][]tidemark.Message, len(pages))
 	for i := range pages {
 		if pages[i].hole != nil {
-			return nil, public(pages[i].hole)
+			return nil, pages[i].hole
 		}
 		messages[i] = pages[i].messages
 	}
@@ -140,8 +159,9 @@ func (c *conn) read(ctx context.Context, text string, pages []*page) error {
 		if p.messages == nil {
 			p.messages = make([]tidemark.Message, 0, p.room())
 		}
-		p.messages = append(p.messages, m.message(p.wanted.Chat))
-		return nil
+		found, err := m.message(p.wanted.Chat)
+		p.messages = append(p.messages, found)
+		return err
 	})
 }
 
@@ -211,7 +231,7 @@ func (p *page) full() bool {
 // messageColumns are the columns that messageRow.columns scans, in the same order.
 const messageColumns = `m.sequence, m.created_at, m.members_version, m.sender_id,
 	m.client_message_id, m.message_id, m.content_type, m.attachments,
-	m.metadata, m.kind, m.mentions, m.content`
+	m.metadata, m.kind, m.mentions, m.relation, m.revision, m.content`
 
 // A messageRow is the destination of a row of messages. It is reused for all rows of a statement.
 // Its texts point into the answer of Postgres, and are valid until the next row.
@@ -219,7 +239,8 @@ type messageRow struct {
 	sequence, createdAt, version int64
 	sender, key, id, contentType pgtype.DriverBytes
 	attachments, metadata        []byte
-	kind, mentions               *string
+	kind, mentions, revision     *string
+	relation                     *int64
 	content                      pgtype.DriverBytes
 	// lastSender and lastType are those of the row before, which are often the same.
 	lastSender, lastType string
@@ -229,12 +250,21 @@ type messageRow struct {
 func (m *messageRow) columns() []any {
 	return []any{
 		&m.sequence, &m.createdAt, &m.version, &m.sender, &m.key, &m.id, &m.contentType,
-		&m.attachments, &m.metadata, &m.kind, &m.mentions, &m.content,
+		&m.attachments, &m.metadata, &m.kind, &m.mentions, &m.relation, &m.revision, &m.content,
 	}
 }
 
-func (m *messageRow) message(chat tidemark.ChatID) tidemark.Message {
+func (m *messageRow) message(chat tidemark.ChatID) (tidemark.Message, error) {
 	kind, mentions := tidemark.KindMessage, tidemark.Mentions{}
+	var relation *tidemark.Relation
+	var revision *tidemark.Revision
+	var err error
+	if m.relation != nil {
+		relation = &tidemark.Relation{Sequence: tidemark.Sequence(*m.relation)}
+	}
+	if m.revision != nil {
+		revision, err = tidemark.ParseRevision(*m.revision)
+	}
 	if m.kind != nil {
 		kind = tidemark.Kind(*m.kind)
 	}
@@ -256,6 +286,8 @@ func (m *messageRow) message(chat tidemark.ChatID) tidemark.Message {
 	texts, ids := b.String(), len(m.key)+len(m.id)
 	return tidemark.Message{
 		Kind:            kind,
+		Relation:        relation,
+		Revision:        revision,
 		Mentions:        mentions,
 		ChatID:          chat,
 		Sequence:        tidemark.Sequence(m.sequence),
@@ -268,7 +300,7 @@ func (m *messageRow) message(chat tidemark.ChatID) tidemark.Message {
 		Attachments:     m.attachments,
 		Metadata:        m.metadata,
 		Content:         texts[ids:],
-	}
+	}, err
 }
 
 // timeOf returns the time of a column in milliseconds.

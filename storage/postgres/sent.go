@@ -25,18 +25,18 @@ func (s *Store) Sent(
 		if err != nil || sequence == 0 {
 			return missing(err, key.Chat)
 		}
-		pages, err := readPages(ctx, c, []storage.Range{
+		pages, err := c.ranges(ctx, []storage.Range{
 			{Chat: key.Chat, After: tidemark.Sequence(sequence) - 1, Limit: 1},
 		})
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case pages[0].hole != nil:
-			return pages[0].hole
 		}
 		appended, found = storage.Appended{
-			Message: pages[0].messages[0], Duplicate: true, Version: uint64(version),
+			Message: pages[0][0], Duplicate: true, Version: uint64(version),
 		}, true
+		if err := storage.Relate(ctx, &appended, c.ranges); err != nil {
+			return err
+		}
 		//rule:confirmed_is_durable.confirm-what-was-sent
 		_, err = c.Exec(ctx, waitForStandbys)
 		return err

@@ -361,16 +361,9 @@ func setLast(c *conn, a *account, item *storage.ChatListItem) error {
 	if head == 0 || !a.Visible.Contains(head) {
 		return nil
 	}
-	q, err := c.prepared(`SELECT ` + messageColumns +
-		` FROM messages WHERE chat = ? AND sequence = ?`)
-	if err != nil {
-		return err
-	}
-	q.integer(1, a.chat)
-	q.integer(2, int64(head))
-	_, err = q.one(func(row *stmt) {
-		last := scanMessage(row, item.Chat.ID, "")
+	last, found, err := c.message(a.chat, item.Chat.ID, head)
+	if found && err == nil {
 		item.Last = &last
-	})
+	}
 	return err
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ const messageColumns = `sequence, sender_id, client_message_id, message_id, crea
 // message, who often sent this one, too.
 func scanMessage(
 	row *stmt, chat tidemark.ChatID, before tidemark.UserID,
-) tidemark.Message {
+) (m tidemark.Message, err error) {
 	key, id, content := row.Column(2), row.Column(3), row.Column(10)
 	var b strings.Builder
 	b.Grow(len(key) + len(id) + len(content))
@@ -26,7 +27,7 @@ func scanMessage(
 	b.Write(id)
 	b.Write(content)
 	texts, ids := b.String(), len(key)+len(id)
-	m := tidemark.Message{
+	m = tidemark.Message{
 		ChatID:          chat,
 		Sequence:        tidemark.Sequence(row.integerAt(0)),
 		SenderID:        before,
@@ -42,8 +43,7 @@ func scanMessage(
 		m.SenderID = tidemark.UserID(sender)
 	}
 	if !row.nullAt(7) {
-		kind, mentions, _ := strings.Cut(row.stringAt(7), " ")
-		m.Kind, m.Mentions = tidemark.Kind(kind), tidemark.ParseMentions(mentions)
+		err = parseKindMentions(&m, row.stringAt(7))
 	}
 	if !row.nullAt(8) {
 		m.Attachments = row.bytesAt(8)
@@ -51,7 +51,7 @@ func scanMessage(
 	if !row.nullAt(9) {
 		m.Metadata = row.bytesAt(9)
 	}
-	return m
+	return m, err
 }
 
 // contentTypeAt returns column i as a content type. It makes no copy of the usual one.
@@ -101,7 +101,7 @@ func refused(err error) bool {
 
 // append stores the draft, or returns the message that has its key. For a member who may send, the
 // statement that stores the message also checks the key, by the unique index. For any other sender,
-// append only looks the key up.
+// and for relations, append looks the key up first.
 func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	c, err := w.chat(d.ChatID)
 	if err != nil {
@@ -115,20 +115,14 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 		return storage.Appended{}, err
 	}
 	//rule:nothing_outside_membership.members-only-append-in-sqlite
-	if from != nil {
-		stored, err := w.insert(c, d)
+	if from != nil && !d.Kind.Relates() {
+		m := d.Message(c.head+1, c.version)
+		stored, err := w.insert(c, &m)
 		if err != nil {
 			return storage.Appended{}, err
 		}
 		if stored {
-			w.sends++
-			w.moveHead(c, d.CreatedAt.UnixMilli())
-			if err := w.count(c, from, d); err != nil {
-				return storage.Appended{}, err
-			}
-			return storage.Appended{
-				Message: d.Message(c.head, c.version), Version: c.version, RowsVersion: c.rows,
-			}, nil
+			return w.appended(c, from, d, m)
 		}
 	}
 	//rule:send_idempotent.key-lookup
@@ -136,6 +130,9 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	switch {
 	case err != nil:
 		return storage.Appended{}, err
+	//rule:send_idempotent.key-of-relation-in-sqlite
+	case !found && from != nil:
+		return w.relate(c, from, d)
 	case !found:
 		m, _, err := w.member(c, d.SenderID)
 		if err == nil {
@@ -143,12 +140,27 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 		}
 		return storage.Appended{}, err
 	}
+	if r := message.Relation; r != nil {
+		if r.Target, err = w.target(c, r.Sequence); err != nil {
+			return storage.Appended{}, err
+		}
+	}
 	//rule:send_idempotent.equal-key-equal-content-in-sqlite
 	if err := message.Repeats(d); err != nil {
 		return storage.Appended{}, err
 	}
 	//rule:nothing_outside_membership.duplicate-has-current-version
 	return storage.Appended{Message: message, Duplicate: true, Version: c.version}, nil
+}
+
+// appended counts the message that has just been stored, and returns it.
+func (w *writer) appended(
+	c *chat, from *sender, d *tidemark.Draft, m tidemark.Message,
+) (storage.Appended, error) {
+	w.sends++
+	w.moveHead(c, d.CreatedAt.UnixMilli())
+	err := w.count(c, from, d)
+	return storage.Appended{Message: m, Version: c.version, RowsVersion: c.rows}, err
 }
 
 const (
@@ -165,11 +177,11 @@ const (
 		ON CONFLICT (client_message_id, sender_id, chat) DO NOTHING`
 )
 
-// insert stores the draft as the next message, unless its key is known.
-func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
-	marked := d.Kind != tidemark.KindMessage || !d.Mentions.None()
+// insert stores the next message of a chat, unless its key is known.
+func (w *writer) insert(c *chat, m *tidemark.Message) (stored bool, err error) {
+	marked := m.Kind != tidemark.KindMessage || !m.Mentions.None()
 	//rule:restore_is_noticed.message-has-its-life-in-sqlite
-	plain := w.life <= 1 && !marked && d.Attachments == nil && d.Metadata == nil
+	plain := w.life <= 1 && !marked && m.Attachments == nil && m.Metadata == nil
 	text := insertAny
 	if plain {
 		text = insertPlain
@@ -179,23 +191,23 @@ func (w *writer) insert(c *chat, d *tidemark.Draft) (stored bool, err error) {
 		return false, err
 	}
 	q.integer(1, c.key)
-	q.integer(2, int64(c.head)+1)
-	q.string(3, string(d.SenderID))
-	q.string(4, d.ClientMessageID)
-	q.string(5, string(d.MessageID))
-	q.integer(6, d.CreatedAt.UnixMilli())
-	q.integer(7, int64(c.version))
-	q.string(8, d.ContentType)
-	q.string(9, d.Content)
+	q.integer(2, int64(m.Sequence))
+	q.string(3, string(m.SenderID))
+	q.string(4, m.ClientMessageID)
+	q.string(5, string(m.MessageID))
+	q.integer(6, m.CreatedAt.UnixMilli())
+	q.integer(7, int64(m.MembersVersion))
+	q.string(8, m.ContentType)
+	q.string(9, m.Content)
 	if !plain {
 		if q.null(10); marked {
-			q.string(10, strings.TrimSuffix(string(d.Kind)+" "+d.Mentions.Text(), " "))
+			q.string(10, kindMentions(m))
 		}
-		if q.null(11); d.Attachments != nil {
-			q.string(11, string(d.Attachments))
+		if q.null(11); m.Attachments != nil {
+			q.string(11, string(m.Attachments))
 		}
-		if q.null(12); d.Metadata != nil {
-			q.string(12, string(d.Metadata))
+		if q.null(12); m.Metadata != nil {
+			q.string(12, string(m.Metadata))
 		}
 		q.integer(13, w.life)
 	}
@@ -226,8 +238,9 @@ func (s *Store) Sent(
 		if err != nil {
 			return err
 		}
-		if appended.Message, found, err = c.byKey(chat, key); found {
+		if appended.Message, found, err = c.byKey(chat, key); found && err == nil {
 			appended.Duplicate, appended.Version = true, version
+			err = storage.Relate(ctx, &appended, c.pages)
 		}
 		return err
 	})
@@ -246,8 +259,28 @@ func (c *conn) byKey(
 	q.string(1, key.ClientMessageID)
 	q.string(2, string(key.Sender))
 	q.integer(3, chat)
-	found, err = q.one(func(row *stmt) { m = scanMessage(row, key.Chat, "") })
-	return m, found, err
+	return q.message(key.Chat)
+}
+
+// message returns a message of a chat by its sequence.
+func (c *conn) message(
+	key int64, chat tidemark.ChatID, n tidemark.Sequence,
+) (m tidemark.Message, found bool, err error) {
+	q, err := c.prepared(`SELECT ` + messageColumns +
+		` FROM messages WHERE chat = ? AND sequence = ?`)
+	if err != nil {
+		return m, false, err
+	}
+	q.integer(1, key)
+	q.integer(2, int64(n))
+	return q.message(chat)
+}
+
+// message returns the first row as a message, if there is one.
+func (s *stmt) message(chat tidemark.ChatID) (m tidemark.Message, found bool, err error) {
+	var bad error
+	found, err = s.one(func(row *stmt) { m, bad = scanMessage(row, chat, "") })
+	return m, found, cmp.Or(err, bad)
 }
 
 const (
@@ -257,22 +290,32 @@ const (
 		WHERE chat = ? AND sequence >= ? AND sequence <= ? ORDER BY sequence DESC LIMIT ?`
 )
 
-// Ranges implements storage.Messages. It runs one statement per range, all on one connection.
+// Ranges implements storage.Messages. It runs one statement per range and relation, all on one
+// connection.
 func (s *Store) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
 	if err := checkBatch(len(ranges)); err != nil {
 		return nil, err
 	}
-	pages := make([][]tidemark.Message, len(ranges))
+	var pages [][]tidemark.Message
 	err := s.read(ctx, func(c *conn) (err error) {
-		for i := range ranges {
-			if pages[i], err = c.messages(&ranges[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		pages, err = storage.Related(ctx, ranges, c.pages)
+		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	return pages, nil
+}
+
+// pages reads ranges without the targets of relations (storage.Read).
+func (c *conn) pages(
+	_ context.Context, ranges []storage.Range,
+) (pages [][]tidemark.Message, err error) {
+	pages = make([][]tidemark.Message, len(ranges))
+	for i := range ranges {
+		if pages[i], err = c.messages(&ranges[i]); err != nil {
+			return nil, err
+		}
 	}
 	return pages, nil
 }
@@ -313,8 +356,12 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 	messages := make([]tidemark.Message, 0, room)
 	size, whole := 0, false
 	var sender tidemark.UserID
+	var bad error
 	err = q.each(func(row *stmt) bool {
-		m := scanMessage(row, r.Chat, sender)
+		var m tidemark.Message
+		if m, bad = scanMessage(row, r.Chat, sender); bad != nil {
+			return false
+		}
 		sender = m.SenderID
 		//rule:session_in_order.stop-at-hole
 		if m.Sequence != next {
@@ -327,7 +374,7 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 		next += step
 		return !whole
 	})
-	if err != nil {
+	if err = cmp.Or(err, bad); err != nil {
 		return nil, err
 	}
 	if !whole {

@@ -158,6 +158,10 @@ func everyMethod(t *testing.T, s *Store) {
 	ok(err)
 	_, _, err = s.Sent(ctx, storage.SendKeyOf(&d))
 	ok(err)
+	d.ClientMessageID, d.Kind = "4", tidemark.KindEdit
+	d.Relation = &tidemark.Relation{Sequence: 1}
+	_, err = storage.AppendOne(ctx, s, d)
+	ok(err)
 	_, err = s.AddMembers(ctx, chat, []tidemark.UserID{"carla"}, tidemark.Ordinary, now)
 	ok(err)
 	_, err = s.UpdateMember(ctx, chat, "anna", storage.MemberChange{Role: tidemark.Reader})

@@ -35,6 +35,8 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 			"rename":      m.rename,
 			"append":      m.appendNew,
 			"append more": m.appendNew,
+			"relate":      m.relate,
+			"relate more": m.relate,
 			"resend":      m.resend,
 			"add":         m.addMembers,
 			"remove":      m.removeMember,
@@ -204,6 +206,29 @@ func (m *model) appendNew(rt *rapid.T) {
 		func(f *fixture) (any, error) { return f.tryAppend(draft) })
 }
 
+// relate edits or redacts a message, which may be another user's, a relation, or missing. Half of
+// the senders are backends, which may change all messages.
+func (m *model) relate(rt *rapid.T) {
+	chat := m.drawChat(rt)
+	target := max(1, m.drawSequence(rt, chat))
+	draft := m.edit(chat, m.drawUser(rt), target, fmt.Sprint("edit ", m.tick()))
+	draft.CreatedAt = at(m.now / 3)
+	draft.ByBackend = rapid.Bool().Draw(rt, "backend")
+	switch rapid.IntRange(0, 3).Draw(rt, "what") {
+	case 0:
+		draft.Kind, draft.Content = tidemark.KindRedact, ""
+	case 1:
+		draft.ContentType = "text/markdown"
+		draft.Attachments = json.RawMessage(`[{"n":` + fmt.Sprint(m.now) + `}]`)
+		draft.Metadata = json.RawMessage(`{"n":` + fmt.Sprint(m.now) + `}`)
+		draft.Mentions = tidemark.NewMentions(rapid.Bool().Draw(rt, "all"),
+			rapid.SliceOfN(rapid.SampledFrom(m.everyone), 0, 3).Draw(rt, "mentions"))
+	}
+	m.drafts = append(m.drafts, draft)
+	m.both("Append a relation",
+		func(f *fixture) (any, error) { return f.tryAppend(draft) })
+}
+
 // resend sends an earlier draft again. It may change the content, the attachment or the chat.
 func (m *model) resend(rt *rapid.T) {
 	if len(m.drafts) == 0 {
@@ -211,16 +236,19 @@ func (m *model) resend(rt *rapid.T) {
 	}
 	draft := rapid.SampledFrom(m.drafts).Draw(rt, "draft")
 	draft.MessageID += "again"
-	switch rapid.IntRange(0, 6).Draw(rt, "change") {
-	case 0:
+	says := draft.Kind != tidemark.KindRedact
+	switch change := rapid.IntRange(0, 6).Draw(rt, "change"); {
+	case change == 0 && says:
 		draft.Content += "!"
-	case 1:
+	case change == 1 && says:
 		draft.Attachments = json.RawMessage(`[{}]`)
-	case 2:
+	case change == 2:
 		draft.ChatID = m.drawChat(rt)
-	case 3:
+	case change == 3 && draft.Relation == nil:
 		draft.Kind = tidemark.KindSystem
-	case 4:
+	case change == 3:
+		draft.Relation = &tidemark.Relation{Sequence: draft.Relation.Sequence + 1}
+	case change == 4 && says:
 		draft.Mentions.All = !draft.Mentions.All
 	}
 	m.both("Sent", func(f *fixture) (any, error) {

@@ -100,6 +100,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Messages", messageRules)
 	s.run(t, "Attachments", attachmentRules)
 	s.run(t, "Range", rangeRules)
+	s.run(t, "Relations", relationRules)
 	s.run(t, "Deliveries", deliveryRules)
 	s.run(t, "Statuses", statusRules)
 	s.run(t, "Unread", unreadRules)

@@ -188,7 +188,8 @@ func (c *chat) release() { <-c.turn }
 // the present counter.
 type view struct {
 	*record.Counter // nil if unknown
-	members         map[tidemark.UserID]bool
+	// members has the roles of members who may send.
+	members map[tidemark.UserID]tidemark.Role
 	// stale reports that the counter must be read before it is used again.
 	stale bool
 	// shared reports that another process has written the chat between two writes of this one. It
@@ -246,11 +247,9 @@ func (v *view) move(senders record.Senders) {
 	v.moved = moved
 }
 
-func (v *view) isMember(user tidemark.UserID) bool { return v.members[user] }
-
-func (v *view) addMember(user tidemark.UserID) {
+func (v *view) addMember(user tidemark.UserID, role tidemark.Role) {
 	if v.members == nil || len(v.members) >= mostMembers {
-		v.members = map[tidemark.UserID]bool{}
+		v.members = map[tidemark.UserID]tidemark.Role{}
 	}
-	v.members[user] = true
+	v.members[user] = role
 }

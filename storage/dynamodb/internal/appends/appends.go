@@ -33,7 +33,8 @@ const (
 )
 
 // appendBatch appends the drafts of some calls for a chat, in the order of their arrival, and sets
-// the results. rested reports that the chat had nothing to append before.
+// the results. Each run of the drafts (runOf) is appended by itself. rested reports that the chat
+// had nothing to append before.
 func (a *Appender) appendBatch(id tidemark.ChatID, batch []*sending, rested bool) {
 	own := a.use(id)
 	defer a.leave(own)
@@ -43,19 +44,37 @@ func (a *Appender) appendBatch(id tidemark.ChatID, batch []*sending, rested bool
 		drafts = append(drafts, one.drafts...)
 		calls = append(calls, slices.Repeat([]int{n}, len(one.drafts))...)
 	}
-	work := &appending{
-		Access: a.access, committed: a.committed, chat: id, view: &own.view,
-		drafts: drafts, batch: batch, calls: calls, rested: rested,
-		results: make([]storage.Appended, len(drafts)), first: make([]firstMessage, len(drafts)),
-		life: a.Life,
+	waiting := batch
+	var results []storage.Appended
+	for len(waiting) > 0 {
+		n := runOf(drafts)
+		work := &appending{
+			Access: a.access, committed: a.committed, chat: id, view: &own.view,
+			drafts: drafts[:n], batch: batch, calls: calls[:n], rested: rested,
+			results: make([]storage.Appended, n), first: make([]firstMessage, n), life: a.Life,
+		}
+		err := work.all(own, a.Patience)
+		results = append(results, work.results...)
+		waiting, results = answer(waiting, results, err)
+		drafts, calls, rested = drafts[n:], calls[n:], false
 	}
-	err := work.all(own, a.Patience)
-	for _, one := range batch {
-		n := len(one.drafts)
-		one.results, one.err = work.results[:n:n], err
-		work.results = work.results[n:]
+}
+
+// answer gives the first calls their results, as far as there are any, or all calls the error. It
+// returns the calls that still wait, and the results of the first of them.
+func answer(
+	waiting []*sending, results []storage.Appended, err error,
+) ([]*sending, []storage.Appended) {
+	for len(waiting) > 0 && (err != nil || len(waiting[0].drafts) <= len(results)) {
+		one := waiting[0]
+		waiting = waiting[1:]
+		if one.err = err; err == nil {
+			n := len(one.drafts)
+			one.results, results = results[:n:n], results[n:]
+		}
 		close(one.done)
 	}
+	return waiting, results
 }
 
 type firstMessage struct {
@@ -63,7 +82,7 @@ type firstMessage struct {
 	version uint64
 }
 
-// An appending appends drafts to one chat.
+// An appending appends drafts to one chat: a single relation, or drafts that are none.
 type appending struct {
 	record.Access
 	committed func(sends, acks int, took time.Duration)
@@ -77,6 +96,8 @@ type appending struct {
 	results []storage.Appended
 	// first has the message with each draft's key, once it is known, and the version of the call.
 	first []firstMessage
+	// target is what the draft of the present transaction changes, if it is a relation.
+	target *target
 	// rested reports that the chat had nothing to append before.
 	rested bool
 	// doubtful reports that an attempt with an unknown outcome may have stored the drafts of the
@@ -221,6 +242,11 @@ func (a *appending) attempt(ctx context.Context, todo []int) (left []int, err er
 	if err != nil || len(members) == 0 {
 		return nil, err
 	}
+	if i := members[0]; a.drafts[i].Kind.Relates() {
+		if left, err = a.aim(ctx, i); err != nil || a.target == nil {
+			return left, err
+		}
+	}
 	next, moving, err := a.next(ctx, members)
 	if err != nil {
 		return nil, err
@@ -289,7 +315,7 @@ func (a *appending) admitted(ctx context.Context, todo []int) (members, others [
 				continue
 			}
 			others = append(others, i)
-			if err := a.stranger(ctx, i, refusal); err != nil {
+			if err := a.refuse(ctx, i, refusal); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -304,8 +330,9 @@ func (a *appending) lookUp(
 ) (strangers map[tidemark.UserID]error, newer bool, err error) {
 	var unknown []tidemark.UserID
 	for _, i := range todo {
-		if !a.view.isMember(a.drafts[i].SenderID) {
-			unknown = append(unknown, a.drafts[i].SenderID)
+		sender := a.drafts[i].SenderID
+		if _, member := a.view.members[sender]; !member {
+			unknown = append(unknown, sender)
 		}
 	}
 	if len(unknown) == 0 {
@@ -325,7 +352,7 @@ func (a *appending) lookUp(
 		current := m.Intervals.Open()
 		//rule:caller_does_only_what_they_may.readers-never-append-in-dynamodb
 		if current && m.Role.MaySend() {
-			a.view.addMember(user)
+			a.view.addMember(user, m.Role)
 		} else {
 			strangers[user] = storage.NotSender(a.chat, user, current)
 		}
@@ -333,21 +360,27 @@ func (a *appending) lookUp(
 	if len(strangers) == 0 {
 		return strangers, false, nil
 	}
-	// A view may be old, and no other check would find that. So only the stored counter decides a
-	// refusal.
+	newer, err = a.confirm(ctx)
+	return strangers, newer, err
+}
+
+// confirm reads the counter before a refusal. newer reports that the members have changed since the
+// view. A view may be old, and no other check would find that. So only the stored counter decides a
+// refusal.
+func (a *appending) confirm(ctx context.Context) (newer bool, err error) {
 	found, err := a.Counter(ctx, a.chat)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	//rule:nothing_outside_membership.notice-newer-members
 	newer = found.MembersVersion != a.view.MembersVersion || found.Changed != a.view.Changed
 	a.view.see(found)
-	return strangers, newer, nil
+	return newer, nil
 }
 
-// stranger sets the result of a draft whose sender may not send. If the message is stored already,
+// refuse sets the result of a draft whose sender may not send it. If the message is stored already,
 // the draft is a duplicate, else it gets the refusal.
-func (a *appending) stranger(ctx context.Context, i int, refusal error) error {
+func (a *appending) refuse(ctx context.Context, i int, refusal error) error {
 	key, err := known(ctx, a.Access, storage.SendKeyOf(&a.drafts[i]))
 	if err != nil || key == nil {
 		a.results[i] = storage.Appended{Err: refusal}
@@ -358,7 +391,7 @@ func (a *appending) stranger(ctx context.Context, i int, refusal error) error {
 }
 
 // actions returns the writes of the transaction: the counter, the key and the message of each
-// draft, and at the end the notes.
+// draft, and at the end the notes and the target.
 func (a *appending) actions(todo []int, next *record.Counter) []types.TransactWriteItem {
 	head := a.view.Head
 	now := time.Now()
@@ -414,7 +447,12 @@ func (a *appending) actions(todo []int, next *record.Counter) []types.TransactWr
 			ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
 		}})
 	}
-	return append(actions, a.notes(todo)...)
+	actions = append(actions, a.notes(todo)...)
+	//rule:redacted_stays.target-in-step-of-relation-in-dynamodb
+	if a.target != nil && a.target.change != nil {
+		actions = append(actions, a.Action(*a.target.change))
+	}
+	return actions
 }
 
 // notes returns the writes of what is noted beside the messages.
@@ -446,6 +484,9 @@ func (a *appending) stored(todo []int, next *record.Counter) {
 		d := &a.drafts[i]
 		m := d.Message(a.view.Head+1+tidemark.Sequence(n), a.view.MembersVersion)
 		m.CreatedAt = call.Stored(d.CreatedAt)
+		if a.target != nil {
+			m.Relation.Target = &a.target.revised
+		}
 		a.results[i] = storage.Appended{Message: m, Version: a.view.MembersVersion}
 		a.first[i] = firstMessage{&m, a.view.MembersVersion}
 	}
@@ -490,8 +531,8 @@ func (a *appending) refused(
 		}
 		left = append(left, i)
 	}
-	for _, note := range reasons[1+2*len(todo):] {
-		moved = moved || call.Blamed(note)
+	for _, other := range reasons[1+2*len(todo):] { // of the notes and the target
+		moved = moved || call.Blamed(other)
 	}
 	same := slices.Collect(maps.Keys(known))
 	err = call.Together(ctx, len(same), func(ctx context.Context, n int) error {

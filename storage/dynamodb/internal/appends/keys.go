@@ -30,7 +30,8 @@ func known(ctx context.Context, access record.Access, key storage.SendKey) (call
 }
 
 // messageUnder returns the message that was stored with an idempotency key, and the id that it had
-// when the key was written. Its error is a Hole if the message is missing.
+// when the key was written. A relation has its target, as it is now. The error is a Hole if a
+// message is missing.
 func messageUnder(
 	ctx context.Context, access record.Access, chat tidemark.ChatID, key call.Item,
 ) (m tidemark.Message, first tidemark.MessageID, err error) {
@@ -39,17 +40,30 @@ func messageUnder(
 	if r.Err != nil {
 		return m, first, r.Err
 	}
-	it, err := access.Get(ctx, record.Messages, call.Item{
+	m, _, err = messageAt(ctx, access, chat, sequence)
+	if err != nil || m.Relation == nil {
+		return m, first, err
+	}
+	target, _, err := messageAt(ctx, access, chat, m.Relation.Sequence)
+	m.Relation.Target = &target
+	return m, first, err
+}
+
+// messageAt returns a message and its item. The error is a Hole if the message is missing.
+func messageAt(
+	ctx context.Context, access record.Access, chat tidemark.ChatID, sequence tidemark.Sequence,
+) (m tidemark.Message, it call.Item, err error) {
+	it, err = access.Get(ctx, record.Messages, call.Item{
 		"chat_id": call.Text(chat), "sequence": call.Number(sequence),
 	})
 	if err == nil && it == nil {
 		err = &call.Hole{Chat: chat, Sequence: sequence}
 	}
 	if err != nil {
-		return m, first, err
+		return m, nil, err
 	}
 	m, err = record.MessageOf(it)
-	return m, first, err
+	return m, it, err
 }
 
 // Sent returns the message that was stored under an idempotency key, as storage.Messages.Sent does.

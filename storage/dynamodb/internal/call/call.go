@@ -457,8 +457,11 @@ func (c Caller) Transact(
 func price(actions []types.TransactWriteItem) (units float64) {
 	for _, a := range actions {
 		size := 1
-		if a.Put != nil {
+		switch {
+		case a.Put != nil:
 			size = SizeOf(a.Put.Item)
+		case a.Update != nil:
+			size = max(1, SizeOf(a.Update.ExpressionAttributeValues))
 		}
 		units += float64(2 * ((size + 1023) / 1024))
 	}

@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
@@ -12,31 +13,82 @@ import (
 func MessageItem(
 	d *tidemark.Draft, sequence tidemark.Sequence, version uint64, life int64,
 ) call.Item {
-	it := call.Item{
-		"chat_id": call.Text(d.ChatID), "sequence": call.Number(sequence),
-		"message_id": call.Text(d.MessageID), "sender_id": call.Text(d.SenderID),
-		"client_message_id": call.Text(d.ClientMessageID), "content": call.Text(d.Content),
-		"content_type":    call.Text(d.ContentType),
-		"created_at":      call.Number(d.CreatedAt.UnixMilli()),
-		"members_version": call.Number(version),
-	}
-	if d.Attachments != nil {
-		it["attachments"] = call.Text(string(d.Attachments))
-	}
-	if d.Metadata != nil {
-		it["metadata"] = call.Text(string(d.Metadata))
-	}
-	if d.Kind != tidemark.KindMessage {
-		it["kind"] = call.Text(d.Kind)
-	}
-	if !d.Mentions.None() {
-		it["mentions"] = call.Text(d.Mentions.Text())
-	}
+	m := d.Message(sequence, version)
+	it := itemOf(&m)
 	//rule:restore_is_noticed.message-has-its-life-in-dynamodb
 	if life > 1 {
 		it["life"] = call.Number(life)
 	}
 	return it
+}
+
+// itemOf returns a message as an item, without its life.
+func itemOf(m *tidemark.Message) call.Item {
+	it := call.Item{
+		"chat_id": call.Text(m.ChatID), "sequence": call.Number(m.Sequence),
+		"message_id": call.Text(m.MessageID), "sender_id": call.Text(m.SenderID),
+		"client_message_id": call.Text(m.ClientMessageID), "content": call.Text(m.Content),
+		"content_type":    call.Text(m.ContentType),
+		"created_at":      call.Number(m.CreatedAt.UnixMilli()),
+		"members_version": call.Number(m.MembersVersion),
+	}
+	if m.Attachments != nil {
+		it["attachments"] = call.Text(string(m.Attachments))
+	}
+	if m.Metadata != nil {
+		it["metadata"] = call.Text(string(m.Metadata))
+	}
+	if m.Kind != tidemark.KindMessage {
+		it["kind"] = call.Text(m.Kind)
+	}
+	if m.Relation != nil {
+		it["relation"] = call.Number(m.Relation.Sequence)
+	}
+	if m.Revision != nil {
+		it["revision"] = call.Text(m.Revision.Text())
+	}
+	if !m.Mentions.None() {
+		it["mentions"] = call.Text(m.Mentions.Text())
+	}
+	return it
+}
+
+// revised are the attributes of a message's item that relations change (tidemark.Message.Revise).
+var revised = []string{
+	//rule:redacted_stays.nothing-is-left-in-dynamodb
+	"content",
+	"content_type", "attachments", "metadata", "mentions", "revision",
+}
+
+// Revision returns the change of an item that was read to what its message has become. The item
+// must still have the revision that was read.
+func Revision(m *tidemark.Message, read call.Item) call.Update {
+	u := call.Update{
+		Table: Messages, Key: call.Item{"chat_id": read["chat_id"], "sequence": read["sequence"]},
+		Values: call.Item{}, Names: make(map[string]string, len(revised)),
+	}
+	now := itemOf(m)
+	var set, remove []string
+	for _, name := range revised {
+		u.Names["#"+name] = name
+		if value := now[name]; value != nil {
+			set = append(set, "#"+name+" = :"+name)
+			u.Values[":"+name] = value
+		} else {
+			remove = append(remove, "#"+name)
+		}
+	}
+	u.Change = "SET " + strings.Join(set, ", ")
+	if len(remove) > 0 {
+		u.Change += " REMOVE " + strings.Join(remove, ", ")
+	}
+	u.Condition = "attribute_exists(chat_id) AND attribute_not_exists(#revision)"
+	//rule:redacted_stays.revise-what-was-read-in-dynamodb
+	if before := read["revision"]; before != nil {
+		u.Condition = "#revision = :before"
+		u.Values[":before"] = before
+	}
+	return u
 }
 
 // LifeOf returns the number of the life of the data that stored the message in an item.
@@ -67,6 +119,14 @@ func MessageOf(it call.Item) (tidemark.Message, error) {
 	if r.Has("kind") {
 		m.Kind = tidemark.Kind(r.Text("kind"))
 	}
+	if r.Has("relation") {
+		m.Relation = &tidemark.Relation{Sequence: r.Sequence("relation")}
+	}
+	revision, err := tidemark.ParseRevision(r.Text("revision"))
+	if err != nil {
+		return m, err
+	}
+	m.Revision = revision
 	if r.Has("attachments") {
 		m.Attachments = json.RawMessage(r.Text("attachments"))
 	}

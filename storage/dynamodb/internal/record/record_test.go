@@ -87,6 +87,9 @@ func TestMessage_comes_back_as_it_was_stored(t *testing.T) {
 			Attachments: json.RawMessage(`[{"name":"a.png"}]`),
 			Metadata:    json.RawMessage(`{"reply_to":{"sequence":1}}`),
 		},
+		{ChatID: "c", SenderID: "u", ClientMessageID: "k", MessageID: "m", Content: "in the target",
+			ContentType: "text/markdown", CreatedAt: at(3), Kind: tidemark.KindEdit,
+			Relation: &tidemark.Relation{Sequence: tidemark.MaxSequence - 1}},
 	} {
 		want := draft.Message(tidemark.MaxSequence, 5)
 		got, err := MessageOf(MessageItem(&draft, tidemark.MaxSequence, 5, 1))

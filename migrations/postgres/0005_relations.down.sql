@@ -1,0 +1,3 @@
+ALTER TABLE messages
+    DROP COLUMN relation,
+    DROP COLUMN revision;

@@ -1,0 +1,176 @@
+package tidemark
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// MaxEdits is how often a message may be edited.
+const MaxEdits = 100
+
+// Relation says which message of the same chat another one changes (lifecycle.md §2).
+type Relation struct {
+	// Sequence is that of the target. It is below the sequence of the message with the relation.
+	Sequence Sequence
+	// Target is the message as it is now, not as it was after the relation. It is nil if it was not
+	// read, or if the reader may not see it.
+	Target *Message
+}
+
+// same reports whether two relations have the same target.
+func (r *Relation) same(other *Relation) bool {
+	if r == nil || other == nil {
+		return r == other
+	}
+	return r.Sequence == other.Sequence
+}
+
+// Revision says what changed a message last.
+type Revision struct {
+	// Sequence is that of the relation. A revision of a higher sequence is newer.
+	Sequence Sequence
+	// Kind is KindEdit or KindRedact.
+	Kind Kind
+	// By is the sender of the relation, and At its time.
+	By UserID
+	At time.Time
+	// Edits is how often the message has been edited. It is not on the wire.
+	Edits int
+}
+
+// Redacted reports whether what the message said was removed.
+func (m *Message) Redacted() bool { return m.Revision != nil && m.Revision.Kind == KindRedact }
+
+// checkRelation returns nil if the draft's kind is known, and its relation and what it says fit the
+// kind.
+func (d *Draft) checkRelation() error {
+	switch {
+	case d.Kind == KindMessage || d.Kind == KindSystem:
+		if d.Relation != nil {
+			return BadParam(Invalid, "relation", "does not belong to the kind %s; leave it out, "+
+				"or send the kind %s or %s", d.Kind, KindEdit, KindRedact)
+		}
+		return nil
+	case !d.Kind.Relates():
+		return BadParam(Invalid, "kind", "must be %s, %s, %s or %s",
+			KindMessage, KindSystem, KindEdit, KindRedact)
+	case d.Relation == nil:
+		return BadParam(Invalid, "relation", "is missing; the kind %s needs the sequence of the "+
+			"message that it changes", d.Kind)
+	case d.Relation.Sequence < 1 || d.Relation.Sequence > MaxSequence:
+		return BadParam(Invalid, "relation.sequence", "must be from 1 to %d", MaxSequence)
+	case d.Kind == KindRedact && (d.Content != "" || d.Attachments != nil || d.Metadata != nil ||
+		!d.Mentions.None()):
+		return BadParam(Invalid, "content", "does not belong to the kind %s; leave out content, "+
+			"attachments, metadata and mentions", KindRedact)
+	}
+	return nil
+}
+
+// MayRevise returns nil if the draft, a relation, may change a message. author says that the
+// message exists, head is the chat's head before the draft, and role is the sender's role in the
+// chat.
+//
+// Its author may edit and redact a message, owners and admins of a group may redact it, and
+// backends may do both.
+//
+// NotFound: the target is nil. Denied: the sender may not change it. Conflict: the target is a
+// relation itself, was redacted (an edit only), or has been edited MaxEdits times.
+func (d *Draft) MayRevise(target *Message, role Role) error {
+	if target == nil {
+		return BadParam(NotFound, "relation.sequence", "is %d, but the chat has no such message",
+			d.Relation.Sequence)
+	}
+	//rule:caller_does_only_what_they_may.authors-change-their-own
+	if !d.ByBackend && target.SenderID != d.SenderID &&
+		(d.Kind != KindRedact || !role.Manages(Ordinary)) {
+		return BadParam(Denied, "relation.sequence", "is a message of another user; only its "+
+			"author may edit it, and only its author, an owner or an admin may redact it")
+	}
+	if target.Kind.Relates() {
+		return BadParam(Conflict, "relation.sequence", "is an %s itself, which cannot be changed",
+			target.Kind)
+	}
+	if d.Kind == KindRedact {
+		return nil
+	}
+	//rule:redacted_stays.no-edit-of-redacted
+	if target.Redacted() {
+		return BadParam(Conflict, "relation.sequence", "was redacted, so it cannot be edited")
+	}
+	//rule:bounded_use.limit-edits
+	if target.Revision != nil && target.Revision.Edits >= MaxEdits {
+		return BadParam(Conflict, "relation.sequence", "has been edited %d times, which is the "+
+			"limit; send a new message", MaxEdits)
+	}
+	return nil
+}
+
+// Revise returns the message after a draft, a relation that was stored at a sequence. A message
+// that was redacted stays as it is.
+func (m *Message) Revise(d *Draft, sequence Sequence) Message {
+	revised := *m
+	//rule:redacted_stays.first-redaction-stays
+	if m.Redacted() {
+		return revised
+	}
+	r := Revision{Sequence: sequence, Kind: d.Kind, By: d.SenderID, At: d.CreatedAt}
+	if m.Revision != nil {
+		r.Edits = m.Revision.Edits
+	}
+	if d.Kind == KindEdit {
+		r.Edits++
+	}
+	revised.Revision = &r
+	//rule:redacted_stays.nothing-is-left
+	revised.Content, revised.ContentType = d.Content, d.ContentType
+	revised.Attachments, revised.Metadata = d.Attachments, d.Metadata
+	revised.Mentions = d.Mentions
+	if d.Kind == KindRedact {
+		revised.ContentType = DefaultContentType
+	}
+	return revised
+}
+
+// WithoutTarget returns the message with a relation that has no target, for a reader who may not
+// see the target.
+func (m *Message) WithoutTarget() Message {
+	bare := *m
+	if m.Relation != nil {
+		bare.Relation = &Relation{Sequence: m.Relation.Sequence}
+	}
+	return bare
+}
+
+// storedRevision is the stored form of a Revision.
+type storedRevision struct {
+	Sequence Sequence `json:"sequence"`
+	Kind     Kind     `json:"kind"`
+	By       UserID   `json:"by"`
+	At       int64    `json:"at"` // milliseconds since 1970
+	Edits    int      `json:"edits"`
+}
+
+// Text returns the revision as it is stored: a JSON object, or "" for nil.
+func (r *Revision) Text() string {
+	if r == nil {
+		return ""
+	}
+	b, err := json.Marshal(storedRevision{r.Sequence, r.Kind, r.By, r.At.UnixMilli(), r.Edits})
+	if err != nil {
+		return "" // Its fields are numbers and texts.
+	}
+	return string(b)
+}
+
+// ParseRevision returns the revision of a Text, and nil for "".
+func ParseRevision(text string) (*Revision, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var s storedRevision
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return nil, Wrap(Internal, err, "the revision of a message is damaged")
+	}
+	return &Revision{s.Sequence, s.Kind, s.By, time.UnixMilli(s.At).UTC(), s.Edits}, nil
+}

@@ -1,0 +1,225 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// maxRelations is the most relations that share a transaction.
+const maxRelations = 64
+
+// The statements of relations. The transaction has locked the chats, so the rows of the targets
+// stay as they are.
+const (
+	// lockChats locks chats in the order of their keys. It sorts by key + 0, because the planner
+	// could choose to read all chats in the order of key.
+	lockChats = `SELECT FROM chats WHERE id = ANY ($1::text[]) ORDER BY key + 0
+		FOR NO KEY UPDATE`
+	rolesOf = `SELECT coalesce((SELECT role FROM members
+			WHERE chat = n.chat AND user_id = n.user_id LIMIT 1), '')
+		FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS n (chat, user_id, no)
+		ORDER BY n.no`
+	// relateMessage completes the row that appendDrafts has stored. So the statement of all
+	// messages has no column for it.
+	relateMessage = `UPDATE messages SET relation = $3` + thatMessage
+	//rule:redacted_stays.overwrite-content-in-postgres
+	reviseMessage = `UPDATE messages SET content_type = $3, mentions = $4, attachments = $5,
+			metadata = $6, content = $7, revision = $8` + thatMessage
+	// thatMessage sorts by sequence, an order that only the primary key has (messagesAt).
+	thatMessage = ` WHERE ctid = (SELECT ctid FROM messages
+			WHERE chat = $1 AND sequence BETWEEN $2 AND $2 ORDER BY sequence LIMIT 1)`
+)
+
+// inOrder writes a batch with relations. It writes as many drafts together as have no relation of
+// their chat before them. Then it writes the next relation of each chat, and goes on. A draft with
+// the key of an earlier one waits, too: what is stored may be changed in between.
+func (a *appending) inOrder(ctx context.Context, c *conn) error {
+	a.targets = make([]*tidemark.Message, len(a.drafts))
+	todo := make([]int, len(a.drafts))
+	for i := range todo {
+		todo[i] = i
+	}
+	for len(todo) > 0 {
+		var messages, relations, repeated, later []int
+		waits := map[tidemark.ChatID]bool{}
+		for _, i := range todo {
+			d := &a.drafts[i]
+			switch {
+			//rule:sequence_gapless.keep-order-of-relations
+			case waits[d.ChatID]:
+				later = append(later, i)
+			case d.Kind.Relates():
+				relations, waits[d.ChatID] = append(relations, i), true
+			case a.leader[i] != i:
+				repeated, waits[d.ChatID] = append(repeated, i), true
+			default:
+				messages = append(messages, i)
+			}
+		}
+		for _, some := range [][]int{messages, repeated} {
+			if err := a.plain(ctx, c, some); err != nil {
+				return err
+			}
+		}
+		for some := range slices.Chunk(relations, maxRelations) {
+			if err := a.relate(ctx, c, some); err != nil {
+				return err
+			}
+		}
+		todo = later
+	}
+	return nil
+}
+
+// relate writes relations of different chats, and changes their targets, in one transaction. If the
+// database refuses a statement, each of them gets a transaction, so that a bad one fails alone.
+func (a *appending) relate(ctx context.Context, c *conn, todo []int) error {
+	transaction := c.transaction
+	if a.lockWaited {
+		transaction = c.briefly
+	}
+	err := transaction(ctx, func(pgx.Tx) error { return a.relateIn(ctx, c, todo) })
+	if !itemsFault(err) {
+		return err
+	}
+	a.lockWaited = a.lockWaited || condition(err) == lockNotAvailable
+	if len(todo) == 1 {
+		a.results[todo[0]] = storage.Appended{Err: public(err)}
+		return nil
+	}
+	for one := range slices.Chunk(todo, 1) {
+		if err := a.relate(ctx, c, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// relateIn does the work of relate in its transaction.
+func (a *appending) relateIn(ctx context.Context, c *conn, todo []int) error {
+	began := time.Now()
+	chats := make([]string, len(todo))
+	for n, i := range todo {
+		chats[n] = string(a.drafts[i].ChatID)
+	}
+	//rule:redacted_stays.lock-before-target-in-postgres
+	if _, err := c.Exec(ctx, lockChats, chats); err != nil {
+		return err
+	}
+	// The cached verdicts may be outdated, and do not know the keys.
+	verdicts, asked := make([]verdict, len(todo)), make([]int, len(todo))
+	for n := range asked {
+		asked[n] = n
+	}
+	if err := a.ask(ctx, c, todo, verdicts, asked); err != nil {
+		return err
+	}
+	refused, err := a.mayRevise(ctx, c, todo, verdicts)
+	if err != nil {
+		return err
+	}
+	var left []int
+	var kept []verdict
+	for n, i := range todo {
+		if refused[n] == nil {
+			left, kept = append(left, i), append(kept, verdicts[n])
+			continue
+		}
+		a.results[i] = storage.Appended{Err: refused[n]}
+	}
+	if err := a.store(ctx, c, left, kept); err != nil {
+		return err
+	}
+	unsure, err := a.conclude(ctx, c, left, kept, began)
+	if err == nil && len(unsure) > 0 {
+		err = tooQuick()
+	}
+	return err
+}
+
+// mayRevise reads the targets of the accepted relations, and the roles of their senders. It
+// returns the error of MayRevise for each.
+func (a *appending) mayRevise(
+	ctx context.Context, c *conn, todo []int, verdicts []verdict,
+) ([]error, error) {
+	refused := make([]error, len(todo))
+	var at []int
+	var keys []int64
+	var senders []string
+	var ranges []storage.Range
+	for n, i := range todo {
+		d, v := &a.drafts[i], &verdicts[n]
+		//rule:send_idempotent.key-before-target-in-postgres
+		if !v.accepted() {
+			continue
+		}
+		at = append(at, n)
+		keys, senders = append(keys, v.chat), append(senders, string(d.SenderID))
+		ranges = append(ranges, storage.Range{
+			Chat: d.ChatID, After: d.Relation.Sequence - 1, Limit: 1,
+		})
+	}
+	if len(at) == 0 {
+		return refused, nil
+	}
+	pages, err := c.ranges(ctx, ranges)
+	if err != nil {
+		return nil, err
+	}
+	next := 0
+	return refused, c.each(ctx, rolesOf, []any{keys, senders}, func(row pgx.Rows) error {
+		var role string
+		n, page := at[next], pages[next]
+		next++
+		i := todo[n]
+		if a.targets[i] = nil; len(page) > 0 {
+			a.targets[i] = &page[0]
+		}
+		err := row.Scan(&role)
+		refused[n] = a.drafts[i].MayRevise(a.targets[i], tidemark.Role(role))
+		return err
+	})
+}
+
+// revise queues what a stored relation, draft i, changes: its own row, and that of its target.
+func (a *appending) revise(batch *pgx.Batch, i int, v *verdict) {
+	relation := a.drafts[i]
+	relation.CreatedAt = timeOf(relation.CreatedAt.UnixMilli())
+	change := func(text string, sequence tidemark.Sequence, values ...any) {
+		batch.Queue(text, append([]any{v.chat, int64(sequence)}, values...)...).Exec(
+			func(done pgconn.CommandTag) error {
+				if done.RowsAffected() != 1 {
+					return &hole{relation.ChatID, sequence}
+				}
+				return nil
+			})
+	}
+	change(relateMessage, tidemark.Sequence(v.sequence), int64(relation.Relation.Sequence))
+	m := a.targets[i].Revise(&relation, tidemark.Sequence(v.sequence))
+	a.targets[i] = &m
+	var mentions *string
+	if !m.Mentions.None() {
+		text := m.Mentions.Text()
+		mentions = &text
+	}
+	change(reviseMessage, m.Sequence, m.ContentType, mentions, textOrNull(m.Attachments),
+		textOrNull(m.Metadata), m.Content, m.Revision.Text())
+}
+
+// unsaid returns a draft as its own row has it: a relation has nothing of what it says.
+func unsaid(d *tidemark.Draft) *tidemark.Draft {
+	if !d.Kind.Relates() {
+		return d
+	}
+	bare := *d
+	bare.Content, bare.ContentType = "", tidemark.DefaultContentType
+	bare.Attachments, bare.Metadata, bare.Mentions = nil, nil, tidemark.Mentions{}
+	return &bare
+}
