@@ -51,7 +51,13 @@ func (s *Server) mayNameFiles(ctx context.Context, d *tidemark.Draft, named []st
 		return storage.NotSender(d.ChatID, d.SenderID, true)
 	}
 	var seen []string
-	for _, source := range d.Sources {
+	sources := d.Sources
+	if d.Kind == tidemark.KindEdit {
+		// An edit may keep the files of what it edits.
+		sources = append(slices.Clone(sources),
+			tidemark.MessageRef{ChatID: d.ChatID, Sequence: d.Relation.Sequence})
+	}
+	for _, source := range sources {
 		//rule:no_file_outside_membership.sources-that-the-sender-sees
 		message, err := s.Message(ctx, d.SenderID, source)
 		if err != nil {

@@ -286,6 +286,9 @@ func (s *Server) Chats(
 		last := found[len(found)-1]
 		page.NextCursor = pagetoken.EncodeActivity(last.Activity, last.Chat.ID)
 	}
+	if err := s.skipRelations(ctx, user, page.Chats); err != nil {
+		return ChatPage{}, err
+	}
 	return page, s.setPeers(ctx, user, page.Chats)
 }
 
@@ -372,7 +375,9 @@ func (s *Server) view(
 	if chat.Head == 0 {
 		return view, nil
 	}
-	last, err := s.messages(ctx, storage.Range{Chat: id, Before: chat.Head + 1, Limit: 1})
+	last, err := s.messages(ctx, storage.Range{
+		Chat: id, Before: chat.Head + 1, Limit: 1, Bare: true,
+	})
 	if err != nil {
 		return ChatView{}, err
 	}
@@ -380,7 +385,9 @@ func (s *Server) view(
 	if len(last) == 1 && m.Intervals.Contains(last[0].Sequence) {
 		view.Last = &last[0]
 	}
-	return view, nil
+	views := []ChatView{view}
+	err = s.skipRelations(ctx, c.User, views)
+	return views[0], err
 }
 
 // ChatChange says what to change of a chat. What is nil stays as it is. Metadata takes the place of

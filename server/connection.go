@@ -139,7 +139,9 @@ func (c *Connection) SendConfirmed(
 	results = c.SendAll(ctx, drafts)
 	confirmations := make([]session.Confirmation, len(results))
 	for i, result := range results {
-		if result.Err == nil {
+		// A relation has an event of its own: its target may have changed, which the client does
+		// not know.
+		if result.Err == nil && result.Message.Relation == nil {
 			payload := tidemark.Confirmation{Message: &result.Message, Duplicate: result.Duplicate}
 			confirmations[i] = session.Confirmation{
 				Sequence: result.Message.Sequence,

@@ -20,9 +20,10 @@ type Sent = delivery.Result
 // MessageID and CreatedAt, and its ContentType if that is empty. After Unavailable the outcome may
 // be unknown; the same send again resolves it and yields one message.
 //
-// Errors: those of Draft.Check, NotFound, NotMember, Denied, InvalidSequence (Seen is above the
-// head), Conflict (other content under the same client message id), Expired, Unavailable; for files
-// also those of Attachments.Pin, or Invalid if there is no Config.Attachments.
+// Errors: those of Draft.Check and Draft.MayRevise, NotFound, NotMember, Denied, InvalidSequence
+// (Seen is above the head), Conflict (other content under the same client message id), Expired,
+// Unavailable; for files also those of Attachments.Pin, or Invalid if there is no
+// Config.Attachments.
 func (s *Server) Send(ctx context.Context, user tidemark.UserID, d tidemark.Draft) (Sent, error) {
 	sent := s.SendAll(ctx, user, []tidemark.Draft{d})[0]
 	return sent, sent.Err
@@ -100,6 +101,9 @@ func (s *Server) complete(ctx context.Context, user tidemark.UserID, d *tidemark
 	if err := s.checkSeen(ctx, d); err != nil {
 		return err
 	}
+	if err := s.checkTarget(ctx, d); err != nil {
+		return err
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return tidemark.Wrap(tidemark.Internal, err, "no message id could be made")
@@ -134,6 +138,26 @@ func (s *Server) checkAuthority(ctx context.Context, d *tidemark.Draft) error {
 			"only an owner or an admin of the chat may mention all members")
 	}
 	return err
+}
+
+// checkTarget returns NotFound if the sender of a relation may not see its target. Whether they may
+// change it is decided in the step that stores the relation (Draft.MayRevise).
+func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
+	if !d.Kind.Relates() || d.ByBackend {
+		return nil
+	}
+	_, m, err := s.chats.Member(ctx, d.SenderID, d.ChatID)
+	switch {
+	case tidemark.CodeOf(err) == tidemark.NotMember:
+		return nil // An earlier send may have stored the relation.
+	case err != nil:
+		return err
+	//rule:nothing_outside_membership.no-relation-to-the-invisible
+	case !m.Intervals.Contains(d.Relation.Sequence):
+		return tidemark.BadParam(tidemark.NotFound, "relation.sequence",
+			"is %d, but you see no such message in this chat", d.Relation.Sequence)
+	}
+	return nil
 }
 
 // checkSeen returns InvalidSequence if the draft's Seen is above the head.

@@ -186,7 +186,7 @@ func TestStatus_delivered_not_causal_across_chats(t *testing.T) {
 		}
 		allowed := []string{
 			"message_id", "chat_id", "sequence", "sender_id", "client_message_id", "content",
-			"content_type", "kind", "relation", "mentions", "attachments", "metadata",
+			"content_type", "kind", "relation", "revision", "mentions", "attachments", "metadata",
 			"created_at", "members_version",
 		}
 		for name := range fields {

@@ -43,8 +43,12 @@ type Event struct {
 type Notification struct {
 	Chat     tidemark.ChatID
 	Sequence tidemark.Sequence
-	// Message is the message, or nil. With it the node need not read the message from storage.
+	// Message is the message, or nil. With it the node need not read the message from storage. It
+	// is nil for a relation, because its target may change.
 	Message *tidemark.Message
+	// Relation says that the message is a relation: what the node has of the chat's earlier
+	// messages may be outdated (R_WIPE).
+	Relation bool
 	// Encoded is the JSON of Message, or nil.
 	Encoded []byte
 	// Marked says that the users may have a pending row, which their acknowledgement has to clear.

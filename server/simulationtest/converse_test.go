@@ -47,6 +47,9 @@ func (w *simulation) converse(up []*node) {
 	w.pass(6 * time.Second)
 	w.drain(all)
 	for _, d := range all {
+		if w.failed() {
+			return
+		}
 		d.knowsTicks()
 		d.close()
 		w.settle()

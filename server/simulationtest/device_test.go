@@ -254,6 +254,18 @@ type payload struct {
 	SenderID tidemark.UserID
 	Key      string
 	Change   tidemark.Change
+	Relation *related
+}
+
+// key names a message as truth.sent does.
+func (p *payload) key() string { return fmt.Sprintf("%s %s %s", p.ChatID, p.SenderID, p.Key) }
+
+// related is a relation in a payload.
+type related struct {
+	Sequence tidemark.Sequence `json:"sequence"`
+	Target   *struct {
+		Content string `json:"content"`
+	} `json:"target"`
 }
 
 func decode(raw []byte) (payload, error) {
@@ -272,6 +284,7 @@ func decode(raw []byte) (payload, error) {
 		SenderID tidemark.UserID      `json:"sender_id"`
 		Key      string               `json:"client_message_id"`
 		Change   tidemark.Change      `json:"change"`
+		Relation *related             `json:"relation"`
 	}
 	err := json.Unmarshal(raw, &p)
 	return payload(p), err
@@ -296,6 +309,7 @@ func (d *device) take(e tidemark.Event) {
 	case tidemark.EventMessage:
 		d.w.transcribe("%s < %d message %s %d", d.name(), e.ID, p.ChatID, p.Sequence)
 		d.takeMessage(p)
+		d.says(p)
 	case tidemark.EventConfirmation:
 		d.w.transcribe("%s < %d confirmation %s %d", d.name(), e.ID, p.ChatID, p.Sequence)
 		if e.ID == 0 {
@@ -303,9 +317,12 @@ func (d *device) take(e tidemark.Event) {
 			return
 		}
 		d.w.count("confirmation in place of an event")
-		// It has no content, because the client has it.
+		// It has no content, because the client has it. A relation has its own event.
 		p.SenderID = d.user
-		p.Content = d.w.truth.sent[fmt.Sprintf("%s %s %s", p.ChatID, p.SenderID, p.Key)].Content
+		if d.w.truth.sent[p.key()].Relation != nil {
+			d.w.failf("own_confirmation: %s gets relation %d of %s as a confirmation",
+				d.name(), p.Sequence, p.ChatID)
+		}
 		d.takeMessage(p)
 	case tidemark.EventGap:
 		d.w.transcribe("%s < %d gap %s %d-%d", d.name(), e.ID, p.ChatID, p.From, p.To)
@@ -347,8 +364,8 @@ func (d *device) takeMessage(p payload) {
 	if !d.w.truth.may(d.user, p.ChatID, p.Sequence) {
 		d.w.failf("nothing_outside_membership: %s gets %s %d", d.name(), p.ChatID, p.Sequence)
 	}
-	m, there := d.w.truth.sent[fmt.Sprintf("%s %s %s", p.ChatID, p.SenderID, p.Key)]
-	if !there || m.Sequence != p.Sequence || m.Content != p.Content {
+	m, there := d.w.truth.sent[p.key()]
+	if !there || m.Sequence != p.Sequence {
 		d.w.failf("delivered_implies_persisted: %s gets %+v, and %v is stored", d.name(), p, m)
 	}
 	d.follows(p.ChatID, p.Sequence, p.Sequence)
@@ -357,6 +374,27 @@ func (d *device) takeMessage(p payload) {
 		d.has[p.ChatID] = map[tidemark.Sequence]bool{}
 	}
 	d.has[p.ChatID][p.Sequence] = true
+}
+
+// says checks what a message says that the device gets. When nothing has gone wrong for long
+// enough, it must say what it says now (R_WIPE).
+func (d *device) says(p payload) {
+	stored := d.w.truth.sent[p.key()]
+	m := tidemark.Message{ChatID: p.ChatID, Sequence: p.Sequence, Content: p.Content}
+	if stored.Relation != nil {
+		m.Relation = &tidemark.Relation{Sequence: stored.Relation.Sequence}
+		if p.Relation != nil && p.Relation.Target != nil {
+			m.Relation.Target = &tidemark.Message{
+				ChatID: p.ChatID, Sequence: p.Relation.Sequence, Content: p.Relation.Target.Content,
+			}
+		}
+		sees := d.w.truth.may(d.user, p.ChatID, stored.Relation.Sequence)
+		if has := m.Relation.Target != nil; has && !sees || d.w.quiet && has != sees {
+			d.w.failf("nothing_outside_membership: %s gets relation %d of %s with its target: %v",
+				d.name(), p.Sequence, p.ChatID, has)
+		}
+	}
+	d.w.truth.right(&m, d.w.quiet)
 }
 
 // follows checks session_in_order: a session may rewind, but must not skip a message. What follows

@@ -25,6 +25,7 @@ func (w *simulation) heal() {
 	}
 	w.resumeAll()
 	w.pass(2*leaseTTL + grace)
+	w.quiet = true
 	w.drain(w.devices)
 	for _, d := range w.devices {
 		if d.conn != nil && !w.failed() {

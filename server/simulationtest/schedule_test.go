@@ -285,10 +285,13 @@ func (w *simulation) losePublications(n *node) {
 
 // outgoing is a message that a user sends again until it is confirmed or given up.
 type outgoing struct {
-	chat     tidemark.ChatID
-	user     tidemark.UserID
-	id       string
-	content  string
+	chat    tidemark.ChatID
+	user    tidemark.UserID
+	id      string
+	content string
+	// kind and target are those of a relation. Otherwise kind is empty.
+	kind     tidemark.Kind
+	target   tidemark.Sequence
 	sequence tidemark.Sequence
 	tries    int
 	busyAt   *node
@@ -335,12 +338,18 @@ func (w *simulation) write() {
 			id:      fmt.Sprintf("m%d", len(w.outbox)),
 			content: fmt.Sprintf("message %d", len(w.outbox)),
 		}
+		if w.trace == nil && w.roll(3) == 0 {
+			w.relate(l)
+		}
 		w.outbox = append(w.outbox, l)
 	}
 	l.tries++
 	n := pick(w, up)
 	l.busyAt = n
-	r := tidemark.Draft{ChatID: l.chat, ClientMessageID: l.id, Content: l.content}
+	r := tidemark.Draft{ChatID: l.chat, ClientMessageID: l.id, Content: l.content, Kind: l.kind}
+	if l.kind.Relates() {
+		r.Relation = &tidemark.Relation{Sequence: l.target}
+	}
 	if w.roll(6) == 0 {
 		r.Seen = tidemark.SeenThrough(tidemark.Sequence(w.roll(int(w.head(l.chat)) + 1)))
 	}
@@ -369,11 +378,32 @@ func (w *simulation) write() {
 			case code == tidemark.Unavailable:
 				w.count("unknown outcome")
 			case code == tidemark.NotMember && l.sequence == 0:
+			case code == tidemark.Conflict && l.kind == tidemark.KindEdit && l.sequence == 0:
+				w.count("edit of what was redacted")
 			default:
 				w.failf("%s: %v", l.key(), err)
 			}
 		}
 	})
+}
+
+// relate makes a message edit or redact an earlier one of its sender, if there is one.
+func (w *simulation) relate(l *outgoing) {
+	var own []tidemark.Sequence
+	for key := range w.truth.texts {
+		if m := w.truth.at[key]; key.Chat == l.chat && m.SenderID == l.user {
+			own = append(own, key.Sequence)
+		}
+	}
+	if len(own) == 0 {
+		return
+	}
+	slices.Sort(own)
+	l.target, l.kind = pick(w, own), tidemark.KindEdit
+	if w.roll(2) == 0 {
+		l.kind, l.content = tidemark.KindRedact, ""
+	}
+	w.count(string(l.kind))
 }
 
 // sender returns the device over whose connection a user sends, or nil.

@@ -43,6 +43,8 @@ type simulation struct {
 	reg   *registrymemory.Registry
 	log   *slog.Logger
 	truth *truth
+	// quiet says that nothing has gone wrong for long enough: no node has anything outdated.
+	quiet bool
 	// trace is nil unless the run is a straight one (trace_test.go).
 	trace *trace
 

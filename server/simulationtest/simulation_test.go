@@ -106,7 +106,8 @@ func mustFire() []string {
 	must := []string{"confirmed", "unknown outcome", "sent again", "proof found", "resumed",
 		"synced", "gap told", "lease lost", "lease replaced", "cut between events",
 		"reset unknown_session", "reset unknown_position",
-		"confirmation in place of an event", "confirmation beside an event"}
+		"confirmation in place of an event", "confirmation beside an event", "edit", "redact",
+		"edit of what was redacted"}
 	for _, f := range faults() {
 		must = append(must, string(f))
 	}

@@ -85,8 +85,8 @@ func (tr *trace) events(device string, events []tidemark.Event) {
 		maps.DeleteFunc(payload, func(name string, _ any) bool {
 			return slices.Contains([]string{
 				"message_id", "session_id", "event_id", "incarnation", "created_at", "acked_at",
-				"read_at", "heartbeat_seconds", "content_type", "kind", "relation", "mentions",
-				"attachments", "metadata",
+				"read_at", "heartbeat_seconds", "content_type", "kind", "relation", "revision",
+				"mentions", "attachments", "metadata",
 			}, name)
 		})
 		tr.line(device, "in", frame{"type": e.Type, "id": e.ID, "payload": payload})

@@ -3,6 +3,7 @@ package simulationtest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -21,6 +22,10 @@ type truth struct {
 	history map[tidemark.ChatID]tidemark.HistoryMode
 	// sent has the message for each chat, sender and client message id.
 	sent map[string]tidemark.Message
+	// at has the messages that relations may change, as they were stored first, and texts what
+	// each of them has said. The last text is the present one.
+	at    map[storage.MessageKey]tidemark.Message
+	texts map[storage.MessageKey][]string
 }
 
 // span is a range of sequences, both included. A to of 0 is open.
@@ -35,6 +40,8 @@ func newTruth(w *simulation) *truth {
 		changes: map[storage.StateKey]int{},
 		history: map[tidemark.ChatID]tidemark.HistoryMode{},
 		sent:    map[string]tidemark.Message{},
+		at:      map[storage.MessageKey]tidemark.Message{},
+		texts:   map[storage.MessageKey][]string{},
 	}
 }
 
@@ -113,13 +120,48 @@ func (tr *truth) appended(drafts []tidemark.Draft, all []storage.Appended) {
 				key, a.Message.Sequence, tr.heads[d.ChatID])
 		case !known && !tr.member(d.SenderID, d.ChatID):
 			tr.w.failf("nothing_outside_membership: %s was stored", key)
-		case a.Message.Content != d.Content:
-			tr.w.failf("append of %s gives the content %q", key, a.Message.Content)
 		}
 		if !known {
 			tr.sent[key] = a.Message
 			tr.heads[d.ChatID] = a.Message.Sequence
+			tr.says(&d, &a.Message)
 		}
+		tr.right(&a.Message, true)
+	}
+}
+
+// says records what a new message says, or changes.
+func (tr *truth) says(d *tidemark.Draft, m *tidemark.Message) {
+	key := storage.MessageKey{Chat: m.ChatID, Sequence: m.Sequence}
+	if m.Relation == nil {
+		tr.at[key], tr.texts[key] = *m, []string{m.Content}
+		return
+	}
+	key.Sequence = m.Relation.Sequence
+	if texts := tr.texts[key]; texts[len(texts)-1] != "" {
+		tr.texts[key] = append(texts, d.Content)
+	}
+}
+
+// right checks redacted_stays: a message says what it said once, and if now is set, what it says
+// now. The target of a relation does so, too.
+func (tr *truth) right(m *tidemark.Message, now bool) {
+	if m.Relation != nil {
+		if m.Content != "" {
+			tr.w.failf("redacted_stays: the relation %d of %s says %q",
+				m.Sequence, m.ChatID, m.Content)
+		}
+		if m = m.Relation.Target; m == nil {
+			return
+		}
+	}
+	texts := tr.texts[storage.MessageKey{Chat: m.ChatID, Sequence: m.Sequence}]
+	if now && len(texts) > 0 {
+		texts = texts[len(texts)-1:]
+	}
+	if !slices.Contains(texts, m.Content) {
+		tr.w.failf("redacted_stays: %s %d says %q, and the truth is %q",
+			m.ChatID, m.Sequence, m.Content, texts)
 	}
 }
 
@@ -173,6 +215,7 @@ func (tr *truth) stored() {
 				w.failf("send_idempotent: %s is twice in %s", key, chat)
 			}
 			keys[key] = true
+			tr.right(&m, true)
 		}
 		if head := w.head(chat); head != tidemark.Sequence(len(pages[0])) {
 			w.failf("sequence_gapless: %s has %d messages, and its head is %d",
@@ -181,7 +224,7 @@ func (tr *truth) stored() {
 	}
 	for _, l := range w.outbox {
 		if m, there := tr.sent[l.key()]; l.sequence > 0 &&
-			(!there || m.Sequence != l.sequence || m.Content != l.content) {
+			(!there || m.Sequence != l.sequence || m.Relation == nil && m.Content != l.content) {
 			w.failf("confirmed_is_durable: %s was confirmed as %d, and is %d",
 				l.key(), l.sequence, m.Sequence)
 		}

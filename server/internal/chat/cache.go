@@ -34,8 +34,9 @@ type Cache struct {
 	cfg                Config
 	storage            Storage
 	bytes, rosterBytes atomic.Int64
-	// trust limits which rosters may be used. If it is nil, all may be used.
-	trust atomic.Pointer[trust]
+	// trust limits what may be used. If it is nil, all may be used. trusting guards its changes.
+	trust    atomic.Pointer[trust]
+	trusting sync.Mutex
 
 	// Count holds the cache's counters.
 	Count Counters
@@ -49,13 +50,19 @@ type Counters struct {
 	TailReads, RangeReads, RangeMessages, ShortReads atomic.Int64
 }
 
-// trust limits which rosters may be used without reading them again.
+// trust limits which rosters and messages may be used without reading them again.
 type trust struct {
 	// until is the time up to which changes of members are known to reach this node.
 	until time.Time
 	// age bounds the time since a roster was read. 0 means no bound.
 	age time.Duration
+	// since is when the node last began to trust what it caches, or dropped all of it. A relation
+	// may have been missed before. It is zero if there never was another node.
+	since time.Time
 }
+
+// clockSkew is how far the clocks of two nodes may be apart.
+const clockSkew = 5 * time.Second
 
 // Entry is the cached part of one chat.
 type Entry struct {
@@ -75,6 +82,8 @@ type Entry struct {
 
 	mu   sync.Mutex
 	tail tail
+	// related is when the node last learned of a relation (Relate).
+	related time.Time
 	// gone reports that the entry was dropped. A message or roster put into it would be counted
 	// with no way to remove it.
 	gone bool
@@ -88,10 +97,52 @@ func New(storage Storage, cfg Config) *Cache {
 	return &Cache{cfg: cfg, storage: storage, chats: make(map[tidemark.ChatID]*Entry)}
 }
 
-// TrustUntil sets until when changes of members are known to reach this node. age is how old a
-// roster may be to be used without reading it again. An age of 0 means any age. With the zero time
-// no roster is used.
-func (c *Cache) TrustUntil(until time.Time, age time.Duration) { c.trust.Store(&trust{until, age}) }
+// TrustUntil sets until when changes of members, and relations, are known to reach this node. age
+// is how old a roster may be to be used without reading it again. An age of 0 means any age. With
+// the zero time no roster and no message is used.
+func (c *Cache) TrustUntil(until time.Time, age time.Duration) {
+	c.trusting.Lock()
+	defer c.trusting.Unlock()
+	now, next := time.Now(), &trust{until: until, age: age}
+	if t := c.trust.Load(); t != nil && now.Before(t.until) {
+		next.since = t.since
+	} else if age > 0 {
+		next.since = now
+	}
+	c.trust.Store(next)
+}
+
+// distrust makes the cache keep no message that was stored before now.
+func (c *Cache) distrust() {
+	c.trusting.Lock()
+	defer c.trusting.Unlock()
+	if t := c.trust.Load(); t != nil {
+		next := *t
+		next.since = time.Now()
+		c.trust.Store(&next)
+	}
+}
+
+// reached reports whether relations reach this node, so that the messages it caches are as stored.
+func (c *Cache) reached() bool {
+	t := c.trust.Load()
+	return t == nil || time.Now().Before(t.until)
+}
+
+// keeps reports whether a message may be cached. A late one may be from before a relation that this
+// node was not told of.
+func (c *Cache) keeps(m *tidemark.Message) bool {
+	t := c.trust.Load()
+	if t == nil {
+		return true
+	}
+	//rule:R_WIPE.keep-nothing-untrusted
+	if !time.Now().Before(t.until) {
+		return false
+	}
+	//rule:R_WIPE.keep-nothing-from-before
+	return t.since.IsZero() || m.CreatedAt.Sub(t.since) > clockSkew
+}
 
 // trusts reports whether a roster read at the given time may be used. It reads the clock each time,
 // because a process may be suspended.
@@ -168,19 +219,53 @@ func (e *Entry) LeaveOut() { e.leftOut.Store(true) }
 // TakeLeftOut reports whether LeaveOut was called since the last TakeLeftOut.
 func (e *Entry) TakeLeftOut() bool { return e.leftOut.Swap(false) }
 
-// Put caches a message and its JSON, which must not be changed afterwards.
-func (c *Cache) Put(e *Entry, m *tidemark.Message, encoded []byte) {
+// Put caches a message and its JSON, which must not be changed afterwards. It leaves out a message
+// that may have changed without this node being told.
+func (c *Cache) Put(e *Entry, m *tidemark.Message, payload []byte) {
 	e.Reached(m.Sequence)
+	kept := encoded(m, payload)
 	e.mu.Lock()
 	if e.gone {
 		e.mu.Unlock()
 		return
 	}
-	kept := message{sequence: m.Sequence, version: m.MembersVersion, payload: encoded}
-	grown := e.tail.put(kept, c.cfg.Messages, bytesPerChat)
+	grown := 0
+	if m.Relation != nil {
+		grown = e.relateLocked(m.Sequence)
+	}
+	if c.keeps(m) { // while the tail is locked, so that Forget comes before or after
+		grown += e.tail.put(kept, c.cfg.Messages, bytesPerChat)
+	}
 	e.mu.Unlock()
 	c.bytes.Add(int64(grown))
 	c.makeRoom()
+}
+
+// Relate records that a relation was stored. Cached messages before it may be outdated, so they are
+// dropped, and none of them is cached any more.
+func (c *Cache) Relate(id tidemark.ChatID, relation tidemark.Sequence) {
+	e := c.Chat(id)
+	e.Reached(relation)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.bytes.Add(int64(e.relateLocked(relation)))
+}
+
+// relateLocked is Relate without the cache's count of bytes.
+func (e *Entry) relateLocked(relation tidemark.Sequence) (grown int) {
+	e.related = time.Now()
+	return e.tail.relate(relation)
+}
+
+// refill caches a relation that was read from storage, if it is the latest that the node knows of.
+// Put refuses it if the node has learned of a later one meanwhile.
+func (c *Cache) refill(e *Entry, m *tidemark.Message) {
+	e.mu.Lock()
+	missing := e.tail.floor == m.Sequence && e.tail.first != m.Sequence
+	e.mu.Unlock()
+	if missing {
+		c.Put(e, m, m.AppendJSON(nil))
+	}
 }
 
 // makeRoom drops chats if the cached messages or rosters are too large.
@@ -204,6 +289,10 @@ func (c *Cache) tooLarge() bool {
 	return c.rosterBytes.Load() > int64(c.cfg.RosterBytes)
 }
 
+// lateFor is how long a message may take to a node. For so long after a relation, the chat stays
+// cached: otherwise a late message from before the relation would be taken.
+const lateFor = time.Minute
+
 // sweepLocked drops chats that were not used since the previous sweep visited them, in the map's
 // random order. It stops when an eighth of the chats and of the bytes is free. It makes at most two
 // rounds, so that it ends even if all chats are in use.
@@ -219,8 +308,13 @@ func (c *Cache) sweepLocked() {
 			if e.used.Swap(false) {
 				continue
 			}
-			delete(c.chats, id)
 			e.mu.Lock()
+			//rule:R_WIPE.remember-the-relation-for-a-while
+			if !e.related.IsZero() && time.Since(e.related) < lateFor {
+				e.mu.Unlock()
+				continue
+			}
+			delete(c.chats, id)
 			e.gone = true
 			c.bytes.Add(int64(-e.tail.bytes))
 			e.tail = tail{}

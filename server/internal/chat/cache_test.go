@@ -92,7 +92,7 @@ func TestRosters_take_no_more_than_their_bound(t *testing.T) {
 	if got := c.RosterBytes(); got < most/4 || got > most {
 		t.Errorf("got %d cached bytes of rosters, want %d to %d", got, most/4, most)
 	}
-	c.ForgetRosters()
+	c.Forget()
 	if got := c.RosterBytes(); got != 0 {
 		t.Errorf("got %d bytes after all was dropped, want 0", got)
 	}

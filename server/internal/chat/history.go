@@ -121,12 +121,24 @@ func (c *Cache) asMember(
 			return History{}, err
 		}
 		h, err := read(m.Intervals)
+		h.hideTargets(m.Intervals)
 		//rule:nothing_outside_membership.history-by-current-roster
 		if err != nil || h.newest <= roster.Version {
 			return h, err
 		}
 		if _, err := c.Roster(ctx, chat, h.newest); err != nil {
 			return History{}, err
+		}
+	}
+}
+
+// hideTargets removes the targets that a member may not see.
+func (h *History) hideTargets(intervals tidemark.Intervals) {
+	for i := range h.Messages {
+		m := &h.Messages[i]
+		//rule:nothing_outside_membership.no-invisible-target-in-history
+		if m.Relation != nil && !intervals.Contains(m.Relation.Sequence) {
+			*m = m.WithoutTarget()
 		}
 	}
 }

@@ -91,6 +91,8 @@ type reading struct {
 	version, newest uint64
 	// stored reports that the cache must not be used, only storage.
 	stored bool
+	// intervals are what the user may see.
+	intervals tidemark.Intervals
 }
 
 // begin decides what the user may see, by a roster of at least the given version. If the range
@@ -114,7 +116,7 @@ func (c *Cache) begin(
 	case err != nil:
 		return rd, err
 	}
-	rd.version = roster.Version
+	rd.version, rd.intervals = roster.Version, m.Intervals
 	to := r.To
 	if r.OpenEnded {
 		to = tidemark.MaxSequence
@@ -168,6 +170,11 @@ func (c *Cache) fill(ctx context.Context, readings []reading) error {
 	for j, messages := range read {
 		c.Count.RangeMessages.Add(int64(len(messages)))
 		readings[at[j]].fromStorage(messages)
+		for i := range messages {
+			if messages[i].Relation != nil {
+				c.refill(readings[at[j]].entry, &messages[i])
+			}
+		}
 		if len(messages) == 0 && !readings[at[j]].OpenEnded {
 			c.Count.ShortReads.Add(1)
 		}
@@ -177,6 +184,10 @@ func (c *Cache) fill(ctx context.Context, readings []reading) error {
 
 // fromTail fills the page from memory if its first message is there, and reports whether it did.
 func (c *Cache) fromTail(rd *reading) bool {
+	//rule:R_WIPE.serve-nothing-untrusted
+	if !c.reached() {
+		return false
+	}
 	rd.entry.mu.Lock()
 	defer rd.entry.mu.Unlock()
 	found := rd.entry.tail.read(rd.page.Through+1, rd.end, rd.Limit, rd.Bytes)
@@ -204,7 +215,14 @@ func (rd *reading) fromStorage(messages []tidemark.Message) {
 		if m.Sequence > rd.end {
 			break
 		}
-		rd.add(message{sequence: m.Sequence, version: m.MembersVersion, payload: m.AppendJSON(nil)})
+		kept := message{sequence: m.Sequence, version: m.MembersVersion}
+		//rule:nothing_outside_membership.no-invisible-target-from-storage
+		if m.Relation != nil && !rd.intervals.Contains(m.Relation.Sequence) {
+			bare := m.WithoutTarget()
+			m = &bare
+		}
+		kept.payload = m.AppendJSON(nil)
+		rd.add(kept)
 	}
 	//rule:pending_or_delivered.end-only-when-all-was-read
 	rd.page.End = rd.OpenEnded && len(messages) < rd.Limit && size < rd.Bytes &&
@@ -215,7 +233,7 @@ func (rd *reading) add(m message) {
 	rd.page.Pieces = append(rd.page.Pieces, Piece{
 		From:    m.sequence,
 		To:      m.sequence,
-		Payload: m.payload,
+		Payload: m.payloadFor(rd.intervals),
 	})
 	rd.page.Through = m.sequence
 	rd.newest = max(rd.newest, m.version)

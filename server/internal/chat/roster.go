@@ -288,12 +288,18 @@ func (e *Entry) MayKnow(user tidemark.UserID, version uint64) (member, certain b
 	return true, e.floor.Load() <= version
 }
 
-// ForgetRosters drops all rosters, because changes of members may have been lost.
-func (c *Cache) ForgetRosters() {
+// Forget drops all rosters and messages, because changes of them may have been lost.
+func (c *Cache) Forget() {
+	//rule:R_WIPE.keep-nothing-from-before-the-epoch
+	c.distrust()
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, e := range c.chats {
 		e.drop()
+		e.mu.Lock()
+		//rule:R_WIPE.forget-after-epoch-change
+		c.bytes.Add(int64(e.tail.forget()))
+		e.mu.Unlock()
 	}
 }
 

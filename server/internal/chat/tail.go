@@ -7,6 +7,42 @@ type message struct {
 	sequence tidemark.Sequence
 	version  uint64
 	payload  []byte
+	// relation is nil unless the message is a relation.
+	relation *relation
+}
+
+// relation is what a tail has of a relation, besides the payload with its target.
+type relation struct {
+	target tidemark.Sequence
+	// bare is the payload for those who may not see the target.
+	bare []byte
+}
+
+// encoded returns a message for a tail. payload is its JSON.
+func encoded(m *tidemark.Message, payload []byte) message {
+	kept := message{sequence: m.Sequence, version: m.MembersVersion, payload: payload}
+	if m.Relation != nil {
+		bare := m.WithoutTarget()
+		kept.relation = &relation{target: m.Relation.Sequence, bare: bare.AppendJSON(nil)}
+	}
+	return kept
+}
+
+// payloadFor returns the payload for a reader who may see the messages of some intervals.
+func (m *message) payloadFor(intervals tidemark.Intervals) []byte {
+	//rule:nothing_outside_membership.no-invisible-target
+	if m.relation != nil && !intervals.Contains(m.relation.target) {
+		return m.relation.bare
+	}
+	return m.payload
+}
+
+func (m *message) size() int {
+	n := len(m.payload) + messageOverhead
+	if m.relation != nil {
+		n += len(m.relation.bare)
+	}
+	return n
 }
 
 // messageOverhead is about what a message needs beside its payload, in bytes.
@@ -15,6 +51,9 @@ const messageOverhead = 64
 // tail holds the last messages of a chat. It is a range of sequences; a message that has not
 // arrived has an empty slot. It is not safe for concurrent use.
 type tail struct {
+	// floor is the highest relation that the node knows of. It may have changed any message before
+	// it, so the tail has none of them (R_WIPE).
+	floor tidemark.Sequence
 	// first is the sequence of slots[0]. A slot with a nil payload is empty.
 	first tidemark.Sequence
 	slots []message
@@ -25,6 +64,10 @@ type tail struct {
 // change in size.
 func (t *tail) put(m message, most, mostBytes int) int {
 	before := t.bytes
+	//rule:R_WIPE.nothing-below-the-relation
+	if m.sequence < t.floor {
+		return 0
+	}
 	if len(t.slots) == 0 || m.sequence >= t.first+tidemark.Sequence(len(t.slots)+most) {
 		// It is too far from the range: start a new one.
 		clear(t.slots)
@@ -41,12 +84,12 @@ func (t *tail) put(m message, most, mostBytes int) int {
 		return t.bytes - before
 	}
 	*slot = m
-	t.bytes += len(m.payload) + messageOverhead
+	t.bytes += m.size()
 	drop, size := 0, t.bytes
 	//rule:bounded_use.limit-cached-messages
 	for len(t.slots)-drop > most || (size > mostBytes && len(t.slots)-drop > 1) {
 		if old := t.slots[drop]; old.payload != nil {
-			size -= len(old.payload) + messageOverhead
+			size -= old.size()
 		}
 		drop++
 	}
@@ -58,6 +101,25 @@ func (t *tail) put(m message, most, mostBytes int) int {
 		t.bytes = size
 	}
 	return t.bytes - before
+}
+
+// relate drops what a relation may have changed. It returns the change in size.
+func (t *tail) relate(relation tidemark.Sequence) int {
+	if relation <= t.floor {
+		return 0
+	}
+	freed := t.bytes
+	clear(t.slots)
+	*t = tail{floor: relation, slots: t.slots[:0]}
+	return -freed
+}
+
+// forget drops all messages, and returns the change in size.
+func (t *tail) forget() int {
+	freed := t.bytes
+	clear(t.slots)
+	*t = tail{floor: t.floor, slots: t.slots[:0]}
+	return -freed
 }
 
 // read returns the messages from a sequence up to and including to: at most limit messages, and

@@ -63,6 +63,8 @@ func (d *Delivery) HandOver(ctx context.Context, messages []tidemark.Message) []
 		m.late = d.Now().Sub(stored.CreatedAt) >= lateAfter
 		all[i] = m
 	}
+	//rule:R_WIPE.tell-by-worker
+	d.wipe(ctx, all)
 	d.tryHandOver(ctx, all)
 	errs := make([]error, len(all))
 	for i := range all {

@@ -25,6 +25,7 @@ func (d *Delivery) Late(ctx context.Context, draft tidemark.Draft) Result {
 		return Result{Err: err}
 	}
 	all := []message{d.stored(draft, appended)}
+	d.wipe(ctx, all)
 	d.handOver(ctx, all)
 	return all[0].result()
 }

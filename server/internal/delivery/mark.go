@@ -135,6 +135,10 @@ func (d *Delivery) notifyMarked(ctx context.Context, rows []tidemark.PendingDeli
 // retry queue follows the session, which may have moved (R_FOLLOW). Receive does not block.
 func (d *Delivery) Receive(to []registry.Lease, n *bus.Notification) {
 	d.Count.Notifications.Add(int64(len(to)))
+	//rule:R_WIPE.drop-when-told
+	if n.Relation {
+		d.Chats.Relate(n.Chat, n.Sequence)
+	}
 	if n.Message != nil {
 		d.Storage.Observe(n.Message)
 		d.Chats.Put(d.Chats.Chat(n.Chat), n.Message, n.Encoded)

@@ -79,7 +79,10 @@ func (d *Delivery) resolve(
 func (d *Delivery) sendAgain(ctx context.Context, draft tidemark.Draft) {
 	appended, err := d.resolve(ctx, &draft)
 	if err == nil {
-		d.handOver(ctx, []message{d.stored(draft, appended)})
+		all := []message{d.stored(draft, appended)}
+		//rule:R_WIPE.tell-after-retry
+		d.wipe(ctx, all)
+		d.handOver(ctx, all)
 		return
 	}
 	if code := tidemark.CodeOf(err); code == tidemark.Unavailable || code == tidemark.Internal {

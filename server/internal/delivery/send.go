@@ -114,6 +114,7 @@ func (d *Delivery) Send(ctx context.Context, drafts []tidemark.Draft) []Result {
 		m.trace = traces.Stored(i, m.stored, m.duplicate)
 		stored, at = append(stored, m), append(at, i)
 	}
+	d.wipe(ctx, stored)
 	//rule:R_LATER.ask-after-storing
 	if later && d.later() {
 		d.handOverHere(ctx, stored)
@@ -237,13 +238,7 @@ func (d *Delivery) handOverSome(ctx context.Context, all []message) (done int) {
 	for i := range all[:done] {
 		m := &all[i]
 		m.leases = leases[m.first:][:len(m.users)]
-		notices = append(notices, notice{to: m.leases, Notification: bus.Notification{
-			Chat:     m.draft.ChatID,
-			Sequence: m.stored.Sequence,
-			Message:  m.stored,
-			Encoded:  m.encoded,
-			Trace:    m.trace,
-		}})
+		notices = append(notices, notice{to: m.leases, Notification: m.notification()})
 	}
 	d.notify(ctx, notices)
 	for i := range all[:done] {
@@ -252,6 +247,19 @@ func (d *Delivery) handOverSome(ctx context.Context, all []message) (done int) {
 		}
 	}
 	return done
+}
+
+// notification returns what the sessions get of a message.
+func (m *message) notification() bus.Notification {
+	n := bus.Notification{
+		Chat: m.draft.ChatID, Sequence: m.stored.Sequence, Trace: m.trace,
+		Relation: m.stored.Relation != nil,
+	}
+	//rule:R_WIPE.send-no-changing-message
+	if m.stored.Relation == nil && m.stored.Revision == nil {
+		n.Message, n.Encoded = m.stored, m.encoded
+	}
+	return n
 }
 
 // address selects the users who get a message.

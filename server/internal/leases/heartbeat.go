@@ -176,7 +176,7 @@ func (l *Leases) refreshed(began time.Time, r registry.Refreshed) (reconcile boo
 		l.cfg.Log.Info("a node died, or the registry lost its data: all sessions reconcile",
 			"crashes", r.Epoch.Crashes)
 		//rule:nothing_outside_membership.forget-cache-after-epoch-change
-		l.cfg.Chats.ForgetRosters()
+		l.cfg.Chats.Forget()
 		//rule:R_EPOCH.signal-comparison
 		reconcile = true
 		l.CheckAll() // the registry may have lost their leases

@@ -47,6 +47,7 @@ const (
 	notifyAttachments = 4
 	notifyMetadata    = 8
 	notifySystem      = 16
+	notifyRelation    = 32
 )
 
 // Begin appends the beginning of a frame to b.
@@ -126,6 +127,9 @@ func appendNotification(b []byte, to []registry.Lease, w *bus.Notification) []by
 	var flags byte
 	if w.Marked {
 		flags |= notifyMarked
+	}
+	if w.Relation {
+		flags |= notifyRelation
 	}
 	m := w.Message
 	if m != nil {

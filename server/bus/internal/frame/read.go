@@ -235,6 +235,7 @@ func (r *reader) notification() (to []registry.Lease, w *bus.Notification) {
 	flags := r.byte()
 	w = &bus.Notification{
 		Marked:   flags&notifyMarked != 0,
+		Relation: flags&notifyRelation != 0,
 		Chat:     kept[tidemark.ChatID](r),
 		Sequence: r.position(),
 	}

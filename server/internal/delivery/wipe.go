@@ -1,0 +1,41 @@
+package delivery
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/bus"
+)
+
+// wipe tells all nodes of the relations among stored messages, before these are handed over. What
+// the nodes have cached of the chats' earlier messages may be outdated (R_WIPE).
+//
+// If a node that may be alive was not told, this node joins the registry again. All nodes then drop
+// their caches. If this node dies before it has told anybody, they do so, too (R_EPOCH).
+func (d *Delivery) wipe(ctx context.Context, stored []message) {
+	var publications []bus.Publication
+	nodes := d.Leases.Nodes()
+	for i := range stored {
+		m := stored[i].stored
+		if m.Relation == nil {
+			continue
+		}
+		//rule:R_WIPE.drop-here-first
+		d.Chats.Relate(m.ChatID, m.Sequence)
+		event := bus.Event{Notification: &bus.Notification{
+			Chat: m.ChatID, Sequence: m.Sequence, Relation: true,
+		}}
+		//rule:R_WIPE.tell-all-nodes
+		for _, node := range nodes {
+			publications = append(publications, bus.Publication{Node: node, Event: event})
+		}
+	}
+	for i, err := range d.publish(ctx, publications) {
+		//rule:R_WIPE.rejoin-when-a-node-was-not-told
+		if err != nil && tidemark.CodeOf(err) != tidemark.NotFound &&
+			slices.Contains(d.Leases.Nodes(), publications[i].Node) {
+			d.Leases.Rejoin()
+		}
+	}
+}
