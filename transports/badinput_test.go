@@ -205,7 +205,7 @@ func fields() []field {
 			append(badTexts(), bad{`""`, invalid}, bad{`"Owner"`, invalid},
 				bad{`"moderator"`, invalid})},
 		{"sendMessage", "kind", send("kind"),
-			append(badTexts(), bad{`""`, invalid}, bad{`"edit"`, invalid},
+			append(badTexts(), bad{`""`, invalid}, bad{`"react"`, invalid},
 				bad{`"Message"`, invalid})},
 		{"sendMessage", "mentions", send("mentions"),
 			[]bad{{`[]`, invalid}, {`1`, invalid}, {`"x"`, invalid}, {`true`, invalid}}},

@@ -106,14 +106,20 @@ func (e NewRole) Valid() bool {
 
 // Defines values for SendMessageKind.
 const (
+	SendMessageKindEdit    SendMessageKind = "edit"
 	SendMessageKindMessage SendMessageKind = "message"
+	SendMessageKindRedact  SendMessageKind = "redact"
 	SendMessageKindSystem  SendMessageKind = "system"
 )
 
 // Valid indicates whether the value is a known member of the SendMessageKind enum.
 func (e SendMessageKind) Valid() bool {
 	switch e {
+	case SendMessageKindEdit:
+		return true
 	case SendMessageKindMessage:
+		return true
+	case SendMessageKindRedact:
 		return true
 	case SendMessageKindSystem:
 		return true
@@ -233,7 +239,7 @@ type ChatBoundary struct {
 // ChatBoundaryScope defines model for ChatBoundary.Scope.
 type ChatBoundaryScope string
 
-// ChatList Example: {"chats":[{"chat_id":"dm","created_at":"2026-01-31T10:00:00.000Z","head_sequence":1,"history":"full","last_acked_sequence":1,"last_message":{"attachments":[],"chat_id":"dm","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"sender_id":"alice","sequence":1},"last_read_sequence":0,"member_count":2,"mention_count":0,"metadata":null,"name":"","peer":{"last_acked_sequence":1,"last_read_sequence":1,"user_id":"alice"},"role":"owner","type":"direct","unread_count":1,"unread_from_sequence":null,"version":1}],"pagination":{"has_more":true,"next_cursor":"MTc2OTg1MzYwNTEwMCBkbQ"}}
+// ChatList Example: {"chats":[{"chat_id":"dm","created_at":"2026-01-31T10:00:00.000Z","head_sequence":1,"history":"full","last_acked_sequence":1,"last_message":{"attachments":[],"chat_id":"dm","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1},"last_read_sequence":0,"member_count":2,"mention_count":0,"metadata":null,"name":"","peer":{"last_acked_sequence":1,"last_read_sequence":1,"user_id":"alice"},"role":"owner","type":"direct","unread_count":1,"unread_from_sequence":null,"version":1}],"pagination":{"has_more":true,"next_cursor":"MTc2OTg1MzYwNTEwMCBkbQ"}}
 type ChatList struct {
 	Chats []Chat `json:"chats"`
 
@@ -495,7 +501,7 @@ type Mentions struct {
 	UserIds []Id `json:"user_ids"`
 }
 
-// Message Example: {"attachments":[],"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"sender_id":"alice","sequence":1}
+// Message Example: {"attachments":[],"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1}
 type Message struct {
 	Attachments []Attachment `json:"attachments"`
 
@@ -508,8 +514,9 @@ type Message struct {
 	ContentType     string    `json:"content_type"`
 	CreatedAt       time.Time `json:"created_at"`
 
-	// Kind `message`, or `system`. There will be more. A client stores and acknowledges a message of
-	// a kind that it does not know, but neither shows nor counts it.
+	// Kind `message` and `system` are shown. `edit` and `redact` change another message, which their
+	// `relation` names. There will be more. A client stores and acknowledges a message of a kind
+	// that it does not know, but neither shows nor counts it.
 	//
 	//
 	// Example: message
@@ -525,8 +532,11 @@ type Message struct {
 	MessageId Id                      `json:"message_id"`
 	Metadata  *map[string]interface{} `json:"metadata"`
 
-	// Relation Null in this version. It will say to which message this one belongs.
-	Relation *map[string]interface{} `json:"relation"`
+	// Relation Which message this one changes. Null unless `kind` is `edit` or `redact`.
+	Relation *Relation `json:"relation"`
+
+	// Revision What changed this message last. Null if nothing did.
+	Revision *Revision `json:"revision"`
 
 	// SenderId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	SenderId Id `json:"sender_id"`
@@ -535,13 +545,14 @@ type Message struct {
 	Sequence Sequence `json:"sequence"`
 }
 
-// MessageKind `message`, or `system`. There will be more. A client stores and acknowledges a message of
-// a kind that it does not know, but neither shows nor counts it.
+// MessageKind `message` and `system` are shown. `edit` and `redact` change another message, which their
+// `relation` names. There will be more. A client stores and acknowledges a message of a kind
+// that it does not know, but neither shows nor counts it.
 //
 // Example: message
 type MessageKind = string
 
-// MessageList Example: {"gaps":[{"chat_id":"team","from_sequence":1,"reason":"not_a_member","to_sequence":2}],"messages":[{"attachments":[{"content_type":"image/png","key":"k1","name":"a.png","size":1020}],"chat_id":"team","client_message_id":"b2f3","content":"","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":{"all":false,"user_ids":["bob"]},"message_id":"0190b5a1-7c5e-7000-8000-000000000003","metadata":{"priority":1},"relation":null,"sender_id":"alice","sequence":3}],"pagination":{"has_more":false,"next_cursor":null}}
+// MessageList Example: {"gaps":[{"chat_id":"team","from_sequence":1,"reason":"not_a_member","to_sequence":2}],"messages":[{"attachments":[{"content_type":"image/png","key":"k1","name":"a.png","size":1020}],"chat_id":"team","client_message_id":"b2f3","content":"","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":{"all":false,"user_ids":["bob"]},"message_id":"0190b5a1-7c5e-7000-8000-000000000003","metadata":{"priority":1},"relation":null,"revision":null,"sender_id":"alice","sequence":3}],"pagination":{"has_more":false,"next_cursor":null}}
 type MessageList struct {
 	Gaps     []Gap     `json:"gaps"`
 	Messages []Message `json:"messages"`
@@ -574,6 +585,12 @@ type NewMentions struct {
 
 	// UserIds At most 20 different users.
 	UserIds *[]Id `json:"user_ids,omitempty"`
+}
+
+// NewRelation Example: {"sequence":1}
+type NewRelation struct {
+	// Sequence A position in one chat, from 1.
+	Sequence Sequence `json:"sequence"`
 }
 
 // NewRole A role to give to a member. `Role` says what each role may do.
@@ -675,6 +692,17 @@ type ProblemDetail struct {
 	Param *Param `json:"param"`
 }
 
+// Relation Example: {"sequence":1,"target":null}
+type Relation struct {
+	// Sequence That of the message that is changed.
+	Sequence Sequence `json:"sequence"`
+
+	// Target That message as it is now, not as it was after this change. So replace what you have
+	// of it, unless what you have has a `revision` with a higher sequence. Null if you may
+	// not see it.
+	Target *Message `json:"target"`
+}
+
 // Reset The position is unknown. Send the cursors of the device by `sync`. After `ahead` and
 // `restored`, first drop what the device has of the chat above its head or above `through`.
 type Reset struct {
@@ -685,6 +713,20 @@ type Reset struct {
 
 	// Through Only after `restored`: what the device has up to here is the same on the server.
 	Through *Watermark `json:"through"`
+}
+
+// Revision Example: {"by":"alice","kind":"edit","revised_at":"2026-01-31T10:00:06.200Z","sequence":2}
+type Revision struct {
+	// By Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	By Id `json:"by"`
+
+	// Kind After `redact` the message is a stub, with empty content and no attachments, metadata
+	// or mentions. It stays in its place, so no sequence is missing.
+	Kind      string    `json:"kind"`
+	RevisedAt time.Time `json:"revised_at"`
+
+	// Sequence That of the message that made the change. The higher one is newer.
+	Sequence Sequence `json:"sequence"`
 }
 
 // Role What a member may do, from most to least. More roles may come.
@@ -718,13 +760,20 @@ type SendMessage struct {
 	// ContentType At most 128 bytes of printable ASCII.
 	ContentType *string `json:"content_type,omitempty"`
 
-	// Kind `message` is the default. Only backends may send `system`.
+	// Kind `message` is the default. Only backends may send `system`. `edit` gives the message of
+	// `relation` the content, content type, attachments, metadata and mentions of this one.
+	// Only its author and backends may do so, up to 100 times. `redact` removes all of them,
+	// for good. The author, backends, and in a group owners and admins may do so. It has no
+	// content itself.
 	Kind     *SendMessageKind `json:"kind,omitempty"`
 	Mentions *NewMentions     `json:"mentions,omitempty"`
 
 	// Metadata What your application wants to keep with the message: at most 4,096 bytes of JSON,
 	// returned as `attachments` are. Never put it into a page unescaped.
 	Metadata *map[string]interface{} `json:"metadata,omitempty"`
+
+	// Relation The message to change. `edit` and `redact` need it, other kinds have none.
+	Relation *NewRelation `json:"relation,omitempty"`
 
 	// SeenSequence How far the sender's screen shows the chat. Everything up to there counts as read; 0
 	// is nothing, which is the default for backends. Without it, everything before the

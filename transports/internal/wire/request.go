@@ -54,8 +54,7 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, err
 		case "send_by":
 			return v.time(key, &d.SendBy)
 		case "relation":
-			return tidemark.BadParam(tidemark.Invalid, key,
-				"is reserved for a later version; leave it out")
+			return v.relation(key, &d.Relation)
 		case "seen_sequence":
 			var n tidemark.Sequence
 			err := v.sequence(key, 0, &n)
@@ -80,6 +79,23 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, err
 				"and repeat it when you send the message again")
 	}
 	return d, nil
+}
+
+// relation decodes which message another one changes.
+func (v value) relation(field string, to **tidemark.Relation) error {
+	var r tidemark.Relation
+	err := eachField(v, field, func(key string, v value) error {
+		if key != "sequence" {
+			return nil
+		}
+		return v.sequence(field+"."+key, 1, &r.Sequence)
+	})
+	if err == nil && r.Sequence == 0 {
+		err = tidemark.BadParam(tidemark.Invalid, field+".sequence",
+			"is missing; name the message that this one changes")
+	}
+	*to = &r
+	return err
 }
 
 // sources decodes an array of messages.

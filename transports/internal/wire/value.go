@@ -226,11 +226,12 @@ func (v value) kind(field string, to *tidemark.Kind) error {
 	if err := v.text(field, &kind); err != nil {
 		return err
 	}
-	if *to = tidemark.Kind(kind); *to != tidemark.KindMessage && *to != tidemark.KindSystem {
-		return tidemark.BadParam(tidemark.Invalid, field,
-			"is %.20q; send message, or system as a backend", kind)
+	switch *to = tidemark.Kind(kind); *to {
+	case tidemark.KindMessage, tidemark.KindSystem, tidemark.KindEdit, tidemark.KindRedact:
+		return nil
 	}
-	return nil
+	return tidemark.BadParam(tidemark.Invalid, field,
+		"is %.20q; send message, edit or redact, or system as a backend", kind)
 }
 
 // mentions decodes an object of all and user_ids.
