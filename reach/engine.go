@@ -437,7 +437,11 @@ func (e *Engine) open(s *Spec) (outlet.Client, error) {
 		}
 		secrets = append(secrets, text)
 	}
-	return kind.Open(s, secrets)
+	client, err := kind.Open(s, secrets)
+	if err != nil {
+		return nil, err
+	}
+	return newRenewing(client, e.cfg.Store), nil
 }
 
 // shards returns the shards that this process works on.

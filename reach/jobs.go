@@ -309,7 +309,7 @@ func (e *Engine) search(
 				n = s.high - 1
 			}
 			if s.low < s.high {
-				ranges = append(ranges, storage.Range{Chat: s.chat, After: n, Limit: 1})
+				ranges = append(ranges, storage.Range{Chat: s.chat, After: n, Limit: 1, Bare: true})
 				of = append(of, i)
 			}
 		}

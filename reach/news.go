@@ -32,8 +32,9 @@ type reader struct {
 	store Store
 	chat  tidemark.Chat
 	at    storage.Position
-	// page has the first messages after at, if they were read before.
+	// page has the first messages after at, if they were read before, and asOf is when.
 	page []tidemark.Message
+	asOf time.Time
 	// member is the last member of the previous page.
 	member tidemark.UserID
 }
@@ -78,8 +79,9 @@ func (r *reader) members(ctx context.Context) ([]step, error) {
 
 // messages returns a page of the messages.
 func (r *reader) messages(ctx context.Context) ([]step, error) {
-	page := r.page
+	page, asOf := r.page, r.asOf
 	if r.page = nil; len(page) == 0 {
+		asOf = time.Now()
 		limit := min(pageMessages, int(r.chat.Head-r.at.Sequence))
 		pages, err := r.store.Ranges(ctx, []storage.Range{{
 			Chat: r.chat.ID, After: r.at.Sequence, Limit: limit, MaxBytes: pageBytes,
@@ -96,18 +98,18 @@ func (r *reader) messages(ctx context.Context) ([]step, error) {
 	steps := make([]step, len(page))
 	for i := range page {
 		r.at.Sequence = page[i].Sequence
-		steps[i] = step{messagePersisted(&page[i]), r.at}
+		steps[i] = step{messagePersisted(&page[i], asOf), r.at}
 	}
 	return steps, nil
 }
 
-// messagePersisted returns the event of a stored message.
-func messagePersisted(m *tidemark.Message) outlet.Event {
+// messagePersisted returns the event of a stored message that was read at a time.
+func messagePersisted(m *tidemark.Message, asOf time.Time) outlet.Event {
 	return outlet.Event{
 		ID: outlet.EventID(outlet.MessagePersisted, string(m.ChatID),
 			strconv.FormatUint(uint64(m.Sequence), 10), string(m.MessageID)),
 		Type: outlet.MessagePersisted, Chat: m.ChatID, Sequence: uint64(m.Sequence),
-		Time: m.CreatedAt, Data: m.AppendJSON(nil),
+		Time: m.CreatedAt, Data: m.AppendJSON(nil), AsOf: asOf,
 	}
 }
 

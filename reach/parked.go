@@ -6,11 +6,13 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/internal/reread"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -42,16 +44,17 @@ func (e *Engine) hopeless(r *receiver, event *outlet.Event, again retry) bool {
 // parkedKind is the kind of the documents of an outlet's parked events.
 func parkedKind(id storage.OutletID) string { return "parked:" + string(id) }
 
-// park stores an event for an operator.
+// park stores an event for an operator. A message is read again when somebody looks at the event,
+// or sends it again. So it is stored without text.
 func (e *Engine) park(
 	ctx context.Context, r *receiver, event *outlet.Event, why *outlet.Refusal, since time.Time,
 ) error {
 	parked := Parked{Event: *event, At: time.Now().UTC(), Status: why.Status, Detail: why.Detail}
-	value, err := json.Marshal(parked)
-	if err == nil && len(value) > storage.MaxDocument {
-		parked.Event.Data = json.RawMessage(`{"chat_id":"` + string(event.Chat) + `"}`)
-		value, err = json.Marshal(parked)
+	//rule:redacted_stays.park-no-text
+	if event.Type == outlet.MessagePersisted {
+		parked.Event.Data = numbersOf(event)
 	}
+	value, err := json.Marshal(parked)
 	if err != nil {
 		return err
 	}
@@ -81,9 +84,16 @@ func (e *Engine) park(
 	return nil
 }
 
-// parkedOf returns a page of the parked events of an outlet, by id.
+// numbersOf returns data that identify a message.
+func numbersOf(event *outlet.Event) json.RawMessage {
+	b := tidemark.AppendString([]byte(`{"chat_id":`), string(event.Chat))
+	b = strconv.AppendUint(append(b, `,"sequence":`...), event.Sequence, 10)
+	return append(b, '}')
+}
+
+// parkedOf returns a page of the parked events of an outlet, by id. Messages are as they are now.
 func parkedOf(
-	ctx context.Context, store storage.Documents, id storage.OutletID, after string, limit int,
+	ctx context.Context, store Store, id storage.OutletID, after string, limit int,
 ) ([]Parked, bool, error) {
 	found, more, err := store.Documents(ctx, parkedKind(id), after, limit)
 	if err != nil {
@@ -95,7 +105,29 @@ func parkedOf(
 			return nil, false, err
 		}
 	}
-	return parked, more, nil
+	return parked, more, withMessages(ctx, store, parked)
+}
+
+// withMessages sets the data of parked messages. One that the chat does not have keeps its numbers.
+func withMessages(ctx context.Context, store Store, parked []Parked) error {
+	var keys []storage.MessageKey
+	var at []int
+	for i := range parked {
+		if e := &parked[i].Event; e.Type == outlet.MessagePersisted {
+			//rule:redacted_stays.read-what-is-parked
+			e.Data = numbersOf(e)
+			keys, at = append(keys, keyOf(e)), append(at, i)
+		}
+	}
+	for k, found := range reread.Messages(ctx, store, keys) {
+		switch {
+		case found.Err == nil:
+			parked[at[k]].Event.Data = found.Message.AppendJSON(nil)
+		case tidemark.CodeOf(found.Err) != tidemark.NotFound:
+			return found.Err
+		}
+	}
+	return nil
 }
 
 // parseParked returns the parked event of a document.

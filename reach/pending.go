@@ -167,7 +167,7 @@ func (e *Engine) pageAfter(
 		from--
 	}
 	pages, err := e.cfg.Store.Ranges(ctx, []storage.Range{{
-		Chat: chat.ID, After: from, Limit: pageMessages + 1, MaxBytes: pageBytes,
+		Chat: chat.ID, After: from, Limit: pageMessages + 1, MaxBytes: pageBytes, Bare: true,
 	}})
 	if err != nil {
 		return nil, nil, err

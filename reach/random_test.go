@@ -15,10 +15,11 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// TestEngine_told_or_owed_and_told_in_order_at_random runs schedules of sends, kills, stops,
-// receivers that fail, and outlets that are born, paused, replayed and deleted, in several
+// TestEngine_told_or_owed_and_told_in_order_at_random runs schedules of sends, redactions, kills,
+// stops, receivers that fail, and outlets that are born, paused, replayed and deleted, in several
 // processes whose store fails now and then. In the end, each receiver has all messages, each one
-// for the first time after all earlier ones of its chat, and no backlog is left (row_once).
+// for the first time after all earlier ones of its chat, and no backlog is left (row_once). No text
+// comes longer than fresh after its redaction.
 func TestEngine_told_or_owed_and_told_in_order_at_random(t *testing.T) {
 	runs, first := number(t, "TIDEMARK_REACH_RUNS", 200), number(t, "TIDEMARK_SEED", 1)
 	var total happened
@@ -36,7 +37,8 @@ func TestEngine_told_or_owed_and_told_in_order_at_random(t *testing.T) {
 	}
 	t.Logf("%+v", total)
 	if runs >= 20 && (total.kills == 0 || total.stops == 0 || total.pauses == 0 ||
-		total.replays == 0 || total.births == 0 || total.deletions == 0 || total.waits == 0) {
+		total.replays == 0 || total.births == 0 || total.deletions == 0 || total.waits == 0 ||
+		total.redactions == 0) {
 		t.Errorf("not everything happened: %+v", total)
 	}
 }
@@ -55,7 +57,8 @@ func number(t *testing.T, variable string, otherwise int) int {
 
 // happened counts what the schedules did.
 type happened struct {
-	messages, kills, stops, pauses, replays, births, deletions, waits, events, repeats int
+	messages, kills, stops, pauses, replays, births, deletions, redactions int
+	waits, events, repeats                                                 int
 }
 
 func (h *happened) add(o *happened) {
@@ -69,6 +72,7 @@ func (h *happened) add(o *happened) {
 	h.waits += o.waits
 	h.events += o.events
 	h.repeats += o.repeats
+	h.redactions += o.redactions
 }
 
 type schedule struct {
@@ -120,7 +124,7 @@ func (s *schedule) some() (id storage.OutletID, url string) {
 func receiverName(n int) string { return "https://r" + strconv.Itoa(n) }
 
 func (s *schedule) step() {
-	switch s.dice.IntN(15) {
+	switch s.dice.IntN(16) {
 	case 0:
 		if len(s.processes) > 1 {
 			n := s.dice.IntN(len(s.processes))
@@ -167,6 +171,8 @@ func (s *schedule) step() {
 		if _, url := s.some(); url != "" {
 			s.trouble(s.inbox(url))
 		}
+	case 9:
+		s.redactSome()
 	default:
 		for range 1 + s.dice.IntN(8) {
 			chat := s.chats[s.dice.IntN(len(s.chats))]
@@ -174,6 +180,30 @@ func (s *schedule) step() {
 			s.messages++
 		}
 	}
+}
+
+// redactSome redacts some of the last messages of a chat.
+func (s *schedule) redactSome() {
+	chat := s.chats[s.dice.IntN(len(s.chats))]
+	pages, err := s.store.Ranges(s.ctx, []storage.Range{
+		{Chat: chat, Before: tidemark.MaxSequence, Limit: 10},
+	})
+	s.ok(err)
+	for i := range pages[0] {
+		m := &pages[0][i]
+		if m.Kind.Relates() || m.Redacted() || s.dice.IntN(2) == 0 {
+			continue
+		}
+		s.redact(chat, m.Sequence)
+		s.mu.Lock()
+		if s.gone == nil {
+			s.gone = map[string]time.Time{}
+		}
+		s.gone[strconv.Quote(m.Content)] = time.Now()
+		s.mu.Unlock()
+		s.redactions++
+	}
+	s.any().Hint(chat)
 }
 
 // birth creates an outlet, while messages come. Those that come before it is active may be missed.

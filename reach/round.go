@@ -26,7 +26,7 @@ func (e *Engine) deliver(
 			return from, known, err
 		}
 	}
-	r := reader{store: e.cfg.Store, chat: chat, at: from, page: t.page}
+	r := reader{store: e.cfg.Store, chat: chat, at: from, page: t.page, asOf: t.asOf}
 	round := round{
 		e: e, chat: b.Chat, waiting: map[storage.OutletID]bool{},
 		pending: map[storage.OutletID]storage.OutletID{},

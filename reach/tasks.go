@@ -120,8 +120,9 @@ type task struct {
 	to       storage.Position
 	split    split
 	list     list
-	// page has the first messages after to, or nothing.
+	// page has the first messages after to, or nothing, and asOf is when they were read.
 	page []tidemark.Message
+	asOf time.Time
 }
 
 // begin begins to work on backlogs, unless that is under way. begun is how many of them, from the
@@ -219,12 +220,13 @@ func (e *Engine) readAhead(ctx context.Context, tasks []task) {
 			MaxBytes: min(pageBytes, aheadBytes/len(of)),
 		}
 	}
+	asOf := time.Now()
 	pages, err := e.cfg.Store.Ranges(ctx, ranges)
 	if err != nil {
 		return // One chat may be the cause. Each task reads its own messages.
 	}
 	for i, t := range of {
-		t.page = pages[i]
+		t.page, t.asOf = pages[i], asOf
 	}
 }
 

@@ -72,6 +72,7 @@ func (o *options) fanout(
 	var err error
 	work.Fanout, err = fanout.New(fanout.Config{
 		Cluster: set.cluster, Prefix: set.prefix, Incarnation: store.Incarnation(), Log: log,
+		Store: store,
 		HandOver: func(ctx context.Context, messages []tidemark.Message) []error {
 			return work.core.HandOver(ctx, messages)
 		},

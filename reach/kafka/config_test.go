@@ -220,3 +220,37 @@ func TestDeliver_with_a_client_certificate(t *testing.T) {
 		t.Errorf("refused: %+v", why)
 	}
 }
+
+// TestDeliver_redacted_stays: a message that waited too long for the round trips of others is not
+// stored as it was, nor are the later ones of its chat. The engine reads them again.
+func TestDeliver_redacted_stays(t *testing.T) {
+	t.Parallel()
+	cluster := fake(t, kfake.NumBrokers(1))
+	p := kafkatest.NewPlace(t, cluster.ListenAddrs())
+	p.Create(1, nil)
+	o := p.Open(&kafkatest.Link{}, nil)
+	text := rand.Text()
+	event := func(chat tidemark.ChatID, n uint64, age time.Duration) outlet.Event {
+		e := kafkatest.Message(chat, n, 10)
+		e.AsOf = time.Now().Add(-age)
+		return e
+	}
+	old := event("old", 1, time.Minute)
+	old.Data = []byte(`{"chat_id":"old","sequence":1,"content":"` + text + `"}`)
+	refusals := o.DeliverEach(t.Context(), []outlet.Event{
+		event("new", 1, 0), old, event("old", 2, 0), event("new", 2, 5*time.Second),
+	})
+	for i, why := range refusals {
+		if late := i == 1 || i == 2; late != (why != nil) || late && why.Action != outlet.Later {
+			t.Errorf("event %d: %+v", i, why)
+		}
+	}
+	for _, r := range p.Read(".messages") {
+		if strings.Contains(string(r.Value), text) {
+			t.Errorf("stored %s", r.Value)
+		}
+	}
+	if got := p.Messages(); len(got["new"]) != 2 || len(got["old"]) != 0 {
+		t.Errorf("there are the messages %v", got)
+	}
+}

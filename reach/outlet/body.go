@@ -7,8 +7,8 @@ import (
 )
 
 // AppendBody appends the JSON object that receivers get of an event. It has the id, since a
-// delivery may have several events. With bare, messages come without what their senders and the
-// application put into them.
+// delivery may have several events. With bare, messages and the targets of relations come without
+// what their senders and the application put into them.
 func (e *Event) AppendBody(b []byte, bare bool) []byte {
 	b = append(b, `{"id":`...)
 	b = tidemark.AppendString(b, e.ID)
@@ -26,18 +26,44 @@ func (e *Event) AppendBody(b []byte, bare bool) []byte {
 	return append(b, '}')
 }
 
-// withoutContent returns a message without what its sender and the application put into it.
+var null = json.RawMessage("null")
+
+// withoutContent returns a message, with its target, without what senders and the application put
+// into them.
 func withoutContent(data json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
+	if err := json.Unmarshal(data, &fields); err != nil || fields == nil {
 		return json.RawMessage("{}") // It is no message of ours.
 	}
 	for _, name := range []string{"content", "attachments", "metadata"} {
-		fields[name] = json.RawMessage("null")
+		fields[name] = null
+	}
+	//rule:webhook_content_none.strip-target
+	if relation := fields["relation"]; relation != nil {
+		fields["relation"] = withoutTarget(relation)
 	}
 	bare, err := json.Marshal(fields)
 	if err != nil {
 		return json.RawMessage("{}")
+	}
+	return bare
+}
+
+// withoutTarget returns a relation whose target, if it has one, is without content.
+func withoutTarget(data json.RawMessage) json.RawMessage {
+	var relation *struct {
+		Sequence tidemark.Sequence `json:"sequence"`
+		Target   json.RawMessage   `json:"target"`
+	}
+	if err := json.Unmarshal(data, &relation); err != nil || relation == nil {
+		return null
+	}
+	if string(relation.Target) != "null" {
+		relation.Target = withoutContent(relation.Target)
+	}
+	bare, err := json.Marshal(relation)
+	if err != nil {
+		return null
 	}
 	return bare
 }

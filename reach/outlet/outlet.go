@@ -32,7 +32,8 @@ const (
 	OutletDisabled Type = "outlet.disabled"
 )
 
-// Event is one thing that an outlet gets. Its repetitions are equal byte for byte, except Again.
+// Event is one thing that an outlet gets. Its repetitions are equal byte for byte, except Again and
+// AsOf, and except for messages that were edited or redacted in between.
 type Event struct {
 	// ID identifies what happened, and is that of each repetition (EventID).
 	ID   string
@@ -51,6 +52,8 @@ type Event struct {
 	Data json.RawMessage
 	// Again says that the event is replayed, or waited for this outlet. It may have come before.
 	Again bool `json:"-"`
+	// AsOf is when Data of a message was read. If it is zero, Data must be read again.
+	AsOf time.Time `json:"-"`
 }
 
 // EventID returns the id of the event of a type about a subject: "evt_" and lower-case base32. The

@@ -67,8 +67,8 @@ func Engine(t testing.TB, store storage.Store) *reach.Engine {
 	put(t, store, "outlets", "list", map[string]any{"outlets": specs})
 	put(t, store, "parked:crm", ParkedEvent, reach.Parked{
 		Event: outlet.Event{
-			ID: ParkedEvent, Type: outlet.MessagePersisted, Chat: "team", Time: time.Now(),
-			Data: []byte(`{"chat_id":"team","sequence":1}`),
+			ID: ParkedEvent, Type: outlet.ChatUpdated, Chat: "team", Time: time.Now(),
+			Data: []byte(`{"chat_id":"team","version":1}`),
 		},
 		At: time.Now(), Status: http.StatusInternalServerError, Detail: "refused",
 	})

@@ -1,7 +1,10 @@
 package fanout_test
 
 import (
+	"bytes"
+	cryptorand "crypto/rand"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -112,7 +115,7 @@ func TestDeliver_R_LATER_without_membership(t *testing.T) {
 // TestDeliver_without_brokers: a node with --fanout=direct hands over what others have left to it.
 func TestDeliver_without_brokers(t *testing.T) {
 	var to kafkatest.Recipients
-	f, err := fanout.New(fanout.Config{HandOver: to.HandOver})
+	f, err := fanout.New(fanout.Config{Store: &to, HandOver: to.HandOver})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +133,7 @@ func TestDeliver_without_brokers(t *testing.T) {
 // again soon. It is no failure of the outlet.
 func TestDeliver_R_LATER_refuses_what_cannot_be_handed_over(t *testing.T) {
 	var to kafkatest.Recipients
-	f, err := fanout.New(fanout.Config{HandOver: to.HandOver})
+	f, err := fanout.New(fanout.Config{Store: &to, HandOver: to.HandOver})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,6 +183,77 @@ func TestRun_gives_up_what_is_no_message(t *testing.T) {
 		n, _ := s.to.Counts("c")
 		return n == 1 && counted(w, "dropped") == 1
 	})
+}
+
+// TestRun_redacted_stays: a message that is redacted while a worker has it in hand is handed over
+// as what is left of it. The topic never has the text.
+func TestRun_redacted_stays(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	text := cryptorand.Text()
+	s.to.Say(text)
+	s.to.Refuse(tidemark.Errorf(tidemark.Unavailable, "refused by order of the test"))
+	w := s.Worker(&kafkatest.Link{}, &s.to, nil)
+	event := kafkatest.Stored("c", 1)
+	event.Data = bytes.Replace(event.Data, []byte(`"content":"text"`),
+		[]byte(`"content":"`+text+`"`), 1)
+	if !bytes.Contains(event.Data, []byte(text)) {
+		t.Fatalf("the event is %s", event.Data)
+	}
+	if _, refused := w.Deliver(t.Context(), []outlet.Event{event}); refused != nil {
+		t.Fatalf("refused: %+v", refused)
+	}
+	s.Until("it is in hand", func() bool { return w.Counters()["fanout_lag_microseconds"] > 0 })
+	for _, r := range s.Read(".fanout") {
+		if bytes.Contains(r.Value, []byte(text)) ||
+			!bytes.Contains(r.Value, []byte(`"sequence":1`)) {
+			t.Errorf("the topic has %s", r.Value)
+		}
+	}
+	if n := counted(w, "stored"); n != 1 {
+		t.Errorf("%d messages are stored in Kafka, want 1", n)
+	}
+	s.to.Say("")
+	s.to.Refuse(nil)
+	s.Until("it is handed over", func() bool {
+		n, _ := s.to.Counts("c")
+		return n == 1
+	})
+	if s.to.Told(text) > 0 || s.to.Told("") != 1 {
+		t.Error("the text is handed over")
+	}
+}
+
+// TestDeliver_redacted_stays_without_brokers: what a node hands over itself is read again, too.
+// What the chat does not have is given up, and what cannot be read is refused.
+func TestDeliver_redacted_stays_without_brokers(t *testing.T) {
+	var to kafkatest.Recipients
+	text := cryptorand.Text()
+	to.Say(text)
+	f, err := fanout.New(fanout.Config{
+		Store: &to, HandOver: to.HandOver, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := []outlet.Event{kafkatest.Stored("c", 1)}
+	to.Say("left")
+	if n, refused := f.Deliver(t.Context(), events); n != 1 {
+		t.Errorf("refused: %+v", refused)
+	}
+	if to.Told("left") != 1 {
+		t.Error("the text is handed over")
+	}
+	to.Lack(tidemark.Errorf(tidemark.Unavailable, "the storage is away"))
+	if _, refused := f.Deliver(t.Context(), events); refused == nil ||
+		refused.Action != outlet.Later {
+		t.Errorf("what cannot be read is refused by %+v", refused)
+	}
+	to.Lack(tidemark.Errorf(tidemark.NotFound, "there is no such message"))
+	if _, refused := f.Deliver(t.Context(), events); refused != nil ||
+		f.Counters()["fanout_messages_total{dropped}"] != 1 {
+		t.Errorf("what is not there is refused by %+v", refused)
+	}
 }
 
 // TestRun_ends_although_Kafka_is_silent: a node that stops does not wait for it.

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 const (
@@ -216,20 +217,20 @@ func (f *Fanout) consume(ctx context.Context, records []*kgo.Record) bool {
 		return true
 	}
 	oldest := records[0].Timestamp
-	messages := make([]tidemark.Message, 0, len(records))
+	keys := make([]storage.MessageKey, 0, len(records))
 	for _, r := range records {
 		if r.Timestamp.Before(oldest) {
 			oldest = r.Timestamp
 		}
-		if m, is := f.message(r); is {
-			messages = append(messages, m)
+		if key, is := f.message(r); is {
+			keys = append(keys, key)
 		}
 	}
 	f.member.holds(oldest)
 	defer f.member.holds(time.Time{})
-	for len(messages) > 0 {
-		messages = f.handOver(ctx, messages)
-		if len(messages) == 0 {
+	for len(keys) > 0 {
+		keys = f.tryHandOver(ctx, keys)
+		if len(keys) == 0 {
 			break
 		}
 		select {
@@ -241,19 +242,19 @@ func (f *Fanout) consume(ctx context.Context, records []*kgo.Record) bool {
 	return true
 }
 
-// handOver hands over messages, and returns those that have to be tried again.
-func (f *Fanout) handOver(
-	ctx context.Context, messages []tidemark.Message,
-) (again []tidemark.Message) {
+// tryHandOver hands over messages, and returns those that have to be tried again.
+func (f *Fanout) tryHandOver(
+	ctx context.Context, keys []storage.MessageKey,
+) (again []storage.MessageKey) {
 	var last error
-	for i, err := range f.cfg.HandOver(ctx, messages) {
+	for i, err := range f.handOver(ctx, keys) {
 		switch {
 		case err == nil:
 			f.count.handedOver.Add(1)
 		case tidemark.CodeOf(err) == tidemark.NotFound:
-			f.drop(err, "chat", messages[i].ChatID)
+			f.drop(err, "chat", keys[i].Chat)
 		default:
-			again, last = append(again, messages[i]), err
+			again, last = append(again, keys[i]), err
 		}
 	}
 	if last != nil && ctx.Err() == nil {
@@ -263,8 +264,9 @@ func (f *Fanout) handOver(
 	return again
 }
 
-// message returns the message of a record, or false for a record that is of no message of the data.
-func (f *Fanout) message(r *kgo.Record) (tidemark.Message, bool) {
+// message returns the key of the message of a record, or false for a record that is of no message
+// of the data.
+func (f *Fanout) message(r *kgo.Record) (storage.MessageKey, bool) {
 	of := ""
 	for _, header := range r.Headers {
 		if header.Key == incarnation {
@@ -273,12 +275,12 @@ func (f *Fanout) message(r *kgo.Record) (tidemark.Message, bool) {
 	}
 	//rule:restore_is_noticed.foreign-records-are-skipped
 	if of != string(f.cfg.Incarnation) {
-		return tidemark.Message{}, false
+		return storage.MessageKey{}, false
 	}
-	m, err := messageOf(r.Value)
+	key, err := keyOf(r.Value)
 	if err != nil {
 		f.drop(err, "offset", r.Offset)
-		return tidemark.Message{}, false
+		return storage.MessageKey{}, false
 	}
-	return m, true
+	return key, true
 }

@@ -13,15 +13,19 @@ import (
 	"github.com/tidemark-im/tidemark/reach/kafka"
 	"github.com/tidemark-im/tidemark/reach/kafka/fanout"
 	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // Recipients notes which messages are handed over. It is safe for concurrent use.
 type Recipients struct {
 	mu sync.Mutex
+	// text is what all messages say, and told what those said that were handed over.
+	text string
+	told map[string]int
 	// times has how often each message was handed over.
 	times map[tidemark.ChatID]map[tidemark.Sequence]int
-	// refuse, if not nil, is the answer to each message.
-	refuse error
+	// refuse, if not nil, is the answer to each message, and lack why none can be read.
+	refuse, lack error
 }
 
 // Refuse sets the answer to each message; nil takes them.
@@ -29,6 +33,27 @@ func (r *Recipients) Refuse(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refuse = err
+}
+
+// Lack sets why no message can be read. NotFound: the chats have none.
+func (r *Recipients) Lack(why error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lack = why
+}
+
+// Say changes what all messages say.
+func (r *Recipients) Say(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.text = text
+}
+
+// Told returns how many messages were handed over that say a text.
+func (r *Recipients) Told(text string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.told[text]
 }
 
 // HandOver is for fanout.Config.
@@ -43,13 +68,53 @@ func (r *Recipients) HandOver(_ context.Context, messages []tidemark.Message) []
 		chat := messages[i].ChatID
 		if r.times == nil {
 			r.times = map[tidemark.ChatID]map[tidemark.Sequence]int{}
+			r.told = map[string]int{}
 		}
 		if r.times[chat] == nil {
 			r.times[chat] = map[tidemark.Sequence]int{}
 		}
 		r.times[chat][messages[i].Sequence]++
+		r.told[messages[i].Content]++
 	}
 	return errs
+}
+
+// Ranges is that of a store that has every message of every chat.
+func (r *Recipients) Ranges(
+	_ context.Context, ranges []storage.Range,
+) ([][]tidemark.Message, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pages := make([][]tidemark.Message, len(ranges))
+	switch {
+	case tidemark.CodeOf(r.lack) == tidemark.NotFound:
+		return pages, nil
+	case r.lack != nil:
+		return nil, r.lack
+	}
+	for i, one := range ranges {
+		for n := range one.Limit {
+			m := stored(one.Chat, one.After+1+tidemark.Sequence(n))
+			m.Content = r.text
+			pages[i] = append(pages[i], m)
+		}
+	}
+	return pages, nil
+}
+
+// Heads is that of such a store.
+func (r *Recipients) Heads(
+	_ context.Context, chats []tidemark.ChatID,
+) ([]tidemark.Sequence, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	heads := make([]tidemark.Sequence, len(chats))
+	for i := range heads {
+		if r.lack == nil {
+			heads[i] = tidemark.MaxSequence
+		}
+	}
+	return heads, nil
 }
 
 // Counts returns how many messages of a chat were handed over, and how many repetitions there were.
@@ -88,7 +153,7 @@ func (p *Place) StartWorker(link *Link, to *Recipients, change func(*fanout.Conf
 	p.Helper()
 	cfg := fanout.Config{
 		Cluster: kafka.Cluster{Brokers: p.brokers, Dial: link.Dial}, Prefix: p.Prefix,
-		Incarnation: "1-a", HandOver: to.HandOver, Pause: time.Second,
+		Incarnation: "1-a", Store: to, HandOver: to.HandOver, Pause: time.Second,
 		Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
@@ -122,13 +187,17 @@ func (p *Place) Until(what string, holds func() bool) {
 	}
 }
 
-// Stored returns the event of a message that has just been stored.
-func Stored(chat tidemark.ChatID, sequence tidemark.Sequence) outlet.Event {
-	m := tidemark.Message{
+func stored(chat tidemark.ChatID, sequence tidemark.Sequence) tidemark.Message {
+	return tidemark.Message{
 		ChatID: chat, Sequence: sequence, MessageID: "m", SenderID: "alice", Content: "text",
 		ClientMessageID: "k", ContentType: tidemark.DefaultContentType, MembersVersion: 1,
 		Kind: tidemark.KindMessage, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
+}
+
+// Stored returns the event of a message that has just been stored.
+func Stored(chat tidemark.ChatID, sequence tidemark.Sequence) outlet.Event {
+	m := stored(chat, sequence)
 	return outlet.Event{
 		ID:   outlet.EventID(outlet.MessagePersisted, string(chat), fmt.Sprint(sequence)),
 		Type: outlet.MessagePersisted, Chat: chat, Sequence: uint64(sequence), Time: m.CreatedAt,

@@ -18,7 +18,7 @@ type audience struct {
 	people []person
 	// wait is how long it is too early to notify anybody.
 	wait time.Duration
-	// read is when the states of the people were read.
+	// read is when the messages, or the states of the people, were read: the earlier of the two.
 	read time.Time
 }
 
@@ -88,7 +88,7 @@ func (p *Pusher) newest(
 		after = chat.Head - perCall
 	}
 	found, err := p.cfg.Store.Ranges(ctx,
-		[]storage.Range{{Chat: chat.ID, After: after, Limit: perCall}})
+		[]storage.Range{{Chat: chat.ID, After: after, Limit: perCall, Bare: true}})
 	if err != nil {
 		return nil, err
 	}
@@ -126,13 +126,17 @@ func anyNamed(messages []tidemark.Message) bool {
 }
 
 // concerned returns a member with the last message of which they are to be told, if there is one.
-// In a large chat, only those are told whom a message names.
+// Nobody is told of a redacted one. In a large chat, only those are told whom a message names.
 func concerned(
 	m *tidemark.Member, large bool, messages []tidemark.Message,
 ) (one person, any bool) {
 	one.user = m.UserID
 	for i := range messages {
 		of := &messages[i]
+		//rule:redacted_stays.no-push-of-redacted
+		if of.Redacted() {
+			continue
+		}
 		//rule:no_push_outside_membership.only-what-they-may-see
 		if of.SenderID == m.UserID || !of.Kind.Counts() || !m.Intervals.Contains(of.Sequence) {
 			continue
@@ -245,6 +249,14 @@ func (p *Pusher) notification(
 		n.Kind = push.Badge
 		return n, nil
 	}
+	err = p.word(&n, &chat, one, d, now)
+	return n, err
+}
+
+// word sets what a banner says of a message, and its token if it holds the whole message.
+func (p *Pusher) word(
+	n *push.Notification, chat *tidemark.Chat, one *person, d *devices.Device, now time.Time,
+) error {
 	preview := one.settings.Preview
 	switch {
 	case preview == "":
@@ -259,9 +271,9 @@ func (p *Pusher) notification(
 	}
 	shown, err := preview.Show(one.message, one.sender, group)
 	if err != nil {
-		return push.Notification{}, err
+		return err
 	}
-	n.Title, n.Body = shown.Title, shown.Body
+	n.Title, n.Body, n.Token = shown.Title, shown.Body, ""
 	//rule:ack_token_honest.only-what-is-whole
 	if n.From == n.To && whole(&one.message, preview) {
 		n.Token, err = p.tokens.Sign(acktoken.Claim{
@@ -269,7 +281,7 @@ func (p *Pusher) notification(
 			From: n.From, To: n.To,
 		}, now, now.Add(acktoken.MaxLife))
 	}
-	return n, err
+	return err
 }
 
 // manyMessages is the text of a summary.

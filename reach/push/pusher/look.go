@@ -1,18 +1,22 @@
 package pusher
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/reach/internal/reread"
 	"github.com/tidemark-im/tidemark/reach/push"
+	"github.com/tidemark-im/tidemark/reach/push/devices"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
 // look brings a notification that has waited up to date, and reports whether it is still needed
 // (queue.Look). It reads the same as the first time: the user's registration and settings, their
-// state in the chat, the members, and the unread count. It stops at the first reason to drop it.
+// state in the chat, the members, the message, and the unread count. It stops at the first reason
+// to drop it.
 func (p *Pusher) look(
 	ctx context.Context, to push.Target, n push.Notification,
 ) (now push.Notification, needed bool, err error) {
@@ -32,8 +36,9 @@ func (p *Pusher) needed(
 	if err != nil {
 		return false, err
 	}
+	d := registered(found[0].Devices, to.Device, to.Registration)
 	//rule:no_push_outside_membership.only-to-this-registration
-	if registered(found[0].Devices, to.Device, to.Registration) == nil {
+	if d == nil {
 		return false, nil
 	}
 	if n.Kind != push.Banner {
@@ -54,5 +59,36 @@ func (p *Pusher) needed(
 	members := rosters[0].Members
 	i := slices.IndexFunc(members, func(m tidemark.Member) bool { return m.UserID == to.User })
 	//rule:no_push_outside_membership.look-at-the-members-again
-	return i >= 0 && members[i].Intervals.Contains(n.To), nil
+	if i < 0 || !members[i].Intervals.Contains(n.To) {
+		return false, nil
+	}
+	one := person{user: to.User, settings: found[0].Settings}
+	return true, p.reword(ctx, n, &one, d)
+}
+
+// reword lets a banner say what its message says now, if the message was edited or redacted. Of a
+// redacted one it says only that there is a message: the banner may be in place of an earlier one,
+// whose message is unread.
+func (p *Pusher) reword(
+	ctx context.Context, n *push.Notification, one *person, d *devices.Device,
+) error {
+	if n.Kind != push.Banner {
+		return nil
+	}
+	found := reread.Messages(ctx, p.cfg.Store, []storage.MessageKey{{Chat: n.Chat, Sequence: n.To}})
+	//rule:redacted_stays.push-says-what-stands
+	if found[0].Err != nil || found[0].Message.Revision == nil {
+		return found[0].Err
+	}
+	one.message = found[0].Message
+	chat, err := p.cfg.Store.Chat(ctx, n.Chat)
+	if err != nil {
+		return err
+	}
+	sender, err := p.cfg.Devices.Of(ctx, []tidemark.UserID{one.message.SenderID})
+	if err != nil {
+		return err
+	}
+	one.sender = cmp.Or(sender[0].Settings.DisplayName, string(one.message.SenderID))
+	return p.word(n, &chat, one, d, time.Now())
 }

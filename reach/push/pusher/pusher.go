@@ -6,7 +6,6 @@ import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/reach/internal/acktoken"
+	"github.com/tidemark-im/tidemark/reach/internal/reread"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/reach/push"
 	"github.com/tidemark-im/tidemark/reach/push/devices"
@@ -27,7 +27,7 @@ type Store interface {
 	Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error)
 	Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
-	Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error)
+	reread.Store
 	UnreadOf(ctx context.Context, user tidemark.UserID) (storage.UnreadTotal, error)
 }
 
@@ -267,6 +267,12 @@ func (p *Pusher) chat(ctx context.Context, events []outlet.Event) (int, *outlet.
 	case found.wait > 0:
 		return old, later(found.wait)
 	}
+	for i := range events[old:] {
+		//rule:redacted_stays.since-the-messages-were-read
+		if asOf := events[old+i].AsOf; asOf.Before(found.read) {
+			found.read = asOf
+		}
+	}
 	if refused := p.notify(ctx, found, messages, now); refused != nil {
 		return old, refused
 	}
@@ -418,34 +424,9 @@ func (p *Pusher) Counters() map[string]int64 {
 func parse(events []outlet.Event) ([]tidemark.Message, error) {
 	messages := make([]tidemark.Message, len(events))
 	for i := range events {
-		var m struct {
-			Sequence    tidemark.Sequence `json:"sequence"`
-			Sender      tidemark.UserID   `json:"sender_id"`
-			Content     string            `json:"content"`
-			ContentType string            `json:"content_type"`
-			Kind        tidemark.Kind     `json:"kind"`
-			Mentions    *struct {
-				All   bool              `json:"all"`
-				Users []tidemark.UserID `json:"user_ids"`
-			} `json:"mentions"`
-			Attachments json.RawMessage `json:"attachments"`
-			Metadata    json.RawMessage `json:"metadata"`
-		}
-		if err := json.Unmarshal(events[i].Data, &m); err != nil {
+		var err error
+		if messages[i], err = tidemark.ParseMessage(events[i].Data); err != nil {
 			return nil, err
-		}
-		messages[i] = tidemark.Message{
-			ChatID: events[i].Chat, Sequence: m.Sequence, SenderID: m.Sender, Content: m.Content,
-			ContentType: m.ContentType, Kind: m.Kind, CreatedAt: events[i].Time,
-		}
-		if string(m.Attachments) != "[]" {
-			messages[i].Attachments = m.Attachments
-		}
-		if string(m.Metadata) != "null" {
-			messages[i].Metadata = m.Metadata
-		}
-		if m.Mentions != nil {
-			messages[i].Mentions = tidemark.NewMentions(m.Mentions.All, m.Mentions.Users)
 		}
 	}
 	return messages, nil

@@ -1,0 +1,94 @@
+package reread
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+)
+
+// broken is a store that cannot read one chat, and has lost the messages of another one.
+type broken struct {
+	*memory.Store
+	chat, lost tidemark.ChatID
+	code       tidemark.Code
+	calls      int
+}
+
+func (b *broken) Ranges(
+	ctx context.Context, ranges []storage.Range,
+) ([][]tidemark.Message, error) {
+	b.calls++
+	for _, r := range ranges {
+		if r.Chat == b.chat {
+			return nil, tidemark.Errorf(b.code, "the chat is damaged")
+		}
+	}
+	pages, err := b.Store.Ranges(ctx, ranges)
+	for i, r := range ranges {
+		if r.Chat == b.lost {
+			pages[i] = nil
+		}
+	}
+	return pages, err
+}
+
+// TestMessages: each key gets its message, or its own error. One damaged chat does not hide the
+// others, and keys that follow one another are one range.
+func TestMessages(t *testing.T) {
+	store := &broken{Store: memory.New(), chat: "damaged", code: tidemark.Internal, lost: "lost"}
+	for _, chat := range []tidemark.ChatID{"a", "b", "damaged", "lost"} {
+		_, _, err := store.CreateChat(t.Context(), storage.NewChat{
+			ID: chat, Type: tidemark.Group, Members: []tidemark.UserID{"alice"}, Creator: "alice",
+			CreatedAt: time.Now(), History: tidemark.HistorySinceJoin,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 3 {
+			key := fmt.Sprint(chat, n)
+			done, err := store.Append(t.Context(), []tidemark.Draft{{
+				ChatID: chat, SenderID: "alice", ClientMessageID: key, Content: key,
+				MessageID: tidemark.MessageID(key), ContentType: tidemark.DefaultContentType,
+				Kind: tidemark.KindMessage, CreatedAt: time.Now(),
+			}})
+			if err != nil || done[0].Err != nil {
+				t.Fatal(err, done)
+			}
+		}
+	}
+	keys := []storage.MessageKey{
+		{Chat: "a", Sequence: 1}, {Chat: "a", Sequence: 2}, {Chat: "b", Sequence: 3},
+		{Chat: "b", Sequence: 4}, {Chat: "damaged", Sequence: 1}, {Chat: "a", Sequence: 2},
+		{Chat: "lost", Sequence: 3}, {Chat: "none", Sequence: 1},
+	}
+	want := []any{
+		"a0", "a1", "b2", tidemark.NotFound, tidemark.Internal, "a1", tidemark.Unavailable,
+		tidemark.NotFound,
+	}
+	check := func(want []any) {
+		t.Helper()
+		for i, got := range Messages(t.Context(), store, keys) {
+			is := any(got.Message.Content)
+			if got.Err != nil {
+				is = tidemark.CodeOf(got.Err)
+			}
+			if is != want[i] {
+				t.Errorf("%v: got %v (%v), want %v", keys[i], is, got.Err, want[i])
+			}
+		}
+	}
+	check(want)
+	store.code, store.calls = tidemark.Unavailable, 0
+	for i := range want {
+		want[i] = tidemark.Unavailable
+	}
+	check(want)
+	if store.calls != 1 {
+		t.Errorf("a store that is away is asked %d times, want 1", store.calls)
+	}
+}
