@@ -12,6 +12,9 @@
 //		return err
 //	}
 //	return bot.Run(ctx, func(ctx context.Context, m tidemark.Message) error {
+//		if m.Kind != tidemark.KindMessage || m.Redacted() {
+//			return nil // an edit, a redaction, a line about the chat, or nothing is left
+//		}
 //		_, err := bot.Send(ctx, client.Draft{
 //			ID:      "echo-" + string(m.MessageID), // one answer, however often it is handled
 //			ChatID:  m.ChatID,
@@ -38,6 +41,18 @@
 // Without Config.Cursors a new process begins at the user's watermark on the server. That is enough
 // for a user with one device. The devices of a user share this watermark. So give each of several
 // devices its own Cursors: otherwise it skips what another device has acknowledged.
+//
+// # Edits and redactions
+//
+// An edit or a redaction is a message of its own, of the kind tidemark.KindEdit or KindRedact. It
+// comes to handle in the order of its sequence, and its content is empty. Relation.Target is the
+// changed message as it is now, or nil if the user may not see it. A program that keeps messages
+// replaces its copy by the target, if the target's Revision.Sequence is higher than that of the
+// copy. A message without a Revision has not been changed. If Target.Redacted reports true, remove
+// the text wherever it was put.
+//
+// A message that waits for its handler when it is changed is handed over as it is then. So is one
+// that is fetched later. Edit and Redact send changes.
 //
 // # Reconnecting and limits
 //

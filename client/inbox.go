@@ -174,6 +174,9 @@ func (b *inbox) take(id tidemark.ChatID, from, to tidemark.Sequence, m *tidemark
 // push queues a range that is due. The caller holds mu.
 func (b *inbox) push(c *chat, to tidemark.Sequence, m *tidemark.Message) {
 	c.progress.receive(to)
+	if m != nil && m.Relation != nil && m.Relation.Target != nil {
+		b.revise(c, m.Relation.Target)
+	}
 	//rule:client_acks_handled.own-messages-only-pass
 	if m != nil && (m.SenderID == b.user || !known(m.Kind)) {
 		m = nil
@@ -191,8 +194,40 @@ func (b *inbox) push(c *chat, to tidemark.Sequence, m *tidemark.Message) {
 	c.queue = append(c.queue, e)
 }
 
+// revise lets what waits for its handler say what became of a message: the message itself, and
+// earlier relations that have it as their target. The caller holds mu.
+func (b *inbox) revise(c *chat, target *tidemark.Message) {
+	for i := range c.queue {
+		e := &c.queue[i]
+		if e.message == nil {
+			continue
+		}
+		m := *e.message
+		switch r := m.Relation; {
+		//rule:redacted_stays.queued-message-is-revised
+		case m.Sequence == target.Sequence && newer(target, &m):
+			m = *target
+		//rule:redacted_stays.queued-relation-is-revised
+		case r != nil && r.Target != nil && r.Sequence == target.Sequence &&
+			newer(target, r.Target):
+			m.Relation = &tidemark.Relation{Sequence: r.Sequence, Target: target}
+		default:
+			continue
+		}
+		b.bytes += m.Size() - e.size
+		e.message, e.size = &m, m.Size()
+	}
+}
+
+// newer reports whether a is a newer form of the message b.
+func newer(a, b *tidemark.Message) bool {
+	return a.Revision != nil && (b.Revision == nil || a.Revision.Sequence > b.Revision.Sequence)
+}
+
 // known reports whether a handler can know what a message of a kind is.
-func known(k tidemark.Kind) bool { return k == tidemark.KindMessage || k == tidemark.KindSystem }
+func known(k tidemark.Kind) bool {
+	return k == tidemark.KindMessage || k == tidemark.KindSystem || k.Relates()
+}
 
 // clear drops the queue of a chat behind its first n entries. The caller holds mu.
 func (b *inbox) clear(c *chat, n int) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -26,7 +27,8 @@ type Draft struct {
 	ContentType string
 	// Attachments is a JSON array of objects, Metadata a JSON object. Both may be nil.
 	Attachments, Metadata json.RawMessage
-	// Kind is tidemark.KindMessage, which empty stands for. Backends may send KindSystem.
+	// Kind is tidemark.KindMessage, which empty stands for. Backends may send KindSystem. Edit and
+	// Redact set it.
 	Kind     tidemark.Kind
 	Mentions tidemark.Mentions
 	// Seen says how far the user has seen the chat, and everything up to there counts as read. It
@@ -36,6 +38,9 @@ type Draft struct {
 	// SendBy is the latest time to store the message, at most 6 days ahead. Zero means no limit.
 	// The server knows an ID for 7 days: a Send that may be repeated for longer needs a SendBy.
 	SendBy time.Time
+
+	// target is the message that Edit and Redact change, or 0.
+	target tidemark.Sequence
 }
 
 // body returns the request of the draft.
@@ -51,6 +56,7 @@ func (d *Draft) body() map[string]any {
 	set("attachments", d.Attachments != nil, d.Attachments)
 	set("metadata", d.Metadata != nil, d.Metadata)
 	set("kind", d.Kind != "", d.Kind)
+	set("relation", d.target != 0, map[string]any{"sequence": d.target})
 	set("mentions", !d.Mentions.None(), map[string]any{
 		"all": d.Mentions.All, "user_ids": d.Mentions.Users,
 	})
@@ -100,6 +106,36 @@ func (c *Client) Send(ctx context.Context, d Draft) (tidemark.Message, error) {
 			return tidemark.Message{}, outcome(stopped(ctx), unknown)
 		}
 	}
+}
+
+// Edit replaces what a message says by what a draft says: its content, content type, attachments,
+// metadata and mentions. The draft names the chat. It returns the edit, which is a message of its
+// own: Relation.Target is the edited message as it is now. Otherwise it is Send: with the same ID,
+// it edits once.
+//
+// Besides those of Send there are these errors. NotFound: the chat has no such message. Denied: the
+// message is of another user. Conflict: it was redacted, is a relation itself, or has been edited
+// tidemark.MaxEdits times.
+func (c *Client) Edit(
+	ctx context.Context, target tidemark.Sequence, d Draft,
+) (tidemark.Message, error) {
+	d.Kind, d.target = tidemark.KindEdit, target
+	return c.Send(ctx, d)
+}
+
+// Redact removes what a message says, for good and for everybody. The draft names the chat, and may
+// have an ID, Seen and SendBy. An empty ID stands for one that follows from target: so a repeated
+// Redact is the same one. It returns the redaction, which is a message of its own:
+// Relation.Target is what is left of the message. The errors are those of Edit, but authors, owners
+// and admins may redact a message, and that again.
+func (c *Client) Redact(
+	ctx context.Context, target tidemark.Sequence, d Draft,
+) (tidemark.Message, error) {
+	if d.ID == "" {
+		d.ID = "redact-" + strconv.FormatUint(uint64(target), 10)
+	}
+	d.Kind, d.target = tidemark.KindRedact, target
+	return c.Send(ctx, d)
 }
 
 // outcome returns the error of a send. unknown says that an attempt had no answer.

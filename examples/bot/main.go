@@ -46,6 +46,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	return bot.Run(ctx, func(ctx context.Context, m tidemark.Message) error {
+		if m.Kind != tidemark.KindMessage || m.Redacted() {
+			return nil // an edit, a redaction, a line about the chat, or nothing is left
+		}
 		_, err := bot.Send(ctx, client.Draft{
 			ID:      "echo-" + string(m.MessageID), // the same for each try
 			ChatID:  m.ChatID,
