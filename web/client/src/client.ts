@@ -15,14 +15,16 @@ import { tabOf } from './shell/tab.js';
 import { timelineOf, type OpenTimeline } from './shell/timeline.js';
 import { cell, derived, type Derived, type Guard } from './shell/views.js';
 import type {
-  ChatHandle, Client, Draft, Events, Options, Platform, Problem, Row, Sent, State, StoredChat,
-  Unread,
+  ChatHandle, Client, Draft, Events, Options, Platform, Problem, Revising, Row, Sent, State,
+  StoredChat, Unread,
 } from './types.js';
 import { has, isShown } from './wire/events.js';
 import type { Chat, DeliveryStatus, Message, MessageList, Typing } from './wire.gen.js';
 
 const PAGE = 50;
 const TYPING_EVERY_MS = 3_000;
+/** After how long a timeline asks again for what it has got no answer. */
+const LATER_MS = 5_000;
 
 /** A send that somebody waits for. */
 interface Waiter {
@@ -45,7 +47,8 @@ interface Open {
 export function createClient(options: Options): Client {
   const platform: Platform = { ...surroundings(), ...options.platform };
   const listeners: { [K in keyof Events]: Set<(event: Events[K]) => void> } =
-    { message: new Set(), problem: new Set(), restored: new Set(), frame: new Set() };
+    { message: new Set(), problem: new Set(), restored: new Set(), refused: new Set(),
+      frame: new Set() };
   const guard: Guard = (run) => {
     try {
       run();
@@ -83,7 +86,13 @@ export function createClient(options: Options): Client {
 
   const tab = tabOf({
     options, platform, rest, problem, frame,
-    restored(event) { emit('restored', event); },
+    tell(type, event) {
+      if ('problem' in event) {
+        const { client_message_id: id, problem: { code, detail } } = event;
+        for (const one of waiters) if (one.id === id) one.reject(new TidemarkError(code, detail));
+      }
+      emit(type, event);
+    },
     shown: (chat) => shown.get(chat) ?? 0,
     event(event) {
       if (event.type === 'typing') isTyping(event.payload);
@@ -245,9 +254,9 @@ export function createClient(options: Options): Client {
     }));
   }
 
-  /** Whether the newest messages of a chat are not shown, and not read. */
-  function hides({ read: done, prefix, last: newest }: StoredChat): boolean {
-    return done < prefix && newest !== undefined && !isShown(newest);
+  /** Whether the user has read what is shown of a chat, and something follows it. */
+  function hides({ read: done, prefix, last }: StoredChat): boolean {
+    return done < prefix && done >= (last?.sequence ?? 0);
   }
 
   function isTyping({ chat_id: id, user_id: user, expires_in_seconds: seconds }: Typing): void {
@@ -276,13 +285,17 @@ export function createClient(options: Options): Client {
   };
   const newId_ = (): string => newSendId(platform.now(), platform.random(16));
 
-  async function send(id: string, draft: Draft): Promise<Sent> {
-    checkDraft(draft);
+  async function send(
+    id: string, draft: Draft, kind?: Revising['kind'], sequence = 1,
+  ): Promise<Sent> {
+    if (kind !== 'redact') checkDraft(draft);
+    if (!(sequence > 0)) throw invalid('It is no message.');
     const { client_message_id = newId_() } = draft;
     await tab.write((store) => {
       const stored = tab.data?.chats.get(id);
       return store.add({
-        ...draft, client_message_id, chat_id: id, at: platform.now(),
+        ...draft, ...kind && { kind, relation: { sequence } },
+        client_message_id, chat_id: id, at: platform.now(),
         seen: Math.min(Math.max(stored?.read ?? 0, shown.get(id) ?? 0), stored?.prefix ?? 0),
         after: stored?.chat.head_sequence ?? 0,
       });
@@ -344,6 +357,9 @@ export function createClient(options: Options): Client {
             const list = answer.body as MessageList;
             return { entries: entriesOf(list), more: list.pagination.has_more };
           },
+          later() {
+            platform.timer(LATER_MS, () => { if (timelines.has(timeline)) timeline.changed(); });
+          },
           closed: () => { timelines.delete(timeline); },
         });
         timelines.add(timeline);
@@ -356,6 +372,8 @@ export function createClient(options: Options): Client {
         return (await call('GET', path, '$of_chat')).body as DeliveryStatus;
       },
       send: (draft) => send(id, draft),
+      edit: (sequence, draft) => send(id, draft, 'edit', sequence),
+      redact: (sequence) => send(id, {}, 'redact', sequence),
       shown(sequence) {
         const before = shown.get(id) ?? 0;
         // What was shown before the user looked is read when it is shown to them again.

@@ -116,6 +116,8 @@ export interface Events {
   problem: Problem;
   /** The server's data were replaced by older ones. What they lack is gone here, too. */
   restored: Restored;
+  /** The server refuses a change of a message. */
+  refused: Refused;
   frame: Frame;
 }
 
@@ -123,6 +125,13 @@ export interface Events {
 export interface Restored {
   readonly chat_id: string;
   readonly lost: number;
+}
+
+/** An edit or a redaction that has left the outbox, and that nobody sees. */
+export interface Refused extends Revising {
+  readonly chat_id: string;
+  readonly client_message_id: string;
+  readonly problem: Problem;
 }
 
 /** What went over the wire, for a page that shows it. */
@@ -167,7 +176,7 @@ export interface Row {
   readonly atLeast: boolean;
   /** The user is no longer a member. */
   readonly left: boolean;
-  /** The newest message that the client has. */
+  /** The newest message that the client has, and shows. */
   readonly last?: Message;
 }
 
@@ -189,6 +198,16 @@ export interface ChatHandle {
    * that of a store that failed.
    */
   send(draft: Draft): Promise<Sent>;
+  /**
+   * Replaces what a message of the user says, as `send` does. `confirmed` resolves with the message
+   * of the kind `edit`. If the server refuses it, it leaves the outbox: see `Events.refused`.
+   */
+  edit(sequence: number, draft: Draft): Promise<Sent>;
+  /**
+   * Removes what a message says, for everybody, as `edit` replaces it. Owners and admins of a group
+   * may do that with messages of others.
+   */
+  redact(sequence: number): Promise<Sent>;
   /** Reports that the message and all before it are on screen. `watchShown` calls it. */
   shown(sequence: number): void;
   /**
@@ -240,7 +259,10 @@ export interface Item {
    */
   readonly through?: number;
   readonly content?: string;
+  /** `message.revision` says whether it was edited, or redacted. Then it says nothing. */
   readonly message?: Message;
+  /** The user has changed the message, and the server has not said yet that it is done. */
+  readonly revising?: Revising['kind'];
   /** Only of the user's own messages. */
   readonly tick?: Tick;
   /** Why a send failed. */
@@ -302,8 +324,14 @@ export interface Entry {
   readonly message?: Message;
 }
 
+/** Which message a send changes. */
+export interface Revising {
+  readonly kind: 'edit' | 'redact';
+  readonly relation: { readonly sequence: number };
+}
+
 /** A send in the outbox, unchanged until it leaves. */
-export interface NewSend extends Draft {
+export interface NewSend extends Draft, Partial<Revising> {
   client_message_id: string;
   chat_id: string;
   /** The last sequence on screen. */
@@ -354,6 +382,7 @@ export interface StoredChat extends ChatFacts {
   readonly unread: number;
   /** What the user has read: the greatest of all tabs and devices, at most the prefix. */
   readonly read: number;
+  /** The newest stored message that is shown. */
   readonly last?: Message;
   /** The revision of the last change. */
   readonly rev: number;
@@ -378,9 +407,10 @@ export interface Opened {
 /** One step of the leader. The parts are applied in the order of these fields. */
 export interface Change {
   /**
-   * Drops the entries above `through`; sets the incarnation; lowers prefix, base, read, the marks
-   * that the server confirmed, boundaries, latch, and `seen` and `after` of the sends to at most
-   * `through`. Does nothing for a chat that is not known.
+   * Drops the entries above `through`, messages that were changed above it, and sends that change
+   * a message above it; sets the incarnation; lowers prefix, base, read, the marks that the server
+   * confirmed, boundaries, latch, and `seen` and `after` of the sends to at most `through`. Does
+   * nothing for a chat that is not known.
    */
   readonly rebase?: readonly {
     readonly chat_id: string; readonly through: number; readonly incarnation: string;
@@ -388,8 +418,10 @@ export interface Change {
   /** A new chat needs all facts. Its entries may be in the same step. */
   readonly chats?: readonly ({ readonly chat_id: string } & Partial<ChatFacts>)[];
   /**
-   * What is stored stays as it is: an entry fills only the sequences that no other covers. The chat
-   * must be known, or in `chats`. Throws `StoreFull`.
+   * What is stored stays as it is: an entry fills only the sequences that no other covers. But the
+   * state of a message with the greatest revision is the one that stays. It may also come as the
+   * target of a relation, which itself is stored without it. The chat must be known, or in `chats`.
+   * Throws `StoreFull`.
    */
   readonly entries?: readonly Entry[];
   /** Raises `read`, at most to the prefix: what another device has read. */

@@ -150,6 +150,13 @@ export interface paths {
          * @description The answer means that the message is stored durably. The same `client_message_id`
          *     may be sent again for at least 7 days. If the content, content type, attachments
          *     and metadata are the same, the answer is 200 with the first message. Otherwise it is 409.
+         *     They are not compared after the message was edited or redacted.
+         *
+         *     To edit or redact a message, send one of `kind` `edit` or `redact` with its `relation`. It
+         *     takes the next sequence, and the change happens in the same step. Every member gets it as
+         *     any other message, also those who are offline. 404 says that there is no such message, or
+         *     that you may not see it; 403, that you may not change it; 409, that it was redacted, is an
+         *     `edit` or `redact` itself, or has been edited 100 times.
          */
         readonly post: operations["sendMessage"];
         readonly delete?: never;
@@ -1433,6 +1440,7 @@ export interface components {
          *             "content_type": "text/plain",
          *             "kind": "message",
          *             "relation": null,
+         *             "revision": null,
          *             "mentions": null,
          *             "attachments": [],
          *             "metadata": null,
@@ -1546,8 +1554,16 @@ export interface components {
              * @default text/plain
              */
             readonly content_type?: string | null;
-            /** @description `message` is the default. Only backends may send `system`. */
-            readonly kind?: ("message" | "system") | null;
+            /**
+             * @description `message` is the default. Only backends may send `system`. `edit` gives the message of
+             *     `relation` the content, content type, attachments, metadata and mentions of this one.
+             *     Only its author and backends may do so, up to 100 times. `redact` removes all of them,
+             *     for good. The author, backends, and in a group owners and admins may do so. It has no
+             *     content itself.
+             */
+            readonly kind?: ("message" | "system" | "edit" | "redact") | null;
+            /** @description The message to change. `edit` and `redact` need it, other kinds have none. */
+            readonly relation?: components["schemas"]["NewRelation"] | null;
             readonly mentions?: components["schemas"]["NewMentions"] | null;
             /**
              * @description At most 8,192 bytes of JSON together, returned byte for byte, except for line breaks
@@ -1669,11 +1685,56 @@ export interface components {
             readonly expires_at: string;
         };
         /**
-         * @description `message`, or `system`. There will be more. A client stores and acknowledges a message of
-         *     a kind that it does not know, but neither shows nor counts it.
+         * @description `message` and `system` are shown. `edit` and `redact` change another message, which their
+         *     `relation` names. There will be more. A client stores and acknowledges a message of a kind
+         *     that it does not know, but neither shows nor counts it.
          * @example message
          */
         readonly MessageKind: string;
+        /**
+         * @example {
+         *       "sequence": 1
+         *     }
+         */
+        readonly NewRelation: {
+            readonly sequence: components["schemas"]["Sequence"];
+        };
+        /**
+         * @example {
+         *       "sequence": 1,
+         *       "target": null
+         *     }
+         */
+        readonly Relation: {
+            /** @description That of the message that is changed. */
+            readonly sequence: components["schemas"]["Sequence"];
+            /**
+             * @description That message as it is now, not as it was after this change. So replace what you have
+             *     of it, unless what you have has a `revision` with a higher sequence. Null if you may
+             *     not see it.
+             */
+            readonly target: components["schemas"]["Message"] | null;
+        };
+        /**
+         * @example {
+         *       "sequence": 2,
+         *       "kind": "edit",
+         *       "by": "alice",
+         *       "revised_at": "2026-01-31T10:00:06.200Z"
+         *     }
+         */
+        readonly Revision: {
+            /** @description That of the message that made the change. The higher one is newer. */
+            readonly sequence: components["schemas"]["Sequence"];
+            /**
+             * @description After `redact` the message is a stub, with empty content and no attachments, metadata
+             *     or mentions. It stays in its place, so no sequence is missing.
+             */
+            readonly kind: string;
+            readonly by: components["schemas"]["Id"];
+            /** Format: date-time */
+            readonly revised_at: string;
+        };
         /**
          * @description To whom a message is of special interest. `all` names all members; in a group only owners,
          *     admins and backends may do so. The users need not be members.
@@ -1725,6 +1786,7 @@ export interface components {
          *       "content_type": "text/plain",
          *       "kind": "message",
          *       "relation": null,
+         *       "revision": null,
          *       "mentions": null,
          *       "attachments": [],
          *       "metadata": null,
@@ -1741,10 +1803,10 @@ export interface components {
             readonly content: string;
             readonly content_type: string;
             readonly kind: components["schemas"]["MessageKind"];
-            /** @description Null in this version. It will say to which message this one belongs. */
-            readonly relation: {
-                readonly [key: string]: unknown;
-            } | null;
+            /** @description Which message this one changes. Null unless `kind` is `edit` or `redact`. */
+            readonly relation: components["schemas"]["Relation"] | null;
+            /** @description What changed this message last. Null if nothing did. */
+            readonly revision: components["schemas"]["Revision"] | null;
             readonly mentions: components["schemas"]["Mentions"] | null;
             readonly attachments: readonly components["schemas"]["Attachment"][];
             readonly metadata: {
@@ -1775,6 +1837,7 @@ export interface components {
          *           "content_type": "text/plain",
          *           "kind": "message",
          *           "relation": null,
+         *           "revision": null,
          *           "mentions": {
          *             "all": false,
          *             "user_ids": [
@@ -3021,6 +3084,7 @@ export interface components {
          *         "content_type": "text/plain",
          *         "kind": "message",
          *         "relation": null,
+         *         "revision": null,
          *         "mentions": null,
          *         "attachments": [],
          *         "metadata": null,
@@ -3795,6 +3859,9 @@ export type Sha256 = components['schemas']['Sha256'];
 export type FileUpload = components['schemas']['FileUpload'];
 export type FileDownload = components['schemas']['FileDownload'];
 export type MessageKind = components['schemas']['MessageKind'];
+export type NewRelation = components['schemas']['NewRelation'];
+export type Relation = components['schemas']['Relation'];
+export type Revision = components['schemas']['Revision'];
 export type NewMentions = components['schemas']['NewMentions'];
 export type Mentions = components['schemas']['Mentions'];
 export type Attachment = components['schemas']['Attachment'];

@@ -187,20 +187,20 @@ test('close: onlost is not called when data vanish later', async ({ tab, databas
 test('newer code that changes the data does not wait for older code', async ({ tab, database }) => {
   const store = tab();
   const term = await team(store, 1);
-  await raw(database, 2, (tx) => {
+  await raw(database, 3, (tx) => {
     tx.objectStore('meta').get(0).onsuccess = function () {
       const meta = this.result as object;
-      tx.objectStore('meta').put({ ...meta, format: 2, extra: 'kept' }, 0);
+      tx.objectStore('meta').put({ ...meta, format: 3, extra: 'kept' }, 0);
     };
   });
   // The older code can read it, so it continues.
   await store.commit(term, { entries: entriesOf('team', [2]) });
   same(await pageOf(store), '1 2', 'page');
   same((await tab().open(ME, SERVER)).chats.map((row) => row.prefix), [2], 'prefix');
-  await raw(database, 2, (tx) => {
+  await raw(database, 3, (tx) => {
     tx.objectStore('meta').get(0).onsuccess = function () {
       const { format, extra } = this.result as { format: number; extra: string };
-      same([format, extra], [2, 'kept'], 'what newer code has written');
+      same([format, extra], [3, 'kept'], 'what newer code has written');
     };
   });
 });
@@ -209,16 +209,55 @@ test('data that only newer code can read are left alone', async ({ tab, database
   const store = tab();
   const term = await team(store, 1);
   const why = lost(store);
-  await raw(database, 2, (tx) => {
+  await raw(database, 3, (tx) => {
     tx.objectStore('meta').get(0).onsuccess = function () {
       const meta = this.result as object;
-      tx.objectStore('meta').put({ ...meta, format: 2, readableBy: 2 }, 0);
+      tx.objectStore('meta').put({ ...meta, format: 3, readableBy: 3 }, 0);
     };
   });
   same(await why, 'STORE_OUTDATED', 'onlost');
   await throws('STORE_OUTDATED', store.commit(term, { entries: entriesOf('team', [2]) }));
   await throws('STORE_OUTDATED', store.page('team', 9, 9));
   await throws('STORE_OUTDATED', tab().open(ME, SERVER));
+});
+
+test('what older code has stored is changed, and it stays out', async ({ tab, database }) => {
+  const old = messageOf('team', 1);
+  const revision = {
+    sequence: 2, kind: 'redact', by: 'bob', revised_at: '2026-01-31T10:00:09.000Z',
+  };
+  const relation = { sequence: 1, target: { ...old, content: '', revision } };
+  const change = { ...messageOf('team', 2, 'bob', 'redact'), content: '', relation };
+  Reflect.deleteProperty(old, 'revision');
+  const store = tab();
+  await store.open(ME, SERVER);
+  const term = await store.lead();
+  await store.commit(term, { chats: [factsOf('team')], entries: entriesOf('team', [old]) });
+  store.close();
+  await raw(database, 2, (tx) => {
+    const [meta, chats, entries] = ['meta', 'chats', 'entries'].map((one) => tx.objectStore(one));
+    if (!meta || !chats || !entries) return;
+    meta.get(0).onsuccess = function () {
+      meta.put({ ...this.result as object, format: 1, readableBy: 1 }, 0);
+    };
+    entries.put({ chat_id: 'team', from: 2, entries: entriesOf('team', [change]) });
+    chats.get('team').onsuccess = function () {
+      chats.put({ ...this.result as object, prefix: 2 });
+    };
+  });
+  const { chats } = await tab().open(ME, SERVER);
+  same(chats.map(({ last }) => last?.content), [''], 'the last message');
+  const left: string[] = [];
+  await raw(database, 2, (tx) => {
+    for (const name of ['meta', 'chats', 'entries']) {
+      tx.objectStore(name).getAll().onsuccess = function () {
+        left.push(JSON.stringify(this.result));
+      };
+    }
+  });
+  const text = left.join();
+  check(text.includes('"readableBy":2') && text.includes('"format":2'), `not format 2: ${text}`);
+  check(text.includes('"target":null') && !text.includes('text 1'), `left over: ${text}`);
 });
 
 /** Refuses to put new entries while there are `most` of them. */
@@ -283,7 +322,7 @@ test('no space: a gap at the edge stays whole', async ({ tab }) => {
 test('a record has at most 128 entries, and few have one', async ({ tab, database }) => {
   await team(tab(), 300);
   const sizes: number[] = [];
-  await raw(database, 1, (tx) => {
+  await raw(database, 2, (tx) => {
     tx.objectStore('entries').getAll().onsuccess = function () {
       sizes.push(...(this.result as { entries: unknown[] }[]).map((run) => run.entries.length));
     };
@@ -299,7 +338,7 @@ test('wipe: leaves nothing but the mark', async ({ tab, database }) => {
   await store.add(sendOf('a'));
   await store.wipe({ unsent: 'discard' });
   const found: unknown[] = [];
-  await raw(database, 1, (tx) => {
+  await raw(database, 2, (tx) => {
     for (const name of ['meta', 'chats', 'entries', 'outbox']) {
       tx.objectStore(name).getAll().onsuccess = function () {
         found.push(...this.result as unknown[]);

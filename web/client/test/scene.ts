@@ -83,8 +83,9 @@ export function messageOf(
 ): Message {
   return {
     chat_id, sequence, message_id: `m${sequence}`, sender_id, kind, content: `text ${sequence}`,
-    client_message_id: `c${sequence}`, content_type: 'text/plain', relation: null, mentions: null,
-    attachments: [], metadata: null, created_at: '2026-01-31T10:00:05.100Z', members_version: 1,
+    client_message_id: `c${sequence}`, content_type: 'text/plain', relation: null, revision: null,
+    mentions: null, attachments: [], metadata: null, created_at: '2026-01-31T10:00:05.100Z',
+    members_version: 1,
   };
 }
 

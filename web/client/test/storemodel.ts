@@ -4,6 +4,10 @@
 import { codeOf } from '../src/errors.js';
 import type { Change, ChatFacts, Entry, OutboxItem, Position, Store } from '../src/types.js';
 import type { Message } from '../src/wire.gen.js';
+
+/** The sequence of the last change of a message. */
+const revisionOf = (message: Message | null | undefined): number =>
+  message?.revision?.sequence ?? 0;
 import {
   check, dice, factsOf, ME, messageOf, same, SERVER, sendOf, type Scene,
 } from './scene.js';
@@ -31,15 +35,33 @@ class ModelChat {
     const messages = [...this.covered.values()].filter((one) => one !== null);
     const unread = messages.filter(({ sequence, sender_id, kind }) =>
       kind === 'message' && sender_id !== ME && sequence > this.read && sequence <= this.prefix);
-    messages.sort((a, b) => b.sequence - a.sequence);
-    return {
-      ...this.facts, prefix: this.prefix, read: this.read, unread: unread.length, last: messages[0],
-    };
+    const last = messages.filter(({ kind }) => kind !== 'edit')
+      .sort((a, b) => b.sequence - a.sequence)[0];
+    return { ...this.facts, prefix: this.prefix, read: this.read, unread: unread.length, last };
+  }
+
+  know(facts: Partial<ChatFacts>): void {
+    const { base } = this.facts;
+    this.facts = { ...this.facts, ...facts };
+    if (this.facts.base <= base) return;
+    for (const n of this.covered.keys()) if (n <= this.facts.base) this.covered.delete(n);
   }
 
   put({ from, to, message }: Entry): void {
+    const relation = message?.relation && { ...message.relation, target: null };
     for (let n = from; n <= to; n++) {
-      if (!this.covered.has(n)) this.covered.set(n, message ?? null);
+      if (this.covered.has(n)) continue;
+      this.covered.set(n, message ? { ...message, relation: relation ?? null } : null);
+    }
+  }
+
+  /** Of two states of a message, the one that was changed later stays. */
+  revise({ message }: Entry): void {
+    for (const one of [message, message?.relation?.target]) {
+      const old = this.covered.get(one?.sequence ?? 0);
+      if (one && old?.message_id === one.message_id && revisionOf(old) < revisionOf(one)) {
+        this.covered.set(one.sequence, one);
+      }
     }
   }
 
@@ -49,7 +71,9 @@ class ModelChat {
   }
 
   rebase(through: number, incarnation: string): void {
-    for (const n of this.covered.keys()) if (n > through) this.covered.delete(n);
+    for (const [n, message] of this.covered) {
+      if (Math.max(n, revisionOf(message)) > through) this.covered.delete(n);
+    }
     const low = (n: number) => Math.min(n, through);
     const { base, acknowledged, readConfirmed, latch, boundaries } = this.facts;
     this.facts = {
@@ -61,7 +85,7 @@ class ModelChat {
         all_read_sequence: low(one.all_read_sequence),
       } : one),
     };
-    this.read = low(this.read);
+    this.read = Math.min(low(this.read), this.prefix);
   }
 }
 
@@ -76,19 +100,22 @@ class Model {
       const chat = this.chats.get(chat_id);
       if (!chat) continue;
       chat.rebase(through, incarnation);
-      this.outbox = this.outbox.map((item) => item.chat_id !== chat_id ? item : {
-        ...item, seen: Math.min(item.seen, through), after: Math.min(item.after, through),
-      });
+      this.outbox = this.outbox
+        .filter((item) => item.chat_id !== chat_id || (item.relation?.sequence ?? 0) <= through)
+        .map((item) => item.chat_id !== chat_id ? item : {
+          ...item, seen: Math.min(item.seen, through), after: Math.min(item.after, through),
+        });
     }
     for (const { chat_id, ...facts } of change.chats ?? []) {
       const chat = this.chats.get(chat_id);
-      if (chat) chat.facts = { ...chat.facts, ...facts };
+      if (chat) chat.know(facts);
       else this.chats.set(chat_id, new ModelChat(facts as ChatFacts));
     }
     // An entry that begins earlier wins.
     for (const entry of [...change.entries ?? []].sort((a, b) => a.from - b.from)) {
       this.chats.get(entry.chat_id)?.put(entry);
     }
+    for (const entry of change.entries ?? []) this.chats.get(entry.chat_id)?.revise(entry);
     for (const chat of this.chats.values()) chat.read = Math.min(chat.read, chat.prefix);
     for (const { chat_id, through } of change.read ?? []) this.chats.get(chat_id)?.raise(through);
     const failed = new Set(change.failed?.map((one) => one.client_message_id));
@@ -178,7 +205,10 @@ class Run {
     } else if (kind < 6) {
       this.#count('add');
       const at = this.#roll(TOP);
-      const send = sendOf(`s${this.#ids++}`, this.#pick(CHATS), { seen: at, after: at + 3 });
+      const send = sendOf(`s${this.#ids++}`, this.#pick(CHATS), {
+        seen: at, after: at + 3,
+        ...this.#roll(3) === 0 && { kind: 'edit', relation: { sequence: this.#roll(TOP) + 1 } },
+      });
       const ordinal = await store.add(send);
       check(model.outbox.every((item) => item.ordinal < ordinal), 'the ordinal did not rise');
       model.outbox.push({ ...send, ordinal, state: 'due' });
@@ -293,15 +323,33 @@ class Run {
         entries.push({ chat_id, from: at, to });
         at = to + 1;
       } else {
-        const sender = this.#pick(['bob', 'carol', ME]);
-        const message = messageOf(chat_id, at, sender, roll(5) === 0 ? 'system' : 'message');
+        // A message keeps its sender and kind.
+        const sender = ['bob', 'carol', ME][at % 3];
+        const message = messageOf(chat_id, at, sender, at % 5 === 0 ? 'system' : 'message');
         const content = `text ${roll(1000)}`;
-        entries.push({ chat_id, from: at, to: at, message: { ...message, content } });
+        const state = roll(4) === 0 ? { content, revision: this.#revision(at + 1 + roll(9)) }
+          : at > 1 && roll(4) === 0 ? this.#relation(chat_id, at) : { content };
+        entries.push({ chat_id, from: at, to: at, message: { ...message, ...state } });
         at++;
       }
       if (roll(4) === 0) at = Math.max(1, at + roll(7) - 3);
     }
     return roll(3) > 0 ? entries : entries.reverse();
+  }
+
+  #revision(sequence: number): NonNullable<Message['revision']> {
+    return { sequence, kind: 'edit', by: 'bob', revised_at: '2026-01-31T10:00:09.000Z' };
+  }
+
+  /** What makes a message at a sequence one that changes another. */
+  #relation(chat_id: string, at: number): Partial<Message> {
+    const sequence = 1 + this.#roll(at - 1);
+    const now = this.model.chats.get(chat_id)?.covered.get(sequence);
+    const target = now && now.relation === null && {
+      ...now, content: `text ${this.#roll(1000)}`, revision: this.#revision(at + this.#roll(3)),
+    };
+    const relation = { sequence, target: target || null };
+    return { message_id: `r${at}`, kind: 'edit', content: '', relation };
   }
 
   #sendId(): string {

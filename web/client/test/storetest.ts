@@ -5,6 +5,8 @@ import {
   check, chatOf, entriesOf, factsOf, leader, marksOf, ME, messageOf, pageOf, rowOf, same, SERVER,
   sendOf, throws, withTeam, type Scene, type StoreTest,
 } from './scene.js';
+import type { Store } from '../src/types.js';
+import type { Message } from '../src/wire.gen.js';
 
 const tests: StoreTest[] = [];
 const test = (name: string, run: (scene: Scene) => Promise<void>) => tests.push({ name, run });
@@ -126,7 +128,8 @@ test('prefix: is never below base, and follows it', async (scene) => {
   await store.commit(term, { chats: [{ chat_id: 'team', base: 13 }] });
   same((await marksOf(store)).prefix, 14, 'base above the prefix');
   await store.commit(term, { chats: [{ chat_id: 'team', base: 10 }] });
-  same((await marksOf(store)).prefix, 12, 'a lower base');
+  // What was below the base before is gone.
+  same((await marksOf(store)).prefix, 10, 'a lower base');
   await store.commit(term, { chats: [{ chat_id: 'team', base: 20 }] });
   same((await marksOf(store)).prefix, 20, 'a base above everything');
 });
@@ -336,6 +339,79 @@ test('rebase: does nothing for a chat that is not known', async (scene) => {
     read: [{ chat_id: 'unknown', through: 3 }],
   });
   same(chats, [], 'touched');
+});
+
+// ---- Changes of messages ------------------------------------------------------------------------
+
+const revised = (sequence: number, by: number, kind = 'edit'): Message => ({
+  ...messageOf('team', sequence), content: kind === 'edit' ? `edit ${by}` : '',
+  revision: { sequence: by, kind, by: 'bob', revised_at: '2026-01-31T10:00:09.000Z' },
+});
+const relation = (at: number, target: Message): Message => ({
+  ...messageOf('team', at, 'bob', target.revision?.kind), content: '',
+  relation: { sequence: target.sequence, target },
+});
+const textsOf = async (store: Store) => (await store.page('team', 99, 99)).map(({ message }) =>
+  message?.relation ? message.relation : message?.content);
+
+test('commit: a relation changes its target, and is stored without it', async (scene) => {
+  const { store, term } = await withTeam(scene, [1, 2]);
+  await store.commit(term, { entries: entriesOf('team', [relation(3, revised(2, 3))]) });
+  const bare = { sequence: 2, target: null };
+  same(await textsOf(store), ['text 1', 'edit 3', bare], 'texts');
+  same(await marksOf(store), { base: 0, prefix: 3, read: 0, unread: 2, last: 2 }, 'marks');
+  same((await rowOf(store)).last?.content, 'edit 3', 'the last message');
+});
+
+test('commit: the greater revision stays, whatever comes first', async (scene) => {
+  const { store, term } = await withTeam(scene, [revised(1, 4), 2]);
+  const one = [relation(3, revised(1, 3)), relation(5, revised(2, 6, 'redact'))];
+  await store.commit(term, { entries: entriesOf('team', one) });
+  await store.commit(term, { entries: entriesOf('team', [relation(4, revised(2, 4)), 1]) });
+  const bare = (sequence: number) => ({ sequence, target: null });
+  same(await textsOf(store), ['edit 4', '', bare(1), bare(2), bare(2)], 'texts');
+  // It may come as a message of a page.
+  await store.commit(term, { entries: entriesOf('team', [revised(1, 7)]) });
+  same((await textsOf(store))[0], 'edit 7', 'text');
+});
+
+test('commit: a target that is not stored is not stored then', async (scene) => {
+  const { store, term } = await withTeam(scene, [], { base: 2 });
+  const change = relation(3, revised(1, 3));
+  await store.commit(term, { entries: entriesOf('team', [change]) });
+  same(await pageOf(store), '3', 'page');
+  check(!JSON.stringify(await store.changes(-1)).includes('edit 3'), 'the text is there');
+});
+
+test('commit: the list of chats has no text that was changed', async (scene) => {
+  const last_message = messageOf('team', 2);
+  const { store, term } = await withTeam(scene, [], {
+    base: 2, chat: { ...chatOf('team'), last_message },
+  });
+  const change = relation(3, revised(2, 3, 'redact'));
+  await store.commit(term, { entries: entriesOf('team', [change]) });
+  same((await rowOf(store)).chat.last_message?.content, '', 'text');
+});
+
+test('commit: what a higher base is above goes', async (scene) => {
+  const { store, term } = await withTeam(scene, [1, 2, [3, 6], 7]);
+  await store.commit(term, { chats: [{ chat_id: 'team', base: 4 }] });
+  same(await pageOf(store), '5-6 7', 'page');
+  same(await marksOf(store), { base: 4, prefix: 7, read: 0, unread: 1, last: 7 }, 'marks');
+  await store.commit(term, { chats: [{ chat_id: 'team', base: 9 }] });
+  same(await marksOf(store), { base: 9, prefix: 9, read: 0, unread: 0, last: undefined }, 'marks');
+});
+
+test('rebase: drops what was changed above, and sends that change it', async (scene) => {
+  const two = revised(2, 5);
+  const { store, term } = await withTeam(scene, [1, two, 3, 4, relation(5, two)]);
+  const change = { kind: 'edit' as const, seen: 5 };
+  await store.add(sendOf('a', 'team', { ...change, relation: { sequence: 4 } }));
+  await store.add(sendOf('b', 'team', { ...change, relation: { sequence: 3 } }));
+  await store.commit(term, { rebase: [{ chat_id: 'team', through: 3, incarnation: 'two' }] });
+  same(await pageOf(store), '1 3', 'page');
+  same(await marksOf(store), { base: 0, prefix: 1, read: 0, unread: 1, last: 3 }, 'marks');
+  same((await store.changes(-1)).outbox.map((one) => one.client_message_id), ['b'], 'outbox');
 });
 
 // ---- Pages --------------------------------------------------------------------------------------

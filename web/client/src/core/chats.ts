@@ -3,22 +3,28 @@
 import { isShown } from '../wire/events.js';
 import type { Chat, Message, StatusUpdate } from '../wire.gen.js';
 import type { ChatFacts, Entry, Row, StoredChat, Unread } from '../types.js';
+import { isOlder } from './revision.js';
 import { latchOf, merged } from './ticks.js';
 
 /** A device that is further behind than that does not fetch what other devices have received. */
 const FAR_BEHIND = 500;
 
-const FACTS = ['chat', 'incarnation', 'acknowledged', 'readConfirmed', 'boundaries', 'members',
-  'membersVersion', 'latch', 'left'] as const;
+/** What a leader keeps of a chat, by name. */
+export const FACTS = ['chat', 'incarnation', 'base', 'acknowledged', 'readConfirmed', 'boundaries',
+  'members', 'membersVersion', 'latch', 'left'] as const;
 
 /** New facts of a chat, and what another device has read. */
 export interface News { facts: Partial<ChatFacts>; read: number }
 
 /** An answer may be older than what the stream has brought. */
-function newest(chat: Chat, old: Chat): Chat {
-  const { head_sequence, unread_count, mention_count } = old;
-  return head_sequence > chat.head_sequence
-    ? { ...chat, head_sequence, unread_count, mention_count } : chat;
+function newest(chat: Chat, { chat: old, last }: StoredChat): Chat {
+  const { head_sequence, unread_count, mention_count, last_message } = old;
+  if (head_sequence > chat.head_sequence) {
+    return { ...chat, head_sequence, unread_count, mention_count, last_message };
+  }
+  const told = chat.last_message;
+  return told && last && told.sequence <= last.sequence && !isOlder(last, told)
+    ? { ...chat, last_message: last } : chat;
 }
 
 /**
@@ -36,7 +42,7 @@ export function factsOf(chat: Chat, old: StoredChat | undefined, incarnation: st
     chat_id: chat.chat_id, scope: 'member', acked_at: null, read_at: null, ...peer,
   }] : [];
   const facts: Partial<ChatFacts> = {
-    chat: same ? newest(chat, same.chat) : chat,
+    chat: same ? newest(chat, same) : chat,
     left: chat.role === null,
     // After a restore, what is stored may not be what the peer has received.
     boundaries: old && !same ? old.boundaries : merged(old?.boundaries ?? [], status),
@@ -123,13 +129,14 @@ export function unreadOf({ chat, read, base, prefix, unread }: StoredChat): Omit
 export function rowOf(stored: StoredChat): Row {
   const { chat, prefix, left, last } = stored;
   const told = chat.last_message;
-  const newest = (told?.sequence ?? 0) > (last?.sequence ?? 0) ? told : last;
+  const newest = isShown(told) && told.sequence > (last?.sequence ?? 0) ? told : last;
   return {
     chat, prefix, left, ...unreadOf(stored), ...isShown(newest) && { last: newest },
   };
 }
 
-const activity = (row: Row) => row.last?.created_at ?? row.chat.created_at;
+const activity = ({ last, chat }: Row) =>
+  (last ?? chat.last_message ?? chat).created_at;
 
 /** Orders rows by activity, the latest first. */
 export function byActivity(a: Row, b: Row): number {

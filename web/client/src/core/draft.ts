@@ -3,12 +3,13 @@
 import { invalid, tooLarge } from '../errors.js';
 import type { Draft } from '../types.js';
 
-const MOST_CONTENT = 65_536;
 const MOST_ATTACHMENTS = 10;
-const MOST_ATTACHMENT_BYTES = 8_192;
-const MOST_METADATA = 4_096;
 
-const bytes = (text: string): number => new TextEncoder().encode(text).length;
+function within(kib: number, what: string, text: string): void {
+  if (new TextEncoder().encode(text).length > kib << 10) {
+    throw tooLarge(`The ${what} has more than ${kib} KiB.`);
+  }
+}
 
 function json(value: unknown): string {
   try {
@@ -20,29 +21,23 @@ function json(value: unknown): string {
 
 /** Throws `Invalid` or `TooLarge`. */
 export function checkDraft(draft: Draft): void {
-  if (typeof draft !== 'object' || draft as unknown === null) {
-    throw invalid('A message needs content or an attachment.');
-  }
-  const { client_message_id: id, content = '', attachments = [], metadata, content_type } = draft;
+  const { client_message_id: id, content = '', attachments = [], metadata, content_type } =
+    draft as Draft | undefined ?? {};
   if (id !== undefined && !/^[\da-f-]{36}$/.test(id)) {
-    throw invalid('client_message_id is none of newMessageId.');
+    throw invalid('client_message_id is malformed.');
   }
-  if (typeof content !== 'string') throw invalid('The content is no text.');
+  if (typeof content !== 'string') throw invalid('The content is malformed.');
   if (content === '' && attachments.length === 0) {
     throw invalid('A message needs content or an attachment.');
   }
   if (/\0|[\ud800-\udfff]/u.test(content)) {
-    throw invalid('The content has characters that cannot be stored.');
+    throw invalid('The content cannot be stored.');
   }
-  if (attachments.length > MOST_ATTACHMENTS) throw invalid('There are more than 10 attachments.');
+  if (attachments.length > MOST_ATTACHMENTS) throw invalid('It has more than 10 attachments.');
   if (content_type !== undefined && !/^[ -~]{1,128}$/.test(content_type)) {
-    throw invalid('content_type needs 1 to 128 printable characters.');
+    throw invalid('content_type is malformed.');
   }
-  if (bytes(content) > MOST_CONTENT) throw tooLarge('The content is larger than 64 KiB.');
-  if (bytes(json(attachments)) > MOST_ATTACHMENT_BYTES) {
-    throw tooLarge('The attachments are larger than 8 KiB.');
-  }
-  if (metadata && bytes(json(metadata)) > MOST_METADATA) {
-    throw tooLarge('The metadata are larger than 4 KiB.');
-  }
+  within(64, 'content', content);
+  within(8, 'list of attachments', json(attachments));
+  if (metadata) within(4, 'object of metadata', json(metadata));
 }

@@ -9,6 +9,7 @@
 // |           | 422 because of `seen`       | `due` at once, without it                        |
 // |           | the clocks disagree         | `due` at once, without `send_by`                 |
 // |           | another refusal             | `failed`; the next one goes                      |
+// |           | the same, of a relation     | leaves the outbox; the application is told       |
 // | `failed`  | retry                       | `due`; under a new id if the old one is used up  |
 
 import type { OutboxItem, Problem } from '../types.js';
@@ -62,9 +63,10 @@ function madeAt(id: string): number {
 
 /** The body of a send. It is the same in each try, but for what the server refused. */
 export function bodyOf(item: OutboxItem, { withoutSeen, withoutEnd }: Attempts): object {
-  const { client_message_id, content, content_type, attachments, mentions, metadata, seen } = item;
+  const { client_message_id, kind, relation, seen } = item;
+  const { content, content_type, attachments, mentions, metadata } = item;
   return {
-    client_message_id, content, content_type, attachments, mentions, metadata,
+    client_message_id, kind, relation, content, content_type, attachments, mentions, metadata,
     seen_sequence: withoutSeen ? 0 : seen,
     send_by: withoutEnd
       ? undefined : new Date(madeAt(client_message_id) + SEND_WITHIN).toISOString(),
@@ -83,10 +85,10 @@ export function refused(
     attempts.tries++;
     if (status === 500 && ++attempts.bugs === 10) {
       return { failed: { code: 'INTERNAL',
-        detail: 'The server failed ten times. The message may still appear.' } };
+        detail: 'The server failed ten times. It may be stored.' } };
     }
     if (status === 413 && ++attempts.bugs === 3) {
-      return { failed: { code: 'TOO_LARGE', detail: 'A proxy refuses the size of the message.' } };
+      return { failed: { code: 'TOO_LARGE', detail: 'A proxy refuses the size.' } };
     }
     return { pause: true };
   }

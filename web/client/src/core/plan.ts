@@ -3,7 +3,8 @@
 import { isSequence, type StreamEvent } from '../wire/events.js';
 import type { Gap, Message, OwnState, StatusUpdate } from '../wire.gen.js';
 import type { ChatFacts, Entry, OutboxItem, StoredChat } from '../types.js';
-import { grown, withLatch } from './chats.js';
+import { FACTS, grown, withLatch } from './chats.js';
+import { lacks, targetOf } from './revision.js';
 import { merged } from './ticks.js';
 
 /** A step under construction. */
@@ -20,6 +21,8 @@ export interface Plan {
   readonly discarded: ReadonlyMap<string, number>;
   /** Chats of which the server must be asked. */
   readonly refresh: ReadonlySet<string>;
+  /** A message was left out, because it lacks a change that came before it. */
+  readonly outdated: boolean;
   /** The server needs the cursors. */
   readonly reset: boolean;
   readonly caughtUp: boolean;
@@ -34,6 +37,13 @@ export interface Known {
   readonly outbox: readonly OutboxItem[];
   /** Up to where a chat was acknowledged on this connection. */
   readonly said: (chat: string) => number;
+  /** Up to where the application has handled a chat. Infinity: it handles nothing. */
+  readonly handled: (chat: string) => number;
+  /**
+   * The changes of messages that are not stored yet: the sequence of the last one, by incarnation,
+   * chat and message. A plan adds to it. An answer that was on its way meanwhile lacks them.
+   */
+  readonly ahead: Map<string, number>;
 }
 
 export function entryOf(message: Message): Entry {
@@ -69,12 +79,13 @@ export function sentBy(
 export function planOf(
   known: Known, events: readonly StreamEvent[], answer: readonly Entry[] = [],
 ): Plan {
-  const { user, incarnation, chats, outbox } = known;
+  const { user, incarnation, chats, outbox, ahead, handled } = known;
   const entries: Entry[] = [];
   const facts = new Map<string, ChatFacts>();
   const read: Draft['read'] = [];
   const discarded = new Map<string, number>();
   const refresh = new Set<string>();
+  let outdated = false;
   let reset = false;
   let caughtUp = false;
 
@@ -90,6 +101,19 @@ export function planOf(
       discarded.set(id, entry.to);
       return;
     }
+    const keyOf = (sequence: number): string => `${incarnation} ${id} ${sequence}`;
+    if (message && lacks(message, ahead.get(keyOf(entry.from)) ?? 0)) {
+      discarded.set(id, entry.to);
+      outdated = true;
+      return;
+    }
+    const { prefix = 0 } = chats.get(id) ?? {};
+    // A gap may have changes of what is below it. The server has that as it is now.
+    if (!message) change(id, (old) => ({
+      base: Math.max(old.base, Math.min(entry.from - 1, prefix, handled(id))),
+    }));
+    const target = targetOf(message);
+    if (target > prefix) ahead.set(keyOf(target), entry.from);
     entries.push(entry);
     change(id, (old) => ({
       chat: grown(old.chat, entry, user),
@@ -167,15 +191,13 @@ export function planOf(
       read,
       sent: sentBy(user, outbox, entries),
     },
-    discarded, refresh, reset, caughtUp,
+    discarded, outdated, refresh, reset, caughtUp,
   };
 }
 
 /** The facts that differ. */
 function changed(old: ChatFacts | undefined, now: ChatFacts): Partial<ChatFacts> {
-  const keys = ['chat', 'acknowledged', 'readConfirmed', 'boundaries', 'members',
-    'membersVersion', 'latch'] as const;
-  return Object.fromEntries(keys.filter((key) => now[key] !== old?.[key])
+  return Object.fromEntries(FACTS.filter((key) => now[key] !== old?.[key])
     .map((key) => [key, now[key]]));
 }
 

@@ -2,6 +2,7 @@
 
 import type { Entry, Item, OutboxItem, StoredChat } from '../types.js';
 import { isShown } from '../wire/events.js';
+import { lacks, targetOf } from './revision.js';
 import { tickOf } from './ticks.js';
 
 /** The commands of a send that waits. */
@@ -11,6 +12,15 @@ export type Commands = (item: OutboxItem) => Pick<Item, 'retry' | 'discard'>;
 export function mergedEntries(old: readonly Entry[], news: readonly Entry[]): readonly Entry[] {
   const all = new Map([...old, ...news].map((entry) => [entry.from, entry]));
   return [...all.values()].sort((a, b) => a.from - b.from);
+}
+
+/** Returns the sequences of messages that lack a change which is there. */
+export function outdated(entries: readonly Entry[]): ReadonlySet<number> {
+  const all = new Map(entries.map(({ from, message }) => [from, message]));
+  return new Set(entries.map(({ from, message: change }) => {
+    const message = all.get(targetOf(change));
+    return message && lacks(message, from) ? message.sequence : 0;
+  }).filter(Boolean));
 }
 
 /** Returns the last entries that follow each other without a hole and end at `end`. */
@@ -51,8 +61,10 @@ export function itemsOf(
     const same = before.get(item.key);
     items.push(same && same.kind === item.kind && same.tick === item.tick
       && same.message === item.message && same.problem === item.problem
+      && same.content === item.content && same.revising === item.revising
       && same.through === item.through ? same : item);
   };
+  const changes = new Map(outbox.map((item) => [item.relation?.sequence, item]));
   let end = entries[0]?.from ?? 0;
   for (const [i, { from, to, message }] of entries.entries()) {
     if (from > end) push({ key: `h${end}`, kind: 'hole', mine: false, sequence: end });
@@ -61,18 +73,21 @@ export function itemsOf(
       push({ key: `g${from}`, kind: 'gap', mine: false, sequence: from });
     } else if (isShown(message)) {
       const mine = message.sender_id === user;
-      const { content, client_message_id: id } = message;
+      const { client_message_id: id } = message;
       if (mine) sent.add(id);
+      const change = changes.get(from);
+      const { content = '' } = change ?? message;
       push({
         key: mine ? `c${id}` : `s${from}`, kind: 'message', mine, sequence: from,
         through: throughOf(entries, i), content, message,
+        ...change?.kind && { revising: change.kind },
         ...mine && { tick: tickOf(from, row?.latch ?? { delivered: 0, read: 0 }) },
       });
     }
   }
   for (const item of outbox) {
     const { client_message_id: id, content = '', state, problem } = item;
-    if (sent.has(id)) continue;
+    if (sent.has(id) || item.relation) continue;
     push({
       key: `c${id}`, kind: 'waiting', mine: true, content,
       tick: state === 'due' ? 'sending' : 'failed', ...problem && { problem }, ...commands(item),

@@ -220,6 +220,8 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
   function restoring(chats: readonly { chat_id: string; through: number }[]): {
     rebase: NonNullable<Change['rebase']>; done: () => void;
   } {
+    // What was changed in data that are lost is not ahead any more.
+    if (chats.length > 0) reign.ahead.clear();
     const events = chats.map(({ chat_id, through }) => {
       const { prefix = 0, base = 0 } = data.chats.get(chat_id) ?? {};
       return { chat_id, lost: prefix - Math.max(through, base) };
@@ -312,7 +314,10 @@ export function catchUpOf(reign: Reign, owner: CatchUpOwner): CatchUp {
           return;
         }
         owner.byRest(id);
-        await reign.take(incarnation(), entriesOf(answer.body as MessageList));
+        if (await reign.take(incarnation(), entriesOf(answer.body as MessageList))) {
+          before = -1;
+          await reign.pause(SETTLE_MS);
+        }
       }
     } finally {
       repairing.delete(id);

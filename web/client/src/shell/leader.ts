@@ -2,7 +2,7 @@
 
 import { lastId, planOf, unknownChats, type Plan } from '../core/plan.js';
 import type {
-  Frame, Options, Platform, Position, Problem, Restored, StoredChat, Transport,
+  Events, Frame, Options, Platform, Position, Problem, StoredChat, Transport,
 } from '../types.js';
 import { isShown, type StreamEvent } from '../wire/events.js';
 import type { Chat, SessionStart } from '../wire.gen.js';
@@ -28,6 +28,9 @@ export interface Line {
   readonly attachments?: boolean | undefined;
 }
 
+/** Tells the application of an event, in every tab. */
+export type Tell = <K extends 'restored' | 'refused'>(type: K, event: Events[K]) => void;
+
 export interface LeaderOwner {
   readonly options: Options;
   readonly platform: Platform;
@@ -39,7 +42,7 @@ export interface LeaderOwner {
   line(line: Line): void;
   /** An event is stored, or has nothing to store. */
   event(event: StreamEvent): void;
-  restored(event: Restored): void;
+  tell: Tell;
   readonly problem: (problem: Problem) => void;
   readonly frame: (frame: Frame) => void;
 }
@@ -68,7 +71,9 @@ export interface Leader {
 
 export function leaderOf(owner: LeaderOwner, term: number): Leader {
   const { options, rest, data } = owner;
-  const reign = reignOf(owner, term, owner.problem);
+  const reign = reignOf({
+    ...owner, handled: (id) => options.handle ? handled.get(id) ?? 0 : Infinity,
+  }, term, owner.problem);
   /** Chats that the server does not tell the user of, and those that it is being asked for. */
   const strangers = new Set<string>();
   const learning = new Set<string>();
@@ -112,7 +117,7 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
   const catchUp = catchUpOf(reign, {
     limitOf,
     byRest: (chat) => { acker.byRest(chat); },
-    restored(event) { owner.restored(event); },
+    restored(event) { owner.tell('restored', event); },
     gone() {
       position = undefined;
       stream.fail({ why: 'gone' });
@@ -124,6 +129,8 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
       if (caughtUp) catchUp.whole();
       reign.spawn(recover());
       acker.opened();
+      // What changes a message has waited for this.
+      reign.wake();
       tell();
     },
   });
@@ -137,7 +144,9 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
       else catchUp.refresh(chat);
     },
   });
-  const sender = senderOf(reign, catchUp, () => stream.open > 0 && catchUp.synced);
+  const sender = senderOf(
+    reign, catchUp, () => stream.open > 0 && catchUp.synced,
+    (event) => { owner.tell('refused', event); });
 
   /** Gets what was discarded before the sync. Only then the position covers it. */
   async function recover(): Promise<void> {
@@ -242,7 +251,7 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
     await reign.commit(() => {
       plan = planOf({
         user: options.user, incarnation: reign.session?.incarnation ?? '',
-        chats: data.chats, outbox: data.outbox, said: acker.said,
+        chats: data.chats, outbox: data.outbox, said: acker.said, ...reign,
       }, events);
       const last = lastId(events);
       const from = batch[0];

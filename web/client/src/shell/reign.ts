@@ -20,8 +20,14 @@ export interface Reign {
   /** The session of the stream. It is undefined before the first one. */
   session: SessionStart | undefined;
   commit(build: () => Change | undefined): Promise<Committed | undefined>;
-  /** Commits the entries of chats whose stored data are of this incarnation, and what was sent. */
-  take(incarnation: string, entries: readonly Entry[], sent?: readonly string[]): Promise<unknown>;
+  /** What `Known` says of them. */
+  readonly ahead: Map<string, number>;
+  readonly handled: (chat: string) => number;
+  /**
+   * Commits the entries of chats whose stored data are of this incarnation, and what was sent.
+   * Returns whether a message was left out that must be asked for again.
+   */
+  take(incarnation: string, entries: readonly Entry[], sent?: readonly string[]): Promise<boolean>;
   /** Pauses until it is time, or `wake`. Throws after the end. */
   pause(ms: number): Promise<void>;
   wake(): void;
@@ -40,7 +46,7 @@ export interface Reign {
 }
 
 export function reignOf(
-  o: Pick<Reign, 'options' | 'platform' | 'rest' | 'data' | 'end'>, term: number,
+  o: Pick<Reign, 'options' | 'platform' | 'rest' | 'data' | 'end' | 'handled'>, term: number,
   problem: (problem: Problem) => void,
 ): Reign {
   const { platform, rest, data, end } = o;
@@ -50,10 +56,11 @@ export function reignOf(
     nap = new AbortController();
   };
   end.addEventListener('abort', wake);
-  const check = (): void => { if (end.aborted) throw fenced('This tab leads no more.'); };
+  const check = (): void => { if (end.aborted) throw fenced('Another tab leads.'); };
   const random = (): number => fraction(platform.random(4));
+  const ahead = new Map<string, number>();
   return {
-    ...o, random, wake,
+    ...o, random, wake, ahead,
     session: undefined,
     commit(build) {
       return data.commit(term, () => {
@@ -70,13 +77,17 @@ export function reignOf(
           ? { ...change, read: [...change.read ?? [], ...read] } : change;
       });
     },
-    take(incarnation, entries, sent = []) {
-      return this.commit(() => {
+    async take(incarnation, entries, sent = []) {
+      let again = false;
+      await this.commit(() => {
         const { user } = o.options;
-        const { change } = planOf({ ...data, user, incarnation, said: () => 0 }, [], entries);
+        const known = { ...data, ...this, user, incarnation, said: () => 0 };
+        const { change, outdated } = planOf(known, [], entries);
+        again = outdated;
         return change.entries.length > 0
           ? { ...change, sent: [...change.sent, ...sent] } : undefined;
       });
+      return again;
     },
     async pause(ms) {
       check();

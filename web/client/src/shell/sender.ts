@@ -3,7 +3,7 @@
 import { pauseAfter } from '../core/pause.js';
 import { bodyOf, dueSends, newAttempts, refused, type Attempts } from '../core/outbox.js';
 import { entryOf } from '../core/plan.js';
-import type { OutboxItem } from '../types.js';
+import type { OutboxItem, Refused } from '../types.js';
 import { has } from '../wire/events.js';
 import type { Message } from '../wire.gen.js';
 import { pathOf, type CatchUp } from './catchup.js';
@@ -20,8 +20,13 @@ export interface Sender {
 const LOOK_MS = 500;
 const FAILED_MS = 5_000;
 
-/** `ready` reports whether the stream is open, and the server has all cursors. */
-export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): Sender {
+/**
+ * `ready` reports whether the stream is open, and the server has all cursors. `refuse` tells the
+ * application that a message stays as it is.
+ */
+export function senderOf(
+  reign: Reign, catchUp: CatchUp, ready: () => boolean, refuse: (event: Refused) => void,
+): Sender {
   const { data, rest, platform } = reign;
   const busy = new Set<string>();
   const attempts = new Map<string, Attempts>();
@@ -47,7 +52,7 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
         await reign.pause(FAILED_MS);
         return;
       } else if (data.chats.get(chat)?.incarnation === of) {
-        await reign.take(of, [entryOf(message)], [id]);
+        if (await reign.take(of, [entryOf(message)], [id])) await reign.pause(LOOK_MS);
         return;
       } else if (data.chats.has(chat)) {
         // It is of other data until the sync.
@@ -60,10 +65,21 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
     }
   }
 
+  /** Whether the server may have another message in the place of the one that an item changes. */
+  const isUnsure = ({ relation, chat_id: chat }: OutboxItem): boolean => {
+    const row = data.chats.get(chat);
+    return relation !== undefined && row?.left === false
+      && !(ready() && row.incarnation === reign.session?.incarnation);
+  };
+
   /** Sends an item until it is stored, or fails, or leaves the outbox otherwise. */
   async function send(item: OutboxItem): Promise<void> {
-    const { client_message_id: id, chat_id: chat } = item;
+    const { client_message_id: id, chat_id: chat, kind, relation } = item;
     while (isDue(item)) {
+      if (isUnsure(item)) {
+        await reign.pause(FAILED_MS);
+        continue;
+      }
       const asked = reign.session?.incarnation;
       const answer = await post(item, false);
       if (answer.is === 'ok' && has('message', answer.body)) {
@@ -73,7 +89,12 @@ export function senderOf(reign: Reign, catchUp: CatchUp, ready: () => boolean): 
       const result = answer.is === 'ok' ? { pause: true }
         : refused(item, answer, attemptsOf(item), platform.now());
       if ('failed' in result) {
-        await reign.commit(() => ({ failed: [{ client_message_id: id, problem: result.failed }] }));
+        const { failed: problem } = result;
+        if (kind && relation) {
+          refuse({ chat_id: chat, client_message_id: id, kind, relation, problem });
+        }
+        await reign.commit(() => relation
+          ? { sent: [id] } : { failed: [{ client_message_id: id, problem }] });
         if (answer.status === 403 || answer.status === 404) catchUp.refresh(chat);
         return;
       }

@@ -113,7 +113,7 @@ export function streamOf(
     } else if (link.at === 'refused') {
       if (link.problem && pause) owner.changed('refused', { ...link.problem, retryAt });
     } else if (link.at === 'waiting' && pause) {
-      const none = { code: 'UNREACHABLE', detail: 'There is no connection to the server.' };
+      const none = { code: 'UNREACHABLE', detail: 'There is no connection.' };
       owner.changed('connecting', { ...link.problem ?? none, retryAt });
     } else if (link.at === 'connecting') owner.changed('connecting');
   }

@@ -5,7 +5,7 @@ import { codeOf, invalid, stopped, unsent } from '../errors.js';
 import { memoryStore } from '../store/memory.js';
 import { carriedTo } from '../core/chats.js';
 import type {
-  Channel, Options, Platform, Restored, State, Store, StoredChat,
+  Channel, Events, Options, Platform, State, Store, StoredChat,
 } from '../types.js';
 import type { Chat, Typing } from '../wire.gen.js';
 import { hexOf } from '../core/hex.js';
@@ -40,7 +40,7 @@ export interface Tab {
 }
 
 export interface TabOwner extends Pick<LeaderOwner,
-  'event' | 'restored' | 'problem' | 'frame' | 'shown'> {
+  'event' | 'tell' | 'problem' | 'frame' | 'shown'> {
   readonly options: Options;
   readonly platform: Platform;
   readonly rest: Rest;
@@ -63,7 +63,8 @@ export type Notice =
   | { readonly kind: 'signed-out' }
   | { readonly kind: 'ping'; readonly chats: readonly string[] }
   | { readonly kind: 'typing'; readonly typing: Typing }
-  | { readonly kind: 'restored'; readonly restored: Restored }
+  | { readonly kind: 'tell'; readonly type: 'restored'; readonly told: Events['restored'] }
+  | { readonly kind: 'tell'; readonly type: 'refused'; readonly told: Events['refused'] }
   | { readonly kind: 'type'; readonly chat: string }
   | { readonly kind: 'know'; readonly known: Chat; readonly of?: string | undefined };
 
@@ -182,13 +183,13 @@ export function tabOf(owner: TabOwner): Tab {
       input('fenced');
       if (lead.at !== 'off') return;
       line = { phase: 'refused', problem: {
-        code, detail: 'Another tab uses the same data. Pass `tabs` to `createClient`.' } };
+        code, detail: 'Another tab uses the same data. Pass `tabs`.' } };
       tell();
     } else if (code === 'SIGNED_OUT') {
       signedOut();
     } else {
       if (code === 'STORE_OUTDATED') outdated = true;
-      owner.problem({ code, detail: 'The data of this browser cannot be used now.' });
+      owner.problem({ code, detail: 'The stored data cannot be used now.' });
       // What was lost is opened once more: there may be new data.
       const again = code === 'STORE_LOST' && store !== lost;
       lost = store;
@@ -281,9 +282,9 @@ export function tabOf(owner: TabOwner): Tab {
         owner.event(event);
         if (event.type === 'typing') post({ kind: 'typing', typing: event.payload });
       },
-      restored(restored) {
-        owner.restored(restored);
-        post({ kind: 'restored', restored });
+      tell(type, told) {
+        owner.tell(type, told);
+        post({ kind: 'tell', type, told } as Notice);
       },
     }, term);
     for (const chat of owner.open()) leader.show(chat);
@@ -340,7 +341,7 @@ export function tabOf(owner: TabOwner): Tab {
         for (const chat of notice.chats) leader?.show(chat);
         break;
       case 'typing': owner.event({ type: 'typing', payload: notice.typing }); break;
-      case 'restored': owner.restored(notice.restored); break;
+      case 'tell': owner.tell(notice.type, notice.told); break;
       case 'type': leader?.typing(notice.chat); break;
       case 'know': if (leader) spawn(leader.know(notice.known, notice.of)); break;
       case 'signed-out': if (life === 'on') spawn(boot(own)); break;

@@ -1,6 +1,7 @@
 // A part of a chat on screen, which grows upwards by pages and downwards by itself.
 
-import { contiguous, itemsOf, mergedEntries, type Commands } from '../core/timeline.js';
+import { bare } from '../core/revision.js';
+import { contiguous, itemsOf, mergedEntries, outdated, type Commands } from '../core/timeline.js';
 import type { Entry, Item, StoredChat, Timeline } from '../types.js';
 import { queue, type Data } from './data.js';
 import { derived, type Guard } from './views.js';
@@ -18,6 +19,8 @@ export interface TimelineOwner {
    * is no answer.
    */
   history(before: number, limit: number): Promise<{ entries: Entry[]; more: boolean } | undefined>;
+  /** Calls `changed` after some time, if the timeline is still open. */
+  later(): void;
   closed(): void;
 }
 
@@ -50,7 +53,8 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
   const inOrder = queue();
 
   const add = (news: readonly Entry[]): void => {
-    entries = mergedEntries(entries, news);
+    entries = mergedEntries(entries, news.map((entry) =>
+      entry.message ? { ...entry, message: bare(entry.message) } : entry));
     low = Math.min(low, entries[0]?.from ?? Infinity);
   };
 
@@ -60,8 +64,9 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
     const data = owner.data();
     const now = row();
     if (!data || !now || now === seen) return;
-    if (seen && (now.incarnation !== seen.incarnation || now.prefix < seen.prefix)) {
-      // The server's data were restored: some entries are gone.
+    if (seen && (now.incarnation !== seen.incarnation || now.prefix < seen.prefix
+      || now.base > seen.base)) {
+      // Some entries are gone, or may have changed.
       entries = [];
       low = Infinity;
       complete = false;
@@ -100,16 +105,36 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
       if (got) {
         add(got.entries);
         complete = !got.more;
+        await renew();
       }
     }
     items.changed();
     return !complete && low > 1;
   }
 
+  /** Brings up to date what was changed after it was read. */
+  async function renew(): Promise<void> {
+    const mine = resets;
+    const data = owner.data();
+    if (!data) return;
+    const get = async (page: (before: number) => Promise<readonly Entry[] | undefined>) => {
+      for (const sequence of outdated(entries)) {
+        const got = await page(sequence + 1);
+        if (mine !== resets) return;
+        if (got) add(got.filter(({ from }) => from === sequence));
+        else owner.later();
+      }
+    };
+    await get((before) => data.run((store) => store.page(id, before, 1)));
+    // The store does not have those that are shown only here.
+    await get(async (before) => (await owner.history(before, 1))?.entries);
+  }
+
   /** Errors of the store are handled where they come from. */
   const update = (): Promise<void> => inOrder(async () => {
     const fresh = !seen;
     await refresh();
+    await renew();
     items.changed();
     if (fresh && seen && entries.length < page) await more();
   }).catch(() => undefined);

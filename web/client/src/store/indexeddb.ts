@@ -4,6 +4,7 @@ import { codeOf, storeFull, storeLost, storeUnavailable } from '../errors.js';
 import type { OutboxItem, Store, StoredChat } from '../types.js';
 import { aborted, answer, RUN_KEY, Runs } from './runs.js';
 import { FORMAT, storeOn, type Meta, type Tables } from './steps.js';
+import { upgrade } from './upgrade.js';
 
 export interface IndexedDBOptions {
   /** How the names of the databases begin. The default is `tidemark`. */
@@ -80,7 +81,7 @@ export function indexedDBStore(options: IndexedDBOptions = {}): Store {
       if (wanted !== database) disconnect();
       database = wanted;
     },
-    transact,
+    transact, upgrade,
     detach() {
       database = '';
       disconnect();
@@ -101,7 +102,9 @@ function open(name: string, ms: number, closed: () => void): Promise<IDBDatabase
     }, ms);
     const attempt = (version?: number) => {
       const request = factory.open(name, version);
-      request.onupgradeneeded = () => {
+      request.onupgradeneeded = ({ oldVersion }) => {
+        // Formats 1 and 2 have the same tables.
+        if (oldVersion > 0) return;
         const db = request.result;
         db.createObjectStore('meta');
         db.createObjectStore('chats', { keyPath: 'chat.chat_id' }).createIndex('rev', 'rev');

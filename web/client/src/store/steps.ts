@@ -2,10 +2,13 @@
 // them. So stores can't differ in what they mean.
 
 import { hexOf } from '../core/hex.js';
+import { bare, changedBy, isOlder, revisionOf } from '../core/revision.js';
 import { fenced, signedOut, storeLost, storeOutdated, unsent } from '../errors.js';
 import type {
   Change, ChatFacts, Entry, OutboxItem, Position, Store, StoredChat,
 } from '../types.js';
+import { isShown } from '../wire/events.js';
+import type { Message } from '../wire.gen.js';
 
 /** One row for all data of a user. Every step that writes, writes it too. */
 export interface Meta {
@@ -56,10 +59,15 @@ export interface Disk {
   /** Runs one atomic step. If it rejects, nothing has changed. */
   transact<T>(write: boolean, run: (tables: Tables) => Promise<T>): Promise<T>;
   detach(): void;
+  /** Changes what code of an older format has stored to what this code stores. */
+  upgrade?(tables: Tables): Promise<void>;
 }
 
-/** The format that this code writes. */
-export const FORMAT = 1;
+/**
+ * The format that this code writes. Code of format 1 takes an edit in the outbox for a message, and
+ * changes no message, so it must not touch these data.
+ */
+export const FORMAT = 2;
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 type Row = Mutable<StoredChat>;
@@ -67,7 +75,7 @@ type Row = Mutable<StoredChat>;
 const BATCH = 256;
 
 /** The entries that cover `from` or what is above it, ascending. It reads as far as it is asked. */
-async function* scan(
+export async function* scan(
   tables: Tables, chat: string, from: number,
 ): AsyncGenerator<Entry, undefined> {
   const [before] = await tables.entriesDown(chat, from - 1, 1);
@@ -131,14 +139,34 @@ async function fill(
         old = (await stored.next()).value;
         continue;
       }
-      const piece = { ...entry, from: at, to: Math.min(entry.to, old ? old.from - 1 : entry.to) };
+      const piece = {
+        ...entry, ...entry.message && { message: bare(entry.message) },
+        from: at, to: Math.min(entry.to, old ? old.from - 1 : entry.to),
+      };
       tables.putEntry(piece);
       at = piece.to + 1;
       if (piece.from > row.read && piece.from <= row.prefix) row.unread += unreadBy(user, piece);
       pass(user, row, piece);
       const { message } = piece;
-      if (message && message.sequence > (row.last?.sequence ?? 0)) row.last = message;
+      if (isShown(message) && message.sequence > (row.last?.sequence ?? 0)) row.last = message;
     }
+  }
+}
+
+export function replace(tables: Tables, entry: Entry, message: Message): void {
+  tables.dropEntries(entry.chat_id, entry.from, entry.from);
+  tables.putEntry({ ...entry, message });
+}
+
+/** Puts messages in the places of older states of them. */
+export async function revise(
+  tables: Tables, row: Row, messages: readonly Message[],
+): Promise<void> {
+  for (const message of messages) {
+    const [entry] = await tables.entriesDown(row.chat.chat_id, message.sequence, 1);
+    if (entry && isOlder(entry.message, message)) replace(tables, entry, message);
+    if (isOlder(row.last, message)) row.last = message;
+    if (isOlder(row.chat.last_message, message)) row.chat = { ...row.chat, last_message: message };
   }
 }
 
@@ -165,21 +193,33 @@ async function rebase(
     tables.dropEntries(id, top.from, top.from);
     tables.putEntry({ ...top, to: through });
   }
-  const { prefix, base, read, acknowledged, readConfirmed } = row;
-  Object.assign(row, lower({ prefix, base, read, acknowledged, readConfirmed }, through), {
+  // What was changed above comes again, as it was before.
+  let whole = through;
+  for await (const { from, message } of scan(tables, id, 1)) {
+    if (revisionOf(message) <= through) continue;
+    tables.dropEntries(id, from, from);
+    if (from > row.base) whole = Math.min(whole, from - 1);
+  }
+  const { base, acknowledged, readConfirmed } = row;
+  Object.assign(row, lower({ base, acknowledged, readConfirmed }, through), {
     incarnation,
     latch: lower(row.latch, through),
     boundaries: row.boundaries.map((boundary) => lower(boundary, through)),
   });
-  if (row.last && row.last.sequence > through) {
-    delete row.last;
-    let [entry] = await tables.entriesDown(id, through, 1);
-    while (entry && !entry.message) [entry] = await tables.entriesDown(id, entry.from - 1, 1);
-    if (entry?.message) row.last = entry.message;
+  row.prefix = Math.max(row.base, Math.min(row.prefix, whole));
+  row.read = Math.min(row.read, row.prefix);
+  delete row.last;
+  let [entry] = await tables.entriesDown(id, through, 1);
+  while (entry && !isShown(entry.message)) {
+    [entry] = await tables.entriesDown(id, entry.from - 1, 1);
   }
+  if (entry?.message) row.last = entry.message;
   await recount(tables, user, row);
   for (const item of await tables.outbox()) {
-    if (item.chat_id === id && Math.max(item.seen, item.after) > through) {
+    if (item.chat_id !== id) continue;
+    // Another message may take the place of the one that it would change.
+    if ((item.relation?.sequence ?? 0) > through) tables.dropSend(item.ordinal);
+    else if (Math.max(item.seen, item.after) > through) {
       tables.putSend({ ...item, ...lower({ seen: item.seen, after: item.after }, through) });
     }
   }
@@ -228,9 +268,19 @@ async function apply(
   Object.assign(row, part.facts);
   const moved = row.base < base || row.base > prefix;
   if (moved) row.prefix = row.base;
+  const rose = row.base > base;
+  if (rose) {
+    // What comes does not say how this was changed meanwhile.
+    const [edge] = await tables.entriesDown(id, row.base, 1);
+    tables.dropEntries(id, 0, row.base);
+    if (edge && edge.to > row.base) tables.putEntry({ ...edge, from: row.base + 1 });
+    if (row.last && row.last.sequence <= row.base) delete row.last;
+  }
   await fill(tables, user, row, part.entries);
+  await revise(tables, row,
+    changedBy([row.chat.last_message, ...part.entries.map((entry) => entry.message)]));
   await extend(tables, user, row);
-  if (moved) {
+  if (moved || rose) {
     row.read = Math.min(row.read, row.prefix);
     await recount(tables, user, row);
   }
@@ -308,6 +358,11 @@ export function storeOn(disk: Disk, newId: () => string = randomId): Store {
             id: newId(), device: newId(), term: (meta?.term ?? 0) + 1, rev: 0,
             ordinal: 0, format: FORMAT, readableBy: FORMAT,
           };
+          tables.putMeta(meta);
+        }
+        if (meta.format < FORMAT) {
+          await disk.upgrade?.(tables);
+          meta.format = meta.readableBy = FORMAT;
           tables.putMeta(meta);
         }
         return {

@@ -160,3 +160,33 @@ void test('a tick follows from the latch', () => {
   assert.deepEqual([3, 4, 5, 6].map((n) => tickOf(n, latch)),
     ['read', 'delivered', 'delivered', 'sent']);
 });
+
+void test('an answer does not bring back the text of a message that was changed', () => {
+  const revision = {
+    sequence: 6, kind: 'redact', by: 'bob', revised_at: '2026-01-31T10:00:09.000Z',
+  };
+  const last = message(5, { content: '', revision });
+  const answer = (head_sequence: number, sequence: number) =>
+    chat({ head_sequence, last_message: message(sequence) });
+  const told = (old: Parameters<typeof row>[0], news: ReturnType<typeof answer>) =>
+    factsOf(news, row(old), 'one').facts.chat?.last_message;
+  // It is older than what the stream has brought, or the message is stored.
+  assert.equal(told({ chat: chat({ head_sequence: 6 }) }, answer(5, 5)), null);
+  assert.equal(told({ chat: chat({ head_sequence: 4 }), last }, answer(5, 5)), last);
+  assert.equal(told({ chat: chat({ head_sequence: 4 }), last }, answer(5, 3)), last);
+  const newer = answer(7, 7);
+  assert.equal(told({ chat: chat({ head_sequence: 4 }), last }, newer), newer.last_message);
+});
+
+void test('the list shows the newest message that is shown', () => {
+  const relation = message(6, { kind: 'edit', relation: { sequence: 5, target: null } });
+  const last = message(5);
+  assert.equal(rowOf(row({ chat: chat({ last_message: relation }), last })).last, last);
+  const older = rowOf(row({ chat: chat({ last_message: message(4) }), last }));
+  assert.equal(older.last, last);
+  // Without any, the time of the change counts.
+  const other = chat({ chat_id: 'other' });
+  const changed = chat({ last_message: relation });
+  const rows = [other, changed].map((one) => rowOf(row({ chat: one })));
+  assert.equal(rows.sort(byActivity)[0]?.chat.chat_id, 'team');
+});

@@ -90,3 +90,10 @@ void test('only an id that is used up is given up', () => {
   assert.deepEqual(['CONFLICT', 'EXPIRED', 'INTERNAL'].map((code) =>
     isUsedUp({ code, detail: '' })), [true, true, false]);
 });
+
+void test('a change of a message says what it is', () => {
+  const change = { ...due, kind: 'edit' as const, relation: { sequence: 7 } };
+  const { kind, relation } = bodyOf(change, newAttempts()) as typeof change;
+  assert.deepEqual([kind, relation], ['edit', { sequence: 7 }]);
+  assert.equal('kind' in JSON.parse(JSON.stringify(bodyOf(due, newAttempts()))), false);
+});

@@ -3,14 +3,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { lastId, planOf, unknownChats, type Known } from '../../src/core/plan.js';
+import { entryOf, lastId, planOf, unknownChats, type Known } from '../../src/core/plan.js';
 import { eventOf, type StreamEvent } from '../../src/wire/events.js';
+import type { Message } from '../../src/wire.gen.js';
 import { chat, item, message, row } from './scene.js';
 
 function known(over: Partial<Known> = {}): Known {
   return {
     user: 'ann', incarnation: 'one', chats: new Map([['team', row()]]), outbox: [],
-    said: () => 0, ...over,
+    said: () => 0, handled: () => Infinity, ahead: new Map(), ...over,
   };
 }
 
@@ -149,4 +150,32 @@ void test('an own message that overtakes others leaves them to be counted', () =
   ]);
   const { head_sequence, unread_count, mention_count } = only({ change } as never)?.chat ?? chat();
   assert.deepEqual([head_sequence, unread_count, mention_count], [3, 2, 1]);
+});
+
+void test('an answer that lacks a change is left out, until the change is in it', () => {
+  const ahead = new Map<string, number>();
+  const state = known({ chats: new Map([['team', row({ prefix: 1 })]]), ahead });
+  const relation = { sequence: 3, target: null };
+  planOf(state, [event('message', message(5, { kind: 'edit', relation }), 9)]);
+  const take = (revision: Message['revision']) =>
+    planOf(state, [], [2, 3, 4].map((n) => entryOf(message(n, n === 3 ? { revision } : {}))));
+  const revision = { sequence: 5, kind: 'edit', by: 'bob', revised_at: '2026-01-31T10:00:09.000Z' };
+  const early = take({ ...revision, sequence: 4 });
+  assert.deepEqual([early.change.entries.map(({ from }) => from), early.outdated], [[2, 4], true]);
+  const late = take(revision);
+  assert.deepEqual([late.change.entries.map(({ from }) => from), late.outdated],
+    [[2, 3, 4], false]);
+  // After a redaction, nothing changes it.
+  assert.equal(take({ ...revision, sequence: 4, kind: 'redact' }).outdated, false);
+  // Other data have other messages at the same sequence.
+  assert.deepEqual([...ahead.keys()], ['one team 3']);
+});
+
+void test('what is below a gap is not certain', () => {
+  const chats = new Map([['team', row({ prefix: 9 })]]);
+  const gap = { chat_id: 'team', from_sequence: 10, to_sequence: 12, reason: 'not_a_member' };
+  const basesOf = (handled: number) =>
+    planOf(known({ chats, handled: () => handled }), [event('gap', gap, 9)]).change.chats
+      .map(({ base }) => base);
+  assert.deepEqual([basesOf(Infinity), basesOf(7)], [[9], [7]]);
 });

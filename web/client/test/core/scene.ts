@@ -16,8 +16,8 @@ export function message(sequence: number, over: Partial<Message> = {}): Message 
   return {
     chat_id: 'team', sequence, message_id: `m${sequence}`, sender_id: 'bob',
     client_message_id: `c${sequence}`, content: `text ${sequence}`, content_type: 'text/plain',
-    kind: 'message', relation: null, mentions: null, attachments: [], metadata: null,
-    created_at: '2026-01-31T10:00:05.000Z', members_version: 1, ...over,
+    kind: 'message', relation: null, revision: null, mentions: null, attachments: [],
+    metadata: null, created_at: '2026-01-31T10:00:05.000Z', members_version: 1, ...over,
   };
 }
 

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { contiguous, itemsOf, mergedEntries } from '../../src/core/timeline.js';
+import { contiguous, itemsOf, mergedEntries, outdated } from '../../src/core/timeline.js';
 import type { Entry, OutboxItem } from '../../src/types.js';
 import { item, message, row } from './scene.js';
 
@@ -51,4 +51,31 @@ void test('only what ends at a place without a hole', () => {
   assert.deepEqual(contiguous(entries, 9), []);
   assert.deepEqual(mergedEntries([one(2), one(4)], [one(3), one(1)]).map((entry) => entry.from),
     [1, 2, 3, 4]);
+});
+
+const revision = (sequence: number, kind = 'edit') =>
+  ({ sequence, kind, by: 'bob', revised_at: '2026-01-31T10:00:09.000Z' });
+const relation = (n: number, sequence: number, kind = 'edit'): Entry =>
+  one(n, { kind, relation: { sequence, target: null } });
+
+void test('a message that the user changes says so, and what it will say', () => {
+  const entries = [one(1, { sender_id: 'ann' }), one(2)];
+  const [edited, deleted, ...rest] = shown(entries, [
+    item(3, { kind: 'edit', relation: { sequence: 1 }, content: 'new' }),
+    item(4, { kind: 'redact', relation: { sequence: 2 }, content: '' }),
+  ]);
+  assert.deepEqual([edited?.revising, edited?.content, edited?.tick], ['edit', 'new', 'sent']);
+  assert.deepEqual([deleted?.revising, deleted?.content], ['redact', '']);
+  assert.deepEqual(rest, []);
+});
+
+void test('what lacks a change is found', () => {
+  const of = (entries: Entry[]) => [...outdated(entries)];
+  assert.deepEqual(of([one(1), one(2), relation(3, 1), relation(4, 1, 'redact')]), [1]);
+  assert.deepEqual(of([one(1, { revision: revision(3) }), relation(3, 1)]), []);
+  // A second redaction changes nothing.
+  const first = revision(3, 'redact');
+  assert.deepEqual(of([one(1, { revision: first }), relation(4, 1, 'redact')]), []);
+  // A kind of tomorrow may be related to a message, and change nothing.
+  assert.deepEqual(of([one(1), relation(3, 1, 'react')]), []);
 });

@@ -29,6 +29,7 @@ const acker = of('shell/acker.ts');
 const data = of('shell/data.ts');
 const entries = of('shell/entries.ts');
 const timeline = of('shell/timeline.ts');
+const items = of('core/timeline.ts');
 const rest = of('shell/rest.ts');
 const steps = of('store/steps.ts');
 
@@ -145,4 +146,29 @@ export const breaks: readonly Break[] = [
   steps('an older leader may still store', 'if (term !== meta.term) throw', 'if (term < 0) throw'),
   steps('a late step changes newer data', 'meta.id !== wanted', 'meta.id !== id'),
   steps('a rebase keeps what is above', 'tables.dropEntries(id, through + 1, Infinity);', ''),
+  steps('a relation is stored with its target', 'message: bare(entry.message)',
+    'message: entry.message'),
+  steps('an older state of a message takes the place of a newer one',
+    'if (entry && isOlder(entry.message, message)) replace', 'if (entry?.message) replace'),
+  steps('the list of chats keeps a text that was changed',
+    'if (isOlder(row.last, message)) row.last = message;', ''),
+  steps('a restored message keeps its change', 'if (revisionOf(message) <= through) continue;',
+    'if (true) continue;'),
+  steps('a change of a message that is lost is sent',
+    'if ((item.relation?.sequence ?? 0) > through) tables.dropSend(item.ordinal);\n    else if',
+    'if'),
+  steps('what may have changed unseen is kept', 'tables.dropEntries(id, 0, row.base);', ''),
+  plan('an answer that lacks a change is taken', 'if (message && lacks(', 'if (!message && lacks('),
+  plan('what is below a gap is kept', 'if (!message) change(id,', 'if (false) change(id,'),
+  chats('an older answer brings a text back',
+    'told && last && told.sequence <= last.sequence && !isOlder(last, told)', 'false'),
+  outbox('a change is sent as a message',
+    'client_message_id, kind, relation, content, content_type',
+    'client_message_id, content, content_type'),
+  sender('a change goes to data that may be others', 'if (isUnsure(item)) {', 'if (false) {'),
+  sender('a change that is refused stays in the outbox', '() => relation\n          ?',
+    '() => false\n          ?'),
+  items('a change that waits is shown as a message', ' || item.relation) continue;', ') continue;'),
+  timeline('what only the page has stays as it was',
+    'await get(async (before) => (await owner.history(before, 1))?.entries);', ''),
 ];

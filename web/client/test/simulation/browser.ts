@@ -154,6 +154,10 @@ export class Tab implements Watched, StoreWatch {
     return this.browser.durable && (!this.started || this.client.state.get().durable);
   }
 
+  get attached(): boolean {
+    return this.browser.durable ? this.durable : !this.#other;
+  }
+
   async start(): Promise<void> {
     this.stopped = false;
     await this.client.start();
@@ -203,6 +207,12 @@ export class Tab implements Watched, StoreWatch {
 
   forgetTicks(): void {
     for (const ticks of this.#ticks.values()) ticks.clear();
+  }
+
+  /** Everything that the page can show, as text. */
+  views(): string {
+    const { chats } = this.client;
+    return JSON.stringify([chats.get(), [...this.timelines.values()].map((t) => t.items.get())]);
   }
 
   /** The person has seen a message and all before it. */

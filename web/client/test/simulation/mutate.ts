@@ -93,7 +93,7 @@ async function inSimulation(dir: string, seeds: number): Promise<string[]> {
 async function inTests(dir: string): Promise<string[]> {
   const core = readdirSync(join(dir, 'test/core')).filter((file) => file.endsWith('.test.js'));
   const groups = [
-    [...core.map((file) => `core/${file}`), 'client.test.js'],
+    [...core.map((file) => `core/${file}`), 'client.test.js', 'revisions.test.js'],
     ['trouble.test.js'],
     ['memory.test.js'],
   ];

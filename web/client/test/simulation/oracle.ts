@@ -9,7 +9,7 @@ import type { Request } from '../../src/testing/server/rest.js';
 import type { Disk } from './disk.js';
 
 export type Rule = 'ack_is_stored' | 'nothing_passed' | 'once' | 'order' | 'tick_monotone'
-  | 'tick_is_true' | 'one_user' | 'never_stuck';
+  | 'tick_is_true' | 'one_user' | 'redacted_stays' | 'never_stuck';
 
 /** A rule does not hold. */
 export class Broken extends Error {
@@ -27,6 +27,8 @@ export interface Watched {
   readonly user: string;
   readonly disk: Disk;
   readonly durable: boolean;
+  /** The client has the disk open. Else it has a memory that the simulation does not see. */
+  readonly attached: boolean;
   /** The disk and the identity of the data that the tab has open, or ''. */
   storeId: string;
   /** The highest sequence of each chat that the user was shown in this tab. */
@@ -73,6 +75,10 @@ export class Oracle {
   readonly #kept = new Map<string, Kept>();
   /** Every message that was ever stored, by id. */
   readonly #messages = new Map<string, Message>();
+  /** What each message has ever said, by id. */
+  readonly #texts = new Map<string, Set<string>>();
+  /** The message of each edit, by content. */
+  readonly #edits = new Map<string, string>();
   readonly #reaches = new Map<string, Reach>();
   /** What each session has sent: messages and gaps, by the id of the event. */
   readonly #sessions = new Map<string, Map<number, Event>>();
@@ -91,6 +97,8 @@ export class Oracle {
    * they were confirmed, and a tab that did not know of that has sent them again.
    */
   readonly #unordered = new Set<string>();
+  /** Texts that a tab wrote while it did not have its disk. Other tabs sent at the same time. */
+  readonly #apart = new Set<string>();
   /** What was acknowledged or read in lost data, by user, chat and incarnation. */
   readonly #lost = new Map<string, number>();
   /**
@@ -107,6 +115,9 @@ export class Oracle {
     server.onStored = (message) => {
       const { message_id: id, chat_id: chat, sequence, sender_id: sender } = message;
       this.#messages.set(id, message);
+      this.#texts.set(id, new Set([message.content]));
+      const target = server.data.chat(chat).messages[(message.relation?.sequence ?? 0) - 1];
+      if (target !== undefined) this.#texts.get(target.message_id)?.add(target.content);
       const { client_message_id: send } = message;
       if (this.#confirmed.has(send)) this.#unordered.add(send);
       const others = server.data.roster(server.data.chat(chat)).map((m) => m.user)
@@ -129,8 +140,16 @@ export class Oracle {
     this.broken ??= new Broken(rule, detail);
   }
 
-  wrote(user: string, chat: string, content: string): void {
+  /** A user has written a text. `apart`: in a tab without the disk, whose sends go on their own. */
+  wrote(user: string, chat: string, content: string, apart = false): void {
     this.#written.set(content, { user, chat });
+    if (apart) this.#apart.add(content);
+  }
+
+  /** A user edits a message. The contents of edits differ. */
+  edits({ message_id: id, sender_id: user, chat_id: chat }: Message, content: string): void {
+    this.wrote(user, chat, content);
+    this.#edits.set(content, id);
   }
 
   // ---- Stores -----------------------------------------------------------------------------------
@@ -193,7 +212,7 @@ export class Oracle {
     this.#sends.set(tab.disk, chats);
     const list = chats.get(send.chat_id) ?? [];
     chats.set(send.chat_id, list);
-    if (list.some((s) => s.id === send.client_message_id)) return;
+    if (send.relation || list.some((s) => s.id === send.client_message_id)) return;
     list.push({ content: send.content ?? '', id: send.client_message_id });
   }
 
@@ -201,7 +220,7 @@ export class Oracle {
     const { message } = entry;
     if (message === undefined) return;
     const known = this.#messages.get(message.message_id);
-    if (known?.sequence !== message.sequence || known.content !== message.content) {
+    if (known?.sequence !== message.sequence || !this.#said(message)) {
       this.fail('nothing_passed', `${tab.name} stores ${JSON.stringify(message)}, ` +
         `which the server never had`);
     }
@@ -212,6 +231,11 @@ export class Oracle {
     if (this.#isForeign(tab.user, message)) {
       this.fail('one_user', `${tab.name} stores a message of a foreign chat`);
     }
+  }
+
+  /** The server has had this message with this content. */
+  #said(message: Message): boolean {
+    return this.#texts.get(message.message_id)?.has(message.content) === true;
   }
 
   /** The user was never a member of the chat of a message, in the present data and in lost ones. */
@@ -391,17 +415,20 @@ export class Oracle {
     const known = Math.max(state.acked, state.read);
     const most = Math.max(stored, tab.shown.get(ack.chat) ?? 0, known, lost);
     const n = Math.max(ack.acked, ack.read);
-    if (n > most && this.#receivable(tab.user, ack.chat, most + 1, n)) {
+    if (n > most && this.#receivable(tab, ack.chat, most + 1, n)) {
       this.fail('ack_is_stored', `${tab.name} acknowledges ${ack.chat} ${String(n)}, but ` +
         `has kept or shown no more than ${String(most)}`);
     }
   }
 
-  /** A message of this range is one that the user may see. */
-  #receivable(user: string, id: string, from: number, to: number): boolean {
+  /** A message of this range is one that the tab must keep or, without a disk, show. */
+  #receivable({ user, durable }: Watched, id: string, from: number, to: number): boolean {
     const chat = this.#server.data.chats.get(id);
     const intervals = chat?.members.get(user)?.intervals ?? [];
-    for (let n = from; n <= to; n++) if (contains(intervals, n)) return true;
+    for (let n = from; n <= to; n++) {
+      const isRelation = (chat?.messages[n - 1]?.relation ?? null) !== null;
+      if (contains(intervals, n) && (durable || !isRelation)) return true;
+    }
     return false;
   }
 
@@ -431,16 +458,18 @@ export class Oracle {
       }
       if (item.message !== undefined) this.#mayShow(tab, item.message);
       if (item.tick !== undefined && item.tick !== 'failed') {
-        this.#tick(tab, chat, content, ranks[item.tick], before);
+        this.#tick(tab, chat, item.key, ranks[item.tick], before);
         this.#checkTick(tab, item.message, item.tick);
       }
     }
   }
 
   #mayShow(tab: Watched, m: Message): void {
-    const known = this.#messages.get(m.message_id);
-    if (known?.content !== m.content) {
+    if (!this.#said(m)) {
       this.fail('nothing_passed', `${tab.name} shows a message that the server never had`);
+    }
+    if (m.revision?.kind === 'redact' && m.content !== '') {
+      this.fail('redacted_stays', `${tab.name} shows "${m.content}", which was redacted`);
     }
     if (this.#isForeign(tab.user, m)) {
       this.fail('one_user', `${tab.name} shows a message of a chat of others`);
@@ -448,12 +477,12 @@ export class Oracle {
   }
 
   #tick(
-    tab: Watched, chat: string, content: string, rank: number, before: Map<string, number>,
+    tab: Watched, chat: string, item: string, rank: number, before: Map<string, number>,
   ): void {
-    const key = `${chat} ${content}`;
+    const key = `${chat} ${item}`;
     const shown = before.get(key) ?? -1;
     if (rank < shown) {
-      this.fail('tick_monotone', `${tab.name} shows the tick ${String(rank)} of "${content}" ` +
+      this.fail('tick_monotone', `${tab.name} shows the tick ${String(rank)} of "${item}" ` +
         `after ${String(shown)}`);
     }
     before.set(key, Math.max(shown, rank));
@@ -530,6 +559,10 @@ export class Oracle {
           this.fail('once', `${chat.id} has "${m.content}" twice`);
         }
         at.set(m.content, m.sequence);
+        const edited = this.#edits.get(m.content) ?? m.message_id;
+        if (edited !== m.message_id) {
+          this.fail('one_user', `"${m.content}" is in ${m.message_id} in place of ${edited}`);
+        }
         if (written.user !== m.sender_id || written.chat !== chat.id) {
           this.fail('one_user', `"${m.content}" of ${written.user} is stored for ${m.sender_id}`);
         }
@@ -538,10 +571,38 @@ export class Oracle {
     }
   }
 
+  /** What is redacted must be nowhere: on the disk, if the tab has that open, or on the page. */
+  async checkRedacted(tab: Watched, views: string): Promise<void> {
+    const kept = tab.attached ? await this.#dump(tab) : '';
+    for (const chat of this.#server.data.chats.values()) {
+      const intervals = chat.members.get(tab.user)?.intervals ?? [];
+      // Nobody tells former members.
+      if (!isOpen(intervals)) continue;
+      for (const { message_id: id, revision } of chat.messages) {
+        if (revision?.kind !== 'redact') continue;
+        for (const text of this.#texts.get(id) ?? []) {
+          const quoted = JSON.stringify(text);
+          if (text === '' || !kept.includes(quoted) && !views.includes(quoted)) continue;
+          this.fail('redacted_stays', `${tab.name} still has ${quoted} of ${chat.id}: ` +
+            (views.includes(quoted) ? views : kept));
+        }
+      }
+    }
+  }
+
+  async #dump(tab: Watched): Promise<string> {
+    const rows = [...(await this.#rows(tab)).values()];
+    const entries = await Promise.all(rows.map((row) => this.#entries(tab, row.chat.chat_id)));
+    const outbox = await Promise.all([...tab.disk.data.users]
+      .filter(([key]) => key.endsWith(` ${tab.user}`))
+      .map(([, data]) => data.transact((t) => t.outbox())));
+    return JSON.stringify([rows, entries, outbox]);
+  }
+
   #checkOrder(
     all: readonly { content: string; id: string }[], at: ReadonlyMap<string, number>,
   ): void {
-    const sends = all.filter((s) => !this.#unordered.has(s.id));
+    const sends = all.filter((s) => !this.#unordered.has(s.id) && !this.#apart.has(s.content));
     let last = 0;
     let before = '';
     for (const send of sends) {

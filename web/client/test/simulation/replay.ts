@@ -33,8 +33,8 @@ interface Device {
 
 /** What no two servers give alike, and what the traces leave out. */
 const left = new Set(['message_id', 'session_id', 'event_id', 'incarnation', 'created_at',
-  'acked_at', 'read_at', 'heartbeat_seconds', 'content_type', 'kind', 'relation', 'mentions',
-  'attachments', 'metadata']);
+  'acked_at', 'read_at', 'heartbeat_seconds', 'content_type', 'kind', 'relation', 'revision',
+  'mentions', 'attachments', 'metadata']);
 
 const resumeSeconds = 15;
 

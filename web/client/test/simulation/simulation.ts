@@ -6,6 +6,7 @@ import { Dice } from '../../src/testing/random.js';
 import { headOf } from '../../src/testing/server/data.js';
 import { isOpen } from '../../src/testing/server/intervals.js';
 import type { Request } from '../../src/testing/server/rest.js';
+import type { Message } from '../../src/wire.gen.js';
 import { Browser, type Tab } from './browser.js';
 import type { StoreFault, StoreStep } from './disk.js';
 import { Broken, Oracle, type Rule } from './oracle.js';
@@ -227,12 +228,46 @@ class Run {
         const count = step.op === 'send' ? 1 : 2 + (step.b % 12);
         const contents = Array.from({ length: count }, () => `text ${String(++this.#sends)}`);
         for (const content of contents) {
-          this.#oracle.wrote(tab.user, chat, content);
+          this.#oracle.wrote(tab.user, chat, content, browser.durable && !tab.attached);
           client.chat(chat).send({ content }).catch((error: unknown) => {
             this.#note(`${name} could not send "${content}": ${String(error)}`);
           });
         }
         return `${name} ${chat} ${contents.join(', ')}`;
+      }
+      case 'edit':
+      case 'redact': {
+        const edits = step.op === 'edit';
+        if (!usable) return undefined;
+        const found = this.#server.data.chat(chat).messages.filter((m) => m.kind === 'message' &&
+          (m.sender_id === tab.user || !edits && tab.user === this.#users[0]));
+        if (found.length === 0) return undefined;
+        const message = at(found, step.b);
+        const content = `edit ${String(++this.#sends)}`;
+        if (edits) this.#oracle.edits(message, content);
+        const handle = client.chat(chat);
+        const { sequence } = message;
+        (edits ? handle.edit(sequence, { content }) : handle.redact(sequence)).catch(
+          (error: unknown) => {
+            this.#note(`${name} could not change ${String(sequence)}: ${String(error)}`);
+          });
+        return `${name} ${chat} ${String(sequence)}${edits ? ` ${content}` : ''}`;
+      }
+      case 'change elsewhere': {
+        const found = this.#server.data.chats.get(chat)?.messages.filter((m) => (
+          m.kind === 'message' && m.revision?.kind !== 'redact' && m.sender_id === tab.user)) ?? [];
+        if (found.length === 0) return undefined;
+        const message = at(found, step.b);
+        const content = `edit ${String(++this.#sends)}`;
+        const edits = step.a % 2 === 0;
+        if (edits) this.#oracle.edits(message, content);
+        const { sequence } = message;
+        const { status } = this.#server.call(tab.user, 'POST', `/chats/${chat}/messages`, {
+          client_message_id: `elsewhere${String(this.#sends)}`, kind: edits ? 'edit' : 'redact',
+          relation: { sequence }, ...(edits ? { content } : {}), seen_sequence: 0,
+        });
+        return `${tab.user} ${chat} ${String(sequence)}${edits ? ` ${content}` : ''}: ` +
+          String(status);
       }
       case 'too large':
         if (!usable) return undefined;
@@ -541,6 +576,8 @@ class Run {
       ({ why, next } = await this.#until(Math.min(next, this.#server.clock.now())));
     }
     if (why !== undefined) throw new Broken('never_stuck', why);
+    for (const tab of this.#live()) await this.#oracle.checkRedacted(tab, tab.views());
+    this.#check();
     this.#count('healed');
   }
 
@@ -615,6 +652,10 @@ class Run {
       if (!row.atLeast && row.unread !== unread) {
         return `${chat.id} shows ${String(row.unread)} unread, the server has ${String(unread)}`;
       }
+      const last = row.last === undefined ? undefined : chat.messages[row.last.sequence - 1];
+      if (row.last !== undefined && !isEqual(row.last, last)) {
+        return `${chat.id} lists ${JSON.stringify(row.last)} in place of ${JSON.stringify(last)}`;
+      }
       const why = this.#timelineNotWhole(tab, chat.id) ?? this.#notAcked(tab, chat.id);
       if (why !== undefined) return why;
     }
@@ -632,6 +673,10 @@ class Run {
       const there = chat.messages[item.message.sequence - 1];
       if (there?.message_id !== item.message.message_id) {
         return `${id} ${String(item.message.sequence)} is not the server's`;
+      }
+      if (item.revising !== undefined) return `${id}: a change waits`;
+      if (!isEqual(item.message, there) || item.content !== there.content) {
+        return `${id} shows ${JSON.stringify(item.message)} in place of ${JSON.stringify(there)}`;
       }
       if (item.tick === undefined || item.tick === 'read') continue;
       const due = this.#tick(id, tab.user, item.message.sequence);
@@ -658,6 +703,10 @@ class Run {
     return `${id} is acknowledged to ${String(acked)} of ${String(headOf(chat))} after ` +
       `${String(passed)} ms`;
   }
+}
+
+function isEqual(a: Message, b: Message | undefined): boolean {
+  return a.content === b?.content && JSON.stringify(a.revision) === JSON.stringify(b.revision);
 }
 
 function at<T>(list: readonly T[], n: number): T {

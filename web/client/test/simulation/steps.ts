@@ -5,7 +5,8 @@ import { Dice } from '../../src/testing/random.js';
 /** What may happen. The names are those that the test counts. */
 export const ops = [
   // People.
-  'send', 'burst', 'see', 'see less', 'type', 'older', 'open tab', 'close tab', 'crash tab',
+  'send', 'burst', 'edit', 'redact', 'change elsewhere', 'see', 'see less', 'type', 'older',
+  'open tab', 'close tab', 'crash tab',
   'hide tab', 'show tab', 'blur tab', 'freeze tab', 'resume tab', 'leave page', 'back', 'stop',
   'start', 'sign out', 'sign in', 'retry now', 'too large', 'new chat', 'read elsewhere',
   // Members.
@@ -35,8 +36,9 @@ export interface Step {
 }
 
 /** What people do all the time. */
-const common: readonly Op[] = ['send', 'send', 'send', 'burst', 'see', 'see', 'see less', 'online',
-  'show tab', 'start', 'resume tab', 'open tab', 'mend network', 'back', 'sign in'];
+const common: readonly Op[] = ['send', 'send', 'send', 'burst', 'edit', 'redact',
+  'change elsewhere', 'see', 'see', 'see less', 'online', 'show tab', 'start', 'resume tab',
+  'open tab', 'mend network', 'back', 'sign in'];
 
 /** What goes wrong together. */
 const themes: readonly (readonly Op[])[] = [

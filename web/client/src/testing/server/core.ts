@@ -230,7 +230,7 @@ export class Core implements Host {
       throw invalid('send_by', 'is more than 6 days ahead');
     }
     if (draft.sendBy !== null && draft.sendBy < now) return this.#late(user, draft, now);
-    const done = this.data.append(user, draft, uuidV7(now, this.#dice), now);
+    const done = this.data.append(user, draft, uuidV7(now, this.#dice), now, who.backend);
     if (!done.duplicate) this.onStored(done.message);
     const covered = !done.duplicate && this.#authored(user, done.message, seen);
     this.#handOver(done.message, done.duplicate, covered);

@@ -27,6 +27,8 @@ export interface ChatRecord {
   readonly messages: Message[];
   /** The number of the life that stored message n is at n − 1. */
   readonly lives: number[];
+  /** Whom changed messages named when they were stored. That is what counts. */
+  readonly named: Map<number, Message['mentions']>;
   /** The sequence of each sender and client_message_id. */
   readonly keys: Map<string, number>;
   /** The members and the former ones. */
@@ -50,12 +52,16 @@ export interface Raise {
   readonly readWithinAcked?: boolean;
 }
 
+export type Kind = 'message' | 'system' | 'edit' | 'redact';
+
 export interface Draft {
   readonly chat: string;
   readonly key: string;
   readonly content: string;
   readonly contentType: string;
-  readonly kind: 'message' | 'system';
+  readonly kind: Kind;
+  /** The sequence of the message that an edit or a redaction changes, else null. */
+  readonly relation: number | null;
   readonly mentions: Message['mentions'];
   readonly attachments: Message['attachments'];
   readonly metadata: Message['metadata'];
@@ -85,6 +91,7 @@ export class Data {
     for (const [id, c] of this.chats) {
       copy.chats.set(id, {
         ...c, messages: [...c.messages], lives: [...c.lives], keys: new Map(c.keys),
+        named: new Map(c.named),
         members: new Map([...c.members].map(([user, m]) => [user, { ...m }])),
       });
     }
@@ -177,7 +184,8 @@ export class Data {
       if (m?.kind !== 'message' || m.sender_id === user) continue;
       if (!contains(intervals, n + 1)) continue;
       count.messages++;
-      if (m.mentions !== null && (m.mentions.all || m.mentions.user_ids.includes(user))) {
+      const mentions = chat.named.get(n + 1) ?? m.mentions;
+      if (mentions !== null && (mentions.all || mentions.user_ids.includes(user))) {
         count.mentions++;
       }
     }
@@ -186,21 +194,28 @@ export class Data {
 
   /** Stores a message, or returns the one that was stored before under the same key. */
   append(
-    user: string, draft: Draft, messageId: string, now: number,
+    user: string, draft: Draft, messageId: string, now: number, backend: boolean,
   ): { message: Message; duplicate: boolean } {
     const chat = this.chat(draft.chat);
     const before = this.sent(user, draft);
     if (before !== undefined) return { message: before, duplicate: true };
     this.mustSend(user, chat);
+    const { relation } = draft;
+    if (relation !== null) mayRevise(user, draft, chat, relation, backend);
+    const says: Says = {
+      content: draft.content, content_type: draft.contentType, mentions: draft.mentions,
+      attachments: draft.attachments, metadata: draft.metadata,
+    };
     const message: Message = {
       chat_id: chat.id, sequence: headOf(chat) + 1, message_id: messageId, sender_id: user,
-      client_message_id: draft.key, content: draft.content, content_type: draft.contentType,
-      kind: draft.kind, relation: null, mentions: draft.mentions, attachments: draft.attachments,
-      metadata: draft.metadata, created_at: timeOf(now), members_version: chat.membersVersion,
+      client_message_id: draft.key, ...relation === null ? says : nothingSaid, kind: draft.kind,
+      relation: relation === null ? null : { sequence: relation, target: null }, revision: null,
+      created_at: timeOf(now), members_version: chat.membersVersion,
     };
     chat.messages.push(message);
     chat.lives.push(this.lives.at(-1)?.number ?? 0);
     chat.keys.set(keyOf(user, draft.key), message.sequence);
+    if (relation !== null) revise(chat, relation, message, says);
     return { message, duplicate: false };
   }
 
@@ -217,13 +232,20 @@ export class Data {
     const sequence = chat.keys.get(keyOf(user, draft.key));
     if (sequence === undefined) return undefined;
     const first = messageAt(chat, sequence);
-    const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
-    if (first.content !== draft.content || first.content_type !== draft.contentType ||
-      first.kind !== draft.kind || !same(first.mentions, draft.mentions) ||
-      !same(first.attachments, draft.attachments) || !same(first.metadata, draft.metadata)) {
+    if (!isSame(chat, first, draft)) {
       throw new Refusal('CONFLICT', 'the client_message_id was used for another message');
     }
     return first;
+  }
+
+  /** Returns a message as a user gets it: a relation has its target, if the user may see that. */
+  served(user: string, message: Message): Message {
+    if (message.relation === null) return message;
+    const chat = this.chat(message.chat_id);
+    const { sequence } = message.relation;
+    const sees = contains(chat.members.get(user)?.intervals ?? [], sequence);
+    const target = sees ? messageAt(chat, sequence) : null;
+    return { ...message, relation: { sequence, target } };
   }
 
   /** Returns at most `limit` messages after a sequence, and the gaps between them. */
@@ -238,7 +260,8 @@ export class Data {
         continue;
       }
       const to = Math.min(piece.to, piece.from + limit - page.messages.length - 1);
-      page.messages.push(...chat.messages.slice(piece.from - 1, to));
+      page.messages.push(...chat.messages.slice(piece.from - 1, to)
+        .map((message) => this.served(user, message)));
       page.next = to;
       if (to < piece.to) break;
     }
@@ -257,7 +280,8 @@ export class Data {
         continue;
       }
       const from = Math.max(piece.from, piece.to - (limit - page.messages.length) + 1);
-      page.messages.unshift(...chat.messages.slice(from - 1, piece.to));
+      page.messages.unshift(...chat.messages.slice(from - 1, piece.to)
+        .map((message) => this.served(user, message)));
       page.next = from;
       if (from > piece.from) break;
     }
@@ -294,6 +318,64 @@ export class Data {
     while (n > 0 && (chat.lives[n - 1] ?? 0) > life.number) n--;
     return n;
   }
+}
+
+type Says =
+  Pick<Message, 'content' | 'content_type' | 'mentions' | 'attachments' | 'metadata'>;
+
+/** What a relation says itself, and what a redaction leaves of a message. */
+const nothingSaid: Says = {
+  content: '', content_type: 'text/plain', mentions: null, attachments: [], metadata: null,
+};
+const mostEdits = 100;
+
+/** Throws unless a user may change a message. */
+function mayRevise(
+  user: string, draft: Draft, chat: ChatRecord, relation: number, backend: boolean,
+): void {
+  const refuse = (code: string): never => {
+    throw new Refusal(code, 'the message cannot be changed', 'relation.sequence');
+  };
+  const target = chat.messages[relation - 1];
+  if (target === undefined) return refuse('NOT_FOUND');
+  const role = chat.members.get(user)?.role ?? '';
+  const manages = chat.type === 'group' && ['owner', 'admin'].includes(role);
+  if (!backend && target.sender_id !== user && !(draft.kind === 'redact' && manages)) {
+    refuse('DENIED');
+  }
+  if (target.relation !== null) refuse('CONFLICT');
+  if (draft.kind === 'redact') return;
+  if (target.revision?.kind === 'redact') refuse('CONFLICT');
+  const edits = chat.messages.filter(({ kind, relation: of }) =>
+    kind === 'edit' && of?.sequence === relation).length;
+  if (edits >= mostEdits) refuse('CONFLICT');
+}
+
+/** Changes a message. Messages are shared with backups, so another one takes its place. */
+function revise(chat: ChatRecord, sequence: number, by: Message, says: Says): void {
+  const target = messageAt(chat, sequence);
+  if (target.revision?.kind === 'redact') return;
+  if (!chat.named.has(sequence)) chat.named.set(sequence, target.mentions);
+  const { kind, sender_id, created_at: at } = by;
+  chat.messages[sequence - 1] = {
+    ...target, ...kind === 'redact' ? nothingSaid : says,
+    revision: { sequence: by.sequence, kind, by: sender_id, revised_at: at },
+  };
+}
+
+/** Whether a message may be what a draft became. */
+function isSame(chat: ChatRecord, first: Message, draft: Draft): boolean {
+  if (first.kind !== draft.kind || (first.relation?.sequence ?? null) !== draft.relation) {
+    return false;
+  }
+  if (draft.kind === 'redact') return true;
+  const says = draft.relation === null ? first : messageAt(chat, draft.relation);
+  const changed = says.revision?.sequence ?? 0;
+  if (changed !== (draft.relation === null ? 0 : first.sequence)) return true;
+  const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
+  return says.content === draft.content && says.content_type === draft.contentType
+    && same(says.mentions, draft.mentions) && same(says.attachments, draft.attachments)
+    && same(says.metadata, draft.metadata);
 }
 
 export function stateKey(user: string, chat: string): string {

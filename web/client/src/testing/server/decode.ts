@@ -1,6 +1,6 @@
 // Reads the bodies and frames of requests as the real server does.
 
-import type { Draft } from './data.js';
+import type { Draft, Kind } from './data.js';
 import { invalid, invalidSequence, Refusal } from './refusal.js';
 
 export type Fields = Readonly<Record<string, unknown>>;
@@ -117,11 +117,9 @@ export function draft(f: Fields, chat?: string): Draft {
   });
   const metadata = object(f, 'metadata', 4096) ?? null;
   const kind = text(f, 'kind') ?? 'message';
-  if (kind !== 'message' && kind !== 'system') throw invalid('kind', 'must be message or system');
+  if (!isKind(kind)) throw invalid('kind', 'must be message, system, edit or redact');
   const mentions = mentionsOf(f);
-  if (f['relation'] !== undefined && f['relation'] !== null) {
-    throw invalid('relation', 'is reserved');
-  }
+  const relation = relationOf(f);
   const seen = sequence(f, 'seen_sequence', 0) ?? null;
   const until = text(f, 'send_by');
   const sendBy = until === undefined ? null : Date.parse(until);
@@ -129,15 +127,33 @@ export function draft(f: Fields, chat?: string): Draft {
   if (contentType === '') throw invalid('content_type', 'is empty');
   if (key === undefined) throw invalid('client_message_id', 'is missing');
   if (bytes(content) > 65_536) throw tooLarge('content');
-  if (content === '' && attachments.length === 0) throw invalid('content', 'is empty');
+  if (content === '' && attachments.length === 0 && kind !== 'redact') {
+    throw invalid('content', 'is empty');
+  }
   if (content.includes('\0')) throw invalid('content', 'holds the character U+0000');
   if (contentType.length > 128) throw tooLarge('content_type');
   if (!/^[ -~]*$/.test(contentType)) throw invalid('content_type', 'is no media type');
+  const relates = kind === 'edit' || kind === 'redact';
+  if (relates !== (relation !== null)) throw invalid('relation', 'does not fit the kind');
+  const says = content !== '' || attachments.length > 0 || metadata !== null || mentions !== null;
+  if (kind === 'redact' && says) throw invalid('content', 'does not belong to a redaction');
   if (attachments.length > 10) throw invalid('attachments', 'are too many');
   if (bytes(JSON.stringify(attachments)) > 8192) throw tooLarge('attachments');
   return {
-    chat: to, key, content, contentType, kind, mentions, attachments, metadata, seen, sendBy,
+    chat: to, key, content, contentType, kind, relation, mentions, attachments, metadata, seen,
+    sendBy,
   };
+}
+
+function isKind(kind: string): kind is Kind {
+  return ['message', 'system', 'edit', 'redact'].includes(kind);
+}
+
+function relationOf(f: Fields): number | null {
+  if ((f['relation'] ?? undefined) === undefined) return null;
+  const n = sequence(fields(f['relation'], 'relation'), 'sequence', 1);
+  if (n === undefined) throw invalid('relation.sequence', 'is missing');
+  return n;
 }
 
 function mentionsOf(f: Fields): Draft['mentions'] {

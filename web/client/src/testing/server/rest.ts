@@ -200,7 +200,7 @@ export class Rest {
     const now = this.#core.clock.now();
     const chat: ChatRecord = {
       id, type, name, metadata, version: 1, history, createdAt: now, creation, membersVersion: 1,
-      messages: [], lives: [], keys: new Map(),
+      messages: [], lives: [], named: new Map(), keys: new Map(),
       members: new Map(members.map((user) => [user, {
         user, role: user === who.user ? 'owner' : 'member', joinedAt: now, metadata: null,
         intervals: [{ from: 1, to: 0 }],
@@ -417,7 +417,7 @@ export class Rest {
     const id = decode.checkId('chat_id', path[0] ?? '');
     const draft = decode.draft(bodyOf(request), id);
     const { message, duplicate } = this.#core.send(who, draft);
-    return { status: duplicate ? 200 : 201, body: message };
+    return { status: duplicate ? 200 : 201, body: this.#core.data.served(who.user, message) };
   }
 
   #typing({ who, path }: Call): { body?: object } {

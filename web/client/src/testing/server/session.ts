@@ -441,7 +441,7 @@ export class Session {
         }
         for (; p.next <= piece.to; p.next++) {
           if (events.length >= pageEvents) return;
-          const payload = messageAt(chat, p.next);
+          const payload = this.#host.data.served(this.user, messageAt(chat, p.next));
           events.push(this.#number(
             { kind: 'messages', chat: p.chat, from: p.next, to: p.next },
             (id) => ({ id, type: 'message', payload })));

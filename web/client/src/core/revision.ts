@@ -1,0 +1,38 @@
+// What edits and redactions make of a message. Each of them is a message of its own, a relation. It
+// brings its target as the server has it, and is stored without it: a text is kept once.
+
+import { has } from '../wire/events.js';
+import type { Message } from '../wire.gen.js';
+
+/** Returns the sequence of the last change. Older code has stored messages without revisions. */
+export function revisionOf(message: Message | undefined): number {
+  return message?.revision?.sequence ?? 0;
+}
+
+/** Whether a message is an older state of another one. */
+export function isOlder(old: Message | null | undefined, message: Message): boolean {
+  return old?.message_id === message.message_id && revisionOf(old) < revisionOf(message);
+}
+
+/** Whether a message lacks the change of a sequence. After a redaction nothing changes it. */
+export function lacks(message: Message, sequence: number): boolean {
+  return revisionOf(message) < sequence && message.revision?.kind !== 'redact';
+}
+
+/** Returns a message as it is stored: a relation has no target. */
+export function bare(message: Message): Message {
+  const { relation } = message;
+  return relation?.target ? { ...message, relation: { ...relation, target: null } } : message;
+}
+
+/** Returns the sequence of the message that this one changes, or 0. */
+export function targetOf(message: Message | undefined): number {
+  return message && ['edit', 'redact'].includes(message.kind)
+    ? message.relation?.sequence ?? 0 : 0;
+}
+
+/** Returns the messages that may be newer than what is stored: those that were changed. */
+export function changedBy(messages: readonly (Message | null | undefined)[]): Message[] {
+  return messages.flatMap((message) => [message, message?.relation?.target])
+    .filter((one): one is Message => has('message', one) && revisionOf(one as Message) > 0);
+}
