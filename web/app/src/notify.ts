@@ -66,15 +66,18 @@ interface Told {
 /** Closes the notifications of what the user has read meanwhile, and corrects the app's badge. */
 async function closeRead({ client, user }: Session): Promise<void> {
   if (!pushes(user)) return;
-  const worker = await navigator.serviceWorker.ready;
-  await alone(async () => {
-    for (const shown of await worker.getNotifications()) {
-      const { chat, to } = shown.data as Shown;
-      const row = client.chat(chat).row.get();
-      if (row?.unread === 0 && row.prefix >= to) shown.close();
-    }
+  await close(({ chat, to }) => {
+    const row = client.chat(chat).row.get();
+    return row?.unread === 0 && row.prefix >= to;
   });
   await navigator.setAppBadge(client.unread.get().total);
+}
+
+async function close(which: (shown: Shown) => boolean): Promise<void> {
+  const worker = await navigator.serviceWorker.ready;
+  await alone(async () => {
+    for (const one of await worker.getNotifications()) if (which(one.data as Shown)) one.close();
+  });
 }
 
 /** Registers the browser again for its user. */
@@ -86,6 +89,11 @@ export function renewPush(session: Session): void {
 }
 
 async function notify(client: Client, message: Message): Promise<void> {
+  const { relation } = message;
+  if (relation && canNotify()) {
+    // The text that it shows is another one now, or gone.
+    await close(({ chat, to }) => chat === message.chat_id && to === relation.sequence);
+  }
   const mine = message.sender_id === client.user;
   // Of several hidden tabs only one notifies: the one with the connection.
   if (!document.hidden || mine || message.kind !== 'message') return;

@@ -53,14 +53,15 @@ export function chatName(chat: Chat): string {
 
 /** Returns the last message in one line. */
 export function preview({ chat, last }: Row, user: string): string {
-  if (!last) return 'No messages yet';
+  if (!last) return chat.head_sequence > 0 ? '…' : 'No messages yet';
   const text = messageText(last);
   if (last.sender_id === user) return `You: ${text}`;
   return chat.type === 'group' ? `${last.sender_id}: ${text}` : text;
 }
 
 /** Returns the text of a message, or the names of what is attached. */
-export function messageText({ content, attachments }: Message): string {
+export function messageText({ content, attachments, revision }: Message): string {
+  if (revision?.kind === 'redact') return 'Message deleted';
   if (content !== '') return content;
   return attachments.map(({ name }) => name ?? 'Attachment').join(', ') || 'Empty message';
 }

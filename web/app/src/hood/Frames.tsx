@@ -39,6 +39,15 @@ export function Frames({ session: { client } }: { session: Session }) {
     };
   }, [client, paused]);
 
+  // No frame shows what was deleted.
+  useLayoutEffect(() => {
+    const end = new AbortController();
+    client.on('message', ({ kind }) => {
+      if (kind === 'redact') setFrames(waiting.current = []);
+    }, { signal: end.signal });
+    return () => end.abort();
+  }, [client]);
+
   return (
     <section class="hood-part">
       <div class="chat-line">

@@ -31,6 +31,13 @@ export function Composer({ session, chat, row, text }: Props) {
     // On a phone the focus would open the keyboard, which hides the chat.
     if (matchMedia('(hover: hover)').matches) text.current?.focus();
   }, [chat, text]);
+  useEffect(() => {
+    const end = new AbortController();
+    session.client.on('refused', ({ chat_id, problem: why }) => {
+      if (chat_id === chat.id) setProblem(`The message stays as it was. ${problemWords(why)}`);
+    }, { signal: end.signal });
+    return () => end.abort();
+  }, [session, chat]);
   useLayoutEffect(() => {
     const area = text.current;
     if (!area) return;

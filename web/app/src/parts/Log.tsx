@@ -39,6 +39,7 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
   const box = useRef<HTMLDivElement>(null);
   const list = useRef<VirtualizerHandle>(null);
   const [active, setActive] = useState<number>();
+  const [changing, setChanging] = useState<string>();
   const hits = useMemo(() => search ? found(rows, search) : [], [rows, search]);
   const [hit, setHit] = useState(0);
   const opened = unreadKey !== null;
@@ -115,7 +116,12 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
     else write();
   };
 
-  const kept = [active, hitRow].filter((index) => index !== undefined && index < rows.length);
+  const changed = rows.findIndex(({ key }) => key === changing);
+  const kept = [active, hitRow, changed]
+    .filter((index) => index !== undefined && index >= 0 && index < rows.length);
+  const { role, type } = row.chat;
+  const manages = type === 'group' && (role === 'owner' || role === 'admin');
+  const may = row.left || role === 'reader' ? 'none' : manages ? 'all' : 'own';
   return (
     <div class="log-box">
       {search !== undefined && <Search words={search} setWords={setSearch} hits={hits.length}
@@ -134,6 +140,11 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
             <MessageRow key={entry.key} session={session} row={entry} index={index}
               count={rows.length} group={row.chat.type === 'group'} search={search}
               start={index === 0 && older.state === 'complete'} current={index === hitRow}
+              active={index === active} may={may} changing={entry.key === changing}
+              change={(begin) => {
+                setChanging(begin ? entry.key : undefined);
+                if (!begin) focus(index);
+              }}
               details={(sequence) => go({ chat: chat.id, panel: sequence })} />
           )}
         </Virtualizer>
@@ -305,8 +316,14 @@ function Announcer({ session, chat }: { session: Session; chat: ChatHandle }) {
     const end = new AbortController();
     session.client.on('message', (message) => {
       const mine = message.sender_id === session.user;
-      if (message.chat_id !== chat.id || mine || message.kind !== 'message') return;
-      setWords(`${message.sender_id}: ${messageText(message)}`);
+      const { kind } = message;
+      if (message.chat_id !== chat.id) return;
+      // What was announced may be what is deleted now.
+      const changed = kind === 'edit' ? 'edited' : kind === 'redact' ? 'deleted' : '';
+      if (changed) setWords(mine ? '' : `${message.sender_id} ${changed} a message`);
+      else if (!mine && kind === 'message') {
+        setWords(`${message.sender_id}: ${messageText(message)}`);
+      }
     }, { signal: end.signal });
     return () => end.abort();
   }, [session, chat]);

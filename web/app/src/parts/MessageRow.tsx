@@ -7,10 +7,12 @@ import type { Session } from '../session';
 import { fullTime, timeOf } from '../time';
 import { problemWords, TICKS } from '../words';
 import { Avatar } from './Avatar';
+import { Icon } from './Icon';
 import { Text } from './Text';
 import { TickMark } from './Tick';
 
 const Attachments = later(() => import('./Attachments').then((all) => all.Attachments));
+const Change = later(() => import('./Change').then((all) => all.Change));
 
 interface Props {
   session: Session;
@@ -24,6 +26,13 @@ interface Props {
   current: boolean;
   /** The chat begins here. */
   start: boolean;
+  /** The user stands at this row. */
+  active: boolean;
+  /** Whose messages the user may change. */
+  may: 'none' | 'own' | 'all';
+  /** The user is about to change this message. */
+  changing: boolean;
+  change: (begin: boolean) => void;
   details: (sequence: number) => void;
 }
 
@@ -52,11 +61,15 @@ function label({ item }: Row): string | undefined {
   return item.mine ? 'You' : item.message?.sender_id;
 }
 
-function Bubble({ session, row, group, search, details }: Props) {
+function Bubble({ session, row, group, search, active, may, changing, change, details }: Props) {
   const { item, at, first, last } = row;
-  const { message, mine, tick, sequence } = item;
+  const { message, mine, tick, sequence, revising } = item;
   const sender = message?.sender_id ?? '';
   const named = group && !mine;
+  const revision = message?.revision;
+  const by = revision?.by === session.user ? 'You' : revision?.by;
+  const deleted = revision?.kind === 'redact';
+  const changes = message && !deleted && !revising && (may === 'all' || mine && may === 'own');
   return (
     <div class="message" data-mine={mine} data-first={first} data-last={last} data-tick={tick}
       data-testid={item.kind === 'waiting' ? 'waiting' : 'message'}>
@@ -64,11 +77,17 @@ function Bubble({ session, row, group, search, details }: Props) {
       <div class="bubble">
         {named && first && <strong class="sender"><bdi>{sender}</bdi></strong>}
         <span class="content" dir="auto" data-testid="content">
-          <Text text={item.content || (message ? '' : 'Attachment')} search={search} /></span>
+          {deleted ? <em class="stub"><bdi>{by}</bdi> deleted this message</em>
+            : revising === 'redact' ? <em class="stub">Deleting …</em>
+              : <Text text={item.content || (message ? '' : 'Attachment')} search={search} />}
+        </span>
         {message && message.attachments.length > 0 &&
           <Attachments session={session} chat={message.chat_id} sequence={message.sequence}
             attachments={message.attachments} />}
         <span class="meta">
+          {revising === 'edit' ? 'saving …' : revision?.kind === 'edit' &&
+            <span data-testid="edited" title={fullTime(new Date(revision.revised_at))}>
+              edited{revision.by !== sender && <> by <bdi>{by}</bdi></>}</span>}
           {at && <time dateTime={at.toISOString()} title={fullTime(at)}>{timeOf(at)}</time>}
           {tick && (sequence === undefined
             ? <span class="tick" role="img" data-testid="tick" data-tick={tick}
@@ -76,7 +95,12 @@ function Bubble({ session, row, group, search, details }: Props) {
             : <button class="tick" data-testid="tick" data-tick={tick} tabIndex={-1}
                 title={TICKS[tick]} aria-label={`${TICKS[tick]}. Who has it?`}
                 onClick={() => details(sequence)}><TickMark tick={tick} /></button>)}
+          {changes && <button class="act" tabIndex={active ? 0 : -1} title="Edit or delete"
+            aria-label="Edit or delete" aria-expanded={changing} data-testid="act"
+            onClick={() => change(!changing)}><Icon name="more" /></button>}
         </span>
+        {changes && changing && <Change session={session} message={message} mine={mine}
+          close={() => change(false)} />}
         {tick === 'failed' && <div class="failed">
           <span role="alert">{item.problem ? problemWords(item.problem) : 'Not sent.'}</span>
           {item.retry && <button class="button small" data-testid="retry"

@@ -9,9 +9,9 @@ import { Banner, Lost } from './Banner';
 import { Conversation } from './Conversation';
 import { Legend } from './SignIn';
 import { Sidebar } from './Sidebar';
-import { WhoHasIt } from './WhoHasIt';
 
 const Hood = later(() => import('../hood/Hood').then((all) => all.Hood));
+const WhoHasIt = later(() => import('./WhoHasIt').then((all) => all.WhoHasIt));
 
 export function Workspace({ session }: { session: Session }) {
   const { chat, panel } = useView(route);
