@@ -34,7 +34,10 @@ func arrows() []arrow {
 		{place: "storage", own: []string{""}},
 		{
 			place: "reach",
-			own:   []string{"", "storage", "internal/batch", "internal/signal", "reach/outlet"},
+			own: []string{
+				"", "internal/batch", "internal/signal", "reach/internal/reread", "reach/outlet",
+				"storage",
+			},
 		},
 		{place: "reach/outlet", own: []string{""}},
 		{place: "attachments", own: []string{"", "internal/signal", "storage"}},
@@ -49,7 +52,8 @@ func arrows() []arrow {
 			others: []string{"github.com/twmb/franz-go"},
 		},
 		{
-			place: "reach/kafka/fanout", own: []string{"", "reach/kafka", "reach/outlet"},
+			place:  "reach/kafka/fanout",
+			own:    []string{"", "reach/internal/reread", "reach/kafka", "reach/outlet", "storage"},
 			others: []string{"github.com/twmb/franz-go"},
 		},
 		{place: "storage/memory", own: []string{"", "storage", "storage/internal/lives"}},
@@ -343,8 +347,8 @@ func arrows() []arrow {
 		{
 			place: "reach/push/pusher",
 			own: []string{
-				"", "internal/signal", "reach/internal/acktoken", "reach/outlet", "reach/push",
-				"reach/push/devices", "reach/push/queue", "storage",
+				"", "internal/signal", "reach/internal/acktoken", "reach/internal/reread",
+				"reach/outlet", "reach/push", "reach/push/devices", "reach/push/queue", "storage",
 			},
 		},
 		{
@@ -372,6 +376,7 @@ func arrows() []arrow {
 			place: "reach/redis", own: []string{"", "internal/redis", "internal/signal"},
 		},
 		{place: "reach/internal/acktoken", own: []string{""}},
+		{place: "reach/internal/reread", own: []string{"", "storage"}},
 
 		{
 			place: "cmd/tidemark",

@@ -312,6 +312,7 @@ var (
 		"test/chaos/checker":  "one name for each thing that a log records",
 	}
 	manyFields = map[string]string{
+		"message.go:Draft":                             "what client and server say",
 		"server/server.go:Server":                      "one for each layer of the core",
 		"server/config.go:Config":                      "one for each setting of the core",
 		"transports/transports.go:Config":              "one for each part and setting of HTTP",
@@ -321,14 +322,15 @@ var (
 			"directions",
 		"server/internal/session/progress.go:progress": "a position in a chat, and what waits " +
 			"for it",
-		"storage/sqlite/cache.go:chat":       "a row of the table chats",
-		"bench/listener.go:listener":         "what a listener counts",
-		"bench/report.go:Report":             "one for each figure of the report",
-		"bench/run.go:run":                   "what a run measures",
-		"bench/storm.go:Storm":               "one for each figure of the report",
-		"bench/survivor.go:survivor":         "what a client checks while its server is away",
-		"test/chaos/checker/log.go:Log":      "one for each kind of entry",
-		"test/chaos/client/device.go:Device": "a device with all its transports",
+		"storage/sqlite/cache.go:chat":          "a row of the table chats",
+		"storage/postgres/ranges.go:messageRow": "a row of the table messages",
+		"bench/listener.go:listener":            "what a listener counts",
+		"bench/report.go:Report":                "one for each figure of the report",
+		"bench/run.go:run":                      "what a run measures",
+		"bench/storm.go:Storm":                  "one for each figure of the report",
+		"bench/survivor.go:survivor":            "what a client checks while its server is away",
+		"test/chaos/checker/log.go:Log":         "one for each kind of entry",
+		"test/chaos/client/device.go:Device":    "a device with all its transports",
 	}
 )
 

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import {
-  BASE, HIGH, caughtUp, comeIn, connection, editStore, goOffline, messages, newPair, openChat,
-  openWindow, rest, shows, until, wholeChat, write,
+  BASE, HIGH, caughtUp, comeIn, connection, editStore, goOffline, messages, newPair, onDisk,
+  openChat, openWindow, rest, shows, until, wholeChat, write,
 } from './browser.mjs';
 import { startCutter } from './cutter.mjs';
 
@@ -153,6 +153,77 @@ test('a message of an unknown kind is acknowledged, not shown and not counted', 
   await caughtUp(bob.page);
   await openChat(bob.page, a);
   await shows(bob.page, [{ text: 'hello', tick: null }, { text: 'well?', tick: null }]);
+  noErrors();
+});
+
+test('a message is edited and deleted in its place, and nothing is left of it', async () => {
+  const [a, b] = await pair();
+  await openChat(alice.page, b);
+  await openChat(bob.page, a);
+  const canaries = ['first', 'second'].map((text) => `${text} ${Math.random()}`);
+  await write(alice.page, canaries[0]);
+  await shows(bob.page, [{ text: canaries[0] }]);
+
+  // With the keyboard: the row, its button, the editor.
+  const { page } = alice;
+  const focused = (id) => page.locator(`[data-testid="${id}"]:focus`).waitFor();
+  const edit = async (text, key) => {
+    await page.getByTestId('log').focus();
+    await page.keyboard.press('End');
+    await page.locator('.row:focus').waitFor();
+    await page.keyboard.press('Tab');
+    await focused('act');
+    await page.keyboard.press('Enter');
+    await focused('edit');
+    await page.keyboard.press('Enter');
+    await focused('edit-text');
+    await page.keyboard.press('ControlOrMeta+A');
+    await page.keyboard.type(text);
+    await page.keyboard.press(key);
+    await page.locator('.row:focus').waitFor();
+  };
+  await edit('never said', 'Escape');
+  await shows(page, [{ text: canaries[0] }]);
+  await edit(canaries[1], 'Enter');
+  await shows(bob.page, [{ text: canaries[1] }]);
+  await bob.page.getByTestId('edited').waitFor();
+  await shows(page, [{ text: canaries[1], tick: 'read' }]);
+  assert.equal(await bob.page.getByTestId('act').count(), 0);
+
+  // With the mouse. It asks once more.
+  await page.getByTestId('act').click();
+  await page.getByTestId('delete').click();
+  await page.getByTestId('keep').click();
+  await page.getByTestId('act').click();
+  await page.getByTestId('delete').click();
+  await page.getByTestId('confirm').click();
+  await shows(page, [{ text: 'You deleted this message' }]);
+  await shows(bob.page, [{ text: `${a} deleted this message` }]);
+  for (const one of [page, bob.page]) {
+    const left = await onDisk(one) + await one.content();
+    for (const canary of canaries) assert.ok(!left.includes(canary), canary);
+  }
+  noErrors();
+});
+
+test('a change that the server refuses leaves the message as it was', async () => {
+  const [a, b] = await pair();
+  await openChat(alice.page, b);
+  await write(alice.page, 'it stays');
+  await shows(alice.page, [{ text: 'it stays', tick: 'delivered' }]);
+  const chat = (await rest(a, 'GET', '/chats')).chats[0].chat_id;
+  await goOffline(alice.page);
+  await alice.page.getByTestId('act').click();
+  await alice.page.getByTestId('edit').click();
+  await alice.page.getByTestId('edit-text').fill('it goes');
+  await alice.page.getByTestId('save').click();
+  await shows(alice.page, [{ text: 'it goes' }]);
+  await rest(a, 'POST', `/chats/${chat}/messages`, {
+    client_message_id: 'elsewhere', kind: 'redact', relation: { sequence: 1 },
+  });
+  await alice.page.getByTestId('online-switch').click();
+  await alice.page.getByRole('alert').filter({ hasText: 'The message stays as it was' }).waitFor();
+  await shows(alice.page, [{ text: 'You deleted this message' }]);
   noErrors();
 });
 
