@@ -67,29 +67,30 @@ func (d *Draft) checkRelation() error {
 	return nil
 }
 
-// MayRevise returns nil if the draft, a relation, may change a message. author says that the
-// message exists, head is the chat's head before the draft, and role is the sender's role in the
-// chat.
+// MayRevise returns nil if the draft, a relation, may change target. role is the sender's role in
+// the chat. A nil target means that the chat has no such message.
 //
-// Its author may edit and redact a message, owners and admins of a group may redact it, and
-// backends may do both.
+// Its author may edit and redact a message, unless it is a line of the system. Owners and admins of
+// a group may redact it, and backends may do both.
 //
 // NotFound: the target is nil. Denied: the sender may not change it. Conflict: the target is a
-// relation itself, was redacted (an edit only), or has been edited MaxEdits times.
+// relation itself. For an edit also: it was redacted, or has been edited MaxEdits times.
 func (d *Draft) MayRevise(target *Message, role Role) error {
 	if target == nil {
 		return BadParam(NotFound, "relation.sequence", "is %d, but the chat has no such message",
 			d.Relation.Sequence)
 	}
+	// Backends write the lines of the system, in the name of a member.
+	own := target.SenderID == d.SenderID && target.Kind != KindSystem
 	//rule:caller_does_only_what_they_may.authors-change-their-own
-	if !d.ByBackend && target.SenderID != d.SenderID &&
-		(d.Kind != KindRedact || !role.Manages(Ordinary)) {
-		return BadParam(Denied, "relation.sequence", "is a message of another user; only its "+
-			"author may edit it, and only its author, an owner or an admin may redact it")
+	if !d.ByBackend && !own && (d.Kind != KindRedact || !role.Manages(Ordinary)) {
+		return BadParam(Denied, "relation.sequence", "is a message of another user, or a line of "+
+			"the system; only its author may edit it, and only its author, an owner or an admin "+
+			"may redact it")
 	}
 	if target.Kind.Relates() {
-		return BadParam(Conflict, "relation.sequence", "is an %s itself, which cannot be changed",
-			target.Kind)
+		return BadParam(Conflict, "relation.sequence", "is a message of the kind %s, which "+
+			"cannot be changed; name the message that it changes", target.Kind)
 	}
 	if d.Kind == KindRedact {
 		return nil

@@ -83,7 +83,9 @@ func TestDraft_MayRevise(t *testing.T) {
 	}{
 		{"nothing", nil, tidemark.Owner, true, tidemark.NotFound, tidemark.NotFound},
 		{"own", own, tidemark.Ordinary, false, "", ""},
-		{"own line of the system", system, tidemark.Ordinary, false, "", ""},
+		{"a line of the system in their name", system, tidemark.Ordinary, false, tidemark.Denied,
+			tidemark.Denied},
+		{"the same, by a backend", system, tidemark.Ordinary, true, "", ""},
 		{"another's", other, tidemark.Ordinary, false, tidemark.Denied, tidemark.Denied},
 		{"another's, by an admin", other, tidemark.Admin, false, tidemark.Denied, ""},
 		{"another's, by an owner", other, tidemark.Owner, false, tidemark.Denied, ""},

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tidemark-im/tidemark"
 )
@@ -25,6 +26,10 @@ type Range struct {
 // Read reads ranges as Messages.Ranges, but without the targets of relations.
 type Read func(ctx context.Context, ranges []Range) ([][]tidemark.Message, error)
 
+// firstTargets is how many targets of a range are read first. Each further read has twice as many.
+// So a page of large targets reads few more than it returns.
+const firstTargets = 8
+
 // Related reads ranges with the targets of the relations in them. It reads the targets after the
 // pages. So a target has the change of its relation, or a later one. If the targets make a page too
 // large for Range.MaxBytes, the page ends earlier.
@@ -35,50 +40,118 @@ func Related(ctx context.Context, ranges []Range, read Read) ([][]tidemark.Messa
 	if err != nil {
 		return nil, err
 	}
-	var wanted []Range
-	at := make(map[MessageKey]int)
-	for i, page := range pages {
-		if ranges[i].Bare {
-			continue
-		}
-		for j := range page {
-			key, relates := targetOf(&page[j])
-			if _, asked := at[key]; !relates || asked {
-				continue
-			}
-			at[key] = len(wanted)
-			wanted = append(wanted, Range{
-				Chat: key.Chat, After: key.Sequence - 1, Limit: 1, Bare: true,
-			})
+	var open []*relating
+	for i := range pages {
+		if !ranges[i].Bare && slices.ContainsFunc(pages[i], relates) {
+			open = append(open, &relating{Range: &ranges[i], page: &pages[i], left: pages[i]})
 		}
 	}
-	if len(wanted) == 0 {
-		return pages, nil
-	}
-	targets := make([]*tidemark.Message, 0, len(wanted))
-	for len(targets) < len(wanted) {
-		part := wanted[len(targets):]
-		found, err := read(ctx, part[:min(len(part), MaxBatch)])
-		if err != nil {
+	all := slices.Clone(open)
+	targets := make(map[MessageKey]*tidemark.Message)
+	//rule:bounded_use.targets-count
+	for most := firstTargets; len(open) > 0; most *= 2 {
+		if err := readTargets(ctx, open, most, targets, read); err != nil {
 			return nil, err
 		}
-		for i := range found {
-			var target *tidemark.Message
-			if len(found[i]) == 1 && found[i][0].Sequence == part[i].After+1 {
-				target = &found[i][0]
-			}
-			targets = append(targets, target)
-		}
+		open = slices.DeleteFunc(open, func(r *relating) bool { return r.take(targets) })
 	}
-	for i := range pages {
-		if !ranges[i].Bare {
-			pages[i] = withTargets(pages[i], &ranges[i], func(key MessageKey) *tidemark.Message {
-				return targets[at[key]]
-			})
+	for _, r := range all {
+		*r.page = r.related
+		if r.Before != 0 {
+			slices.Reverse(*r.page)
 		}
 	}
 	return pages, nil
 }
+
+// relating is a page whose relations get their targets.
+type relating struct {
+	*Range
+	page *[]tidemark.Message
+	// left are the messages that are not taken yet. related are those with targets, in the order in
+	// which they count: from the last one on if Before is set. size is that of related.
+	left, related []tidemark.Message
+	size          int
+}
+
+// next returns the next message that is left.
+func (r *relating) next() *tidemark.Message { return r.peek(0) }
+
+// peek returns the n-th message that is left.
+func (r *relating) peek(n int) *tidemark.Message {
+	if r.Before != 0 {
+		return &r.left[len(r.left)-1-n]
+	}
+	return &r.left[n]
+}
+
+// readTargets reads the next targets of each page, at most most of each.
+func readTargets(
+	ctx context.Context, open []*relating, most int, targets map[MessageKey]*tidemark.Message,
+	read Read,
+) error {
+	var wanted []Range
+	for _, r := range open {
+		asked := 0
+		for n := 0; n < len(r.left) && asked < most && len(wanted) < MaxBatch; n++ {
+			m := r.peek(n)
+			if !relates(*m) {
+				continue
+			}
+			key := targetOf(m)
+			if _, known := targets[key]; !known {
+				targets[key] = nil
+				wanted = append(wanted, Range{
+					Chat: key.Chat, After: key.Sequence - 1, Limit: 1, Bare: true,
+				})
+				asked++
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	found, err := read(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		if len(found[i]) == 1 && found[i][0].Sequence == wanted[i].After+1 {
+			targets[MessageKey{wanted[i].Chat, wanted[i].After + 1}] = &found[i][0]
+		}
+	}
+	return nil
+}
+
+// take takes the messages whose targets were read. It reports whether the page ends there. The page
+// may share memory with the store, so its messages are copied.
+func (r *relating) take(targets map[MessageKey]*tidemark.Message) (ended bool) {
+	for len(r.left) > 0 {
+		if r.MaxBytes != 0 && r.size >= r.MaxBytes {
+			return true
+		}
+		m := *r.next()
+		if relates(m) {
+			key := targetOf(&m)
+			target, read := targets[key]
+			if target == nil {
+				return read
+			}
+			m.Relation = &tidemark.Relation{Sequence: key.Sequence, Target: target}
+		}
+		r.size += m.Size()
+		r.related = append(r.related, m)
+		if r.Before != 0 {
+			r.left = r.left[:len(r.left)-1]
+		} else {
+			r.left = r.left[1:]
+		}
+	}
+	return true
+}
+
+// relates reports whether a message is a relation.
+func relates(m tidemark.Message) bool { return m.Relation != nil }
 
 // MessageKey identifies a message.
 type MessageKey struct {
@@ -86,55 +159,17 @@ type MessageKey struct {
 	Sequence tidemark.Sequence
 }
 
-// targetOf returns the target of a message, and whether it has one.
-func targetOf(m *tidemark.Message) (MessageKey, bool) {
-	if m.Relation == nil {
-		return MessageKey{}, false
-	}
-	return MessageKey{m.ChatID, m.Relation.Sequence}, true
-}
-
-// withTargets returns the part of a page that fits its range, with targets. The page may share
-// memory with the store, so its messages are copied.
-func withTargets(
-	page []tidemark.Message, r *Range, target func(MessageKey) *tidemark.Message,
-) []tidemark.Message {
-	related := make([]tidemark.Message, 0, len(page))
-	size := 0
-	for n := range page {
-		at := n
-		if r.Before != 0 {
-			at = len(page) - 1 - n
-		}
-		//rule:bounded_use.targets-count
-		if r.MaxBytes != 0 && size >= r.MaxBytes {
-			break
-		}
-		m := page[at]
-		if key, relates := targetOf(&m); relates {
-			t := target(key)
-			if t == nil {
-				break
-			}
-			m.Relation = &tidemark.Relation{Sequence: key.Sequence, Target: t}
-		}
-		size += m.Size()
-		related = append(related, m)
-	}
-	if r.Before != 0 {
-		for i, j := 0, len(related)-1; i < j; i, j = i+1, j-1 {
-			related[i], related[j] = related[j], related[i]
-		}
-	}
-	return related
+// targetOf returns the target of a relation.
+func targetOf(m *tidemark.Message) MessageKey {
+	return MessageKey{m.ChatID, m.Relation.Sequence}
 }
 
 // Relate sets the target of a message that Append or Sent returns, if it is a relation.
 func Relate(ctx context.Context, a *Appended, read Read) error {
-	key, relates := targetOf(&a.Message)
-	if !relates || a.Err != nil {
+	if a.Err != nil || !relates(a.Message) {
 		return nil
 	}
+	key := targetOf(&a.Message)
 	page, err := read(ctx, []Range{{
 		Chat: key.Chat, After: key.Sequence - 1, Limit: 1, Bare: true,
 	}})
