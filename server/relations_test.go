@@ -279,11 +279,45 @@ func TestRelation_refusals(t *testing.T) {
 				t.Errorf("%s: got %s, want the stub of relation 2", test.what, says(&sent.Message))
 			}
 		}
+		direct := a.chat("ab", "alice", "bob") // alice has the role of an owner there
+		a.send("bob", direct)
+		_, err := a.tryRelate(alice, direct, tidemark.KindRedact, 1, "")
+		wantCode(t, "another's in a direct chat", err, tidemark.Denied)
+		a.relate("bob", direct, tidemark.KindRedact, 1, "")
 		d := tidemark.Draft{
 			ChatID: chat, ClientMessageID: "k", Kind: tidemark.KindEdit, Content: "x",
 		}
-		_, err := a.Send(a.ctx, "bob", d)
+		_, err = a.Send(a.ctx, "bob", d)
 		wantCode(t, "no relation", err, tidemark.Invalid)
+	})
+}
+
+// TestRelation_reads_nothing: users who edit or redact need not have seen what came later. A read
+// that they state counts.
+func TestRelation_reads_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		chat := a.chat("ab", "alice", "bob")
+		a.send("bob", chat)
+		a.send("alice", chat)
+		a.ack("bob", chat, 2, 1)
+		a.relate("bob", chat, tidemark.KindEdit, 1, "better")
+		settle()
+		if st := w.state("bob", chat); st.Read != 1 {
+			t.Errorf("after an edit bob has read %d, want 1", st.Read)
+		}
+		d := tidemark.Draft{
+			ChatID: chat, ClientMessageID: "seen", Kind: tidemark.KindRedact,
+			Relation: &tidemark.Relation{Sequence: 1}, Seen: tidemark.SeenThrough(2),
+		}
+		if _, err := a.Send(a.ctx, "bob", d); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if st := w.state("bob", chat); st.Read < 2 {
+			t.Errorf("after a redaction that states a read of 2, bob has read %d", st.Read)
+		}
 	})
 }
 
@@ -318,8 +352,16 @@ func TestRelation_same_send_again(t *testing.T) {
 			wantCode(t, "another text", err, tidemark.Conflict)
 		}
 		a.remove(chat, "alice")
-		if again, err := a.Send(a.ctx, "alice", edit); err != nil || !again.Duplicate {
-			t.Errorf("resend of a former member: got %+v, %v", again, err)
+		backend := server.Caller{User: "bob", Backend: true}
+		if _, err := a.tryRelate(backend, chat, tidemark.KindEdit, 1, canary); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []tidemark.Draft{original, edit} {
+			again, err := a.Send(a.ctx, "alice", d)
+			if err != nil || !again.Duplicate {
+				t.Errorf("resend of a former member: got %+v, %v", again, err)
+			}
+			wantNo(t, "a former member", []string{says(&again.Message)})
 		}
 	})
 }

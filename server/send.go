@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // Sent is the outcome of a draft: the message, or an error.
@@ -61,9 +62,37 @@ func (s *Server) SendAll(
 		complete, at = append(complete, d), append(at, i)
 	}
 	for j, result := range s.delivery.Send(ctx, complete) {
+		if result.Err == nil {
+			result.Err = s.hideChanges(ctx, user, &result)
+		}
 		results[at[j]] = result
 	}
 	return results
+}
+
+// hideChanges removes from the answer to a resend what the sender may not see any more: how others
+// have changed the message, or the target of the relation, since the sender left the chat.
+func (s *Server) hideChanges(ctx context.Context, user tidemark.UserID, sent *Sent) error {
+	m := &sent.Message
+	if !sent.Duplicate || m.Relation == nil && m.Revision == nil {
+		return nil
+	}
+	_, member, err := s.chats.Member(ctx, user, m.ChatID)
+	switch {
+	case err == nil:
+		if m.Relation != nil && !member.Intervals.Contains(m.Relation.Sequence) {
+			*m = m.WithoutTarget()
+		}
+		return nil
+	case tidemark.CodeOf(err) != tidemark.NotMember:
+		return err
+	}
+	//rule:nothing_outside_membership.no-changes-for-former-members
+	*m = m.WithoutTarget()
+	if m.Revision != nil {
+		m.Content, m.Attachments, m.Metadata, m.Mentions = "", nil, nil, tidemark.Mentions{}
+	}
+	return nil
 }
 
 // HandOver hands over messages that a node has stored, and returns the error of each: it notifies
@@ -91,6 +120,10 @@ func (s *Server) complete(ctx context.Context, user tidemark.UserID, d *tidemark
 	}
 	if d.Kind == "" {
 		d.Kind = tidemark.KindMessage
+	}
+	//rule:read_implies_delivered.relations-read-nothing
+	if d.Kind.Relates() && !d.Seen.Stated {
+		d.Seen = tidemark.SeenThrough(0)
 	}
 	if err := d.Check(); err != nil {
 		return err
@@ -140,13 +173,14 @@ func (s *Server) checkAuthority(ctx context.Context, d *tidemark.Draft) error {
 	return err
 }
 
-// checkTarget returns NotFound if the sender of a relation may not see its target. Whether they may
-// change it is decided in the step that stores the relation (Draft.MayRevise).
+// checkTarget returns NotFound if the sender of a relation may not see its target, and Denied if
+// they redact a message of the other member of a direct chat. Whether they may change the target is
+// else decided in the step that stores the relation (Draft.MayRevise).
 func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 	if !d.Kind.Relates() || d.ByBackend {
 		return nil
 	}
-	_, m, err := s.chats.Member(ctx, d.SenderID, d.ChatID)
+	roster, m, err := s.chats.Member(ctx, d.SenderID, d.ChatID)
 	switch {
 	case tidemark.CodeOf(err) == tidemark.NotMember:
 		return nil // An earlier send may have stored the relation.
@@ -156,8 +190,20 @@ func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 	case !m.Intervals.Contains(d.Relation.Sequence):
 		return tidemark.BadParam(tidemark.NotFound, "relation.sequence",
 			"is %d, but you see no such message in this chat", d.Relation.Sequence)
+	case roster.Type != tidemark.Direct || d.Kind != tidemark.KindRedact:
+		return nil
 	}
-	return nil
+	// The roles of a direct chat mean nothing. The sender of a message never changes, so the answer
+	// holds in the later step.
+	page, err := s.messages(ctx, storage.Range{
+		Chat: d.ChatID, After: d.Relation.Sequence - 1, Limit: 1, Bare: true,
+	})
+	//rule:caller_does_only_what_they_may.no-owner-of-a-direct-chat
+	if err == nil && len(page) == 1 && page[0].SenderID != d.SenderID {
+		err = tidemark.BadParam(tidemark.Denied, "relation.sequence",
+			"is a message of the other member; only its author may redact it")
+	}
+	return err
 }
 
 // checkSeen returns InvalidSequence if the draft's Seen is above the head.

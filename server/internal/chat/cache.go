@@ -43,6 +43,8 @@ type Cache struct {
 
 	mu    sync.RWMutex
 	chats map[tidemark.ChatID]*Entry
+	// floors has the latest relations of chats that may have been forgotten.
+	floors floors
 }
 
 // Counters only grow. They may be read at any time.
@@ -82,8 +84,6 @@ type Entry struct {
 
 	mu   sync.Mutex
 	tail tail
-	// related is when the node last learned of a relation (Relate).
-	related time.Time
 	// gone reports that the entry was dropped. A message or roster put into it would be counted
 	// with no way to remove it.
 	gone bool
@@ -187,6 +187,8 @@ func (c *Cache) Chat(id tidemark.ChatID) *Entry {
 			c.sweepLocked()
 		}
 		e = &Entry{ID: id, rosterBytes: &c.rosterBytes}
+		//rule:R_WIPE.remember-the-relation-for-a-while
+		e.tail.floor = c.floors.of(id)
 		c.chats[id] = e
 	}
 	e.used.Store(true)
@@ -231,7 +233,7 @@ func (c *Cache) Put(e *Entry, m *tidemark.Message, payload []byte) {
 	}
 	grown := 0
 	if m.Relation != nil {
-		grown = e.relateLocked(m.Sequence)
+		grown = e.tail.relate(m.Sequence)
 	}
 	if c.keeps(m) { // while the tail is locked, so that Forget comes before or after
 		grown += e.tail.put(kept, c.cfg.Messages, bytesPerChat)
@@ -244,17 +246,19 @@ func (c *Cache) Put(e *Entry, m *tidemark.Message, payload []byte) {
 // Relate records that a relation was stored. Cached messages before it may be outdated, so they are
 // dropped, and none of them is cached any more.
 func (c *Cache) Relate(id tidemark.ChatID, relation tidemark.Sequence) {
-	e := c.Chat(id)
+	// The floor comes before the look-up. So an entry that is made meanwhile has the floor, or is
+	// found here.
+	if !c.floors.raise(id, relation) {
+		c.distrust()
+	}
+	e := c.lookup(id)
+	if e == nil {
+		return
+	}
 	e.Reached(relation)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c.bytes.Add(int64(e.relateLocked(relation)))
-}
-
-// relateLocked is Relate without the cache's count of bytes.
-func (e *Entry) relateLocked(relation tidemark.Sequence) (grown int) {
-	e.related = time.Now()
-	return e.tail.relate(relation)
+	c.bytes.Add(int64(e.tail.relate(relation)))
 }
 
 // refill caches a relation that was read from storage, if it is the latest that the node knows of.
@@ -289,10 +293,6 @@ func (c *Cache) tooLarge() bool {
 	return c.rosterBytes.Load() > int64(c.cfg.RosterBytes)
 }
 
-// lateFor is how long a message may take to a node. For so long after a relation, the chat stays
-// cached: otherwise a late message from before the relation would be taken.
-const lateFor = time.Minute
-
 // sweepLocked drops chats that were not used since the previous sweep visited them, in the map's
 // random order. It stops when an eighth of the chats and of the bytes is free. It makes at most two
 // rounds, so that it ends even if all chats are in use.
@@ -308,13 +308,8 @@ func (c *Cache) sweepLocked() {
 			if e.used.Swap(false) {
 				continue
 			}
-			e.mu.Lock()
-			//rule:R_WIPE.remember-the-relation-for-a-while
-			if !e.related.IsZero() && time.Since(e.related) < lateFor {
-				e.mu.Unlock()
-				continue
-			}
 			delete(c.chats, id)
+			e.mu.Lock()
 			e.gone = true
 			c.bytes.Add(int64(-e.tail.bytes))
 			e.tail = tail{}
