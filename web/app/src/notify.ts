@@ -90,8 +90,8 @@ export function renewPush(session: Session): void {
 
 async function notify(client: Client, message: Message): Promise<void> {
   const { relation } = message;
-  if (relation && canNotify()) {
-    // The text that it shows is another one now, or gone.
+  if (relation && message.kind === 'redact' && canNotify()) {
+    // The text that it shows is gone. After an edit the message still waits to be read.
     await close(({ chat, to }) => chat === message.chat_id && to === relation.sequence);
   }
   const mine = message.sender_id === client.user;

@@ -154,9 +154,10 @@ export interface paths {
          *
          *     To edit or redact a message, send one of `kind` `edit` or `redact` with its `relation`. It
          *     takes the next sequence, and the change happens in the same step. Every member gets it as
-         *     any other message, also those who are offline. 404 says that there is no such message, or
-         *     that you may not see it; 403, that you may not change it; 409, that it was redacted, is an
-         *     `edit` or `redact` itself, or has been edited 100 times.
+         *     any other message, also those who are offline. 404: there is no such message, or
+         *     you may not see it. 403: you may not change it. 409: it is an `edit` or `redact` itself. For
+         *     an edit also: it was redacted, or has been edited 100 times. To redact a message again
+         *     succeeds, and changes nothing.
          */
         readonly post: operations["sendMessage"];
         readonly delete?: never;
@@ -1340,6 +1341,11 @@ export interface components {
             readonly mention_count: components["schemas"]["MentionCount"] | null;
             readonly unread_from_sequence: components["schemas"]["UnreadFrom"];
             readonly peer: components["schemas"]["Peer"] | null;
+            /**
+             * @description The last message that is no `edit` or `redact`. So its sequence may be below
+             *     `head_sequence`. Null if there is none, if you may not see it, or if more than 2,000
+             *     edits and redactions follow it.
+             */
             readonly last_message: components["schemas"]["Message"] | null;
         };
         /**
@@ -1584,11 +1590,11 @@ export interface components {
             } | null;
             /**
              * @description How far the sender's screen shows the chat. Everything up to there counts as read; 0
-             *     is nothing, which is the default for backends. Without it, everything before the
-             *     message counts that was delivered to the sender. If everything before the message is
-             *     read, the message is read by its sender, too. A member who reads nothing holds
-             *     `all_read` and `all_read_sequence` back; only in `delivery-status` of their own message
-             *     do they count as a reader.
+             *     is nothing, which is the default for backends, edits and redactions. Without it,
+             *     everything before the message counts that was delivered to the sender. If everything
+             *     before the message is read, the message is read by its sender, too. A member who reads
+             *     nothing holds `all_read` and `all_read_sequence` back; only in `delivery-status` of
+             *     their own message do they count as a reader.
              */
             readonly seen_sequence?: components["schemas"]["Watermark"] | null;
             /**
