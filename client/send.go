@@ -126,8 +126,8 @@ func (c *Client) Edit(
 // Redact removes what a message says, for good and for everybody. The draft names the chat, and may
 // have an ID, Seen and SendBy. An empty ID stands for one that follows from target: so a repeated
 // Redact is the same one. It returns the redaction, which is a message of its own:
-// Relation.Target is what is left of the message. The errors are those of Edit, but authors, owners
-// and admins may redact a message, and that again.
+// Relation.Target is what is left of the message. The errors are those of Edit. Owners and
+// admins of a group may redact messages of others. To redact a message again succeeds.
 func (c *Client) Redact(
 	ctx context.Context, target tidemark.Sequence, d Draft,
 ) (tidemark.Message, error) {

@@ -199,11 +199,15 @@ type Chat struct {
 	// LastAckedSequence The caller's own watermark. For an API key without a user it is null, and so are
 	// `last_read_sequence`, `unread_count`, `mention_count`, `unread_from_sequence`, `peer`
 	// and `last_message`.
-	LastAckedSequence *Watermark    `json:"last_acked_sequence"`
-	LastMessage       *Message      `json:"last_message"`
-	LastReadSequence  *Watermark    `json:"last_read_sequence"`
-	MemberCount       int           `json:"member_count"`
-	MentionCount      *MentionCount `json:"mention_count"`
+	LastAckedSequence *Watermark `json:"last_acked_sequence"`
+
+	// LastMessage The last message that is no `edit` or `redact`. So its sequence may be below
+	// `head_sequence`. Null if there is none, if you may not see it, or if more than 2,000
+	// edits and redactions follow it.
+	LastMessage      *Message      `json:"last_message"`
+	LastReadSequence *Watermark    `json:"last_read_sequence"`
+	MemberCount      int           `json:"member_count"`
+	MentionCount     *MentionCount `json:"mention_count"`
 
 	// Metadata An object of the application, at most 4 KiB and 32 levels deep. It is kept byte for byte.
 	Metadata *ChatMetadata `json:"metadata"`
@@ -776,11 +780,11 @@ type SendMessage struct {
 	Relation *NewRelation `json:"relation,omitempty"`
 
 	// SeenSequence How far the sender's screen shows the chat. Everything up to there counts as read; 0
-	// is nothing, which is the default for backends. Without it, everything before the
-	// message counts that was delivered to the sender. If everything before the message is
-	// read, the message is read by its sender, too. A member who reads nothing holds
-	// `all_read` and `all_read_sequence` back; only in `delivery-status` of their own message
-	// do they count as a reader.
+	// is nothing, which is the default for backends, edits and redactions. Without it,
+	// everything before the message counts that was delivered to the sender. If everything
+	// before the message is read, the message is read by its sender, too. A member who reads
+	// nothing holds `all_read` and `all_read_sequence` back; only in `delivery-status` of
+	// their own message do they count as a reader.
 	SeenSequence *Watermark `json:"seen_sequence,omitempty"`
 
 	// SendBy Until when the server may store the message, at most 6 days ahead. A client that keeps

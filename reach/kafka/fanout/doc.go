@@ -2,10 +2,11 @@
 //
 // A send is confirmed when its message is stored, with the row that says that the chat has news
 // (storage.Outbox). The engine (package reach) delivers the message to a Fanout, which is an
-// outlet. It stores the message's numbers in a topic, with its chat as the key. Workers share the
-// partitions of the topic as a consumer group. They read the messages from the database, hand them
-// over to the sessions and rows of the recipients (server.HandOver), and commit afterwards. So the
-// topic has no text that could outlive a redaction.
+// outlet. It stores the message in a topic, without its content, attachments and metadata, and with
+// its chat as the key. Workers share the partitions of the topic as a consumer group. They read the
+// messages from the database, hand them over to the sessions and rows of the recipients
+// (server.HandOver), and commit afterwards. So the topic has no text that a redaction would have to
+// remove.
 //
 // So a message is handed over at least once: until Kafka has it the row stands, and until it is
 // handed over its offset is not committed. Handing it over again changes nothing.

@@ -37,7 +37,7 @@ type Config struct {
 	Prefix string
 	// Incarnation is that of the data. Records of another one are of messages that the data lack.
 	Incarnation tidemark.Incarnation
-	// Store has the messages. Kafka has only their numbers, so they are read to be
+	// Store has the messages. Those in Kafka lack their content, so each is read before it is
 	// handed over.
 	Store Store
 	// HandOver hands over messages that are stored, and returns the error of each.
