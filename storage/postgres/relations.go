@@ -32,8 +32,10 @@ const (
 	//rule:redacted_stays.overwrite-content-in-postgres
 	reviseMessage = `UPDATE messages SET content_type = $3, mentions = $4, attachments = $5,
 			metadata = $6, content = $7, revision = $8` + thatMessage
-	// thatMessage sorts by sequence, an order that only the primary key has (messagesAt).
-	thatMessage = ` WHERE ctid = (SELECT ctid FROM messages
+	// thatMessage sorts by sequence, an order that only the primary key has (messagesAt). It names
+	// the chat and the sequence, too, because each partition of messages may have a row of that
+	// ctid.
+	thatMessage = ` WHERE chat = $1 AND sequence = $2 AND ctid = (SELECT ctid FROM messages
 			WHERE chat = $1 AND sequence BETWEEN $2 AND $2 ORDER BY sequence LIMIT 1)`
 )
 
