@@ -166,7 +166,7 @@ void test('backend: it waits as long as the server says', async () => {
 
 void test('backend: a try that hangs ends, and the next one may work', async () => {
   await serving([() => undefined, ok], async (url, seen) => {
-    assert.deepEqual(await at(url, { timeoutMs: 200 }).listChats('alice'), { chats: [] });
+    assert.deepEqual(await at(url, { timeoutMs: 2_000 }).listChats('alice'), { chats: [] });
     assert.equal(seen.length, 2);
   });
 });
@@ -188,7 +188,7 @@ void test('backend: a signal ends a call and its pauses at once', async () => {
     setTimeout(() => { abort.abort(); }, 300);
     await assert.rejects(call, { name: 'AbortError' });
   });
-  assert.ok(Date.now() - begin < 10_000, 'it took long');
+  assert.ok(Date.now() - begin < 18_000, 'it took long');
 });
 
 void test('backend: lists in a query, no body where there is none, and who calls', async () => {

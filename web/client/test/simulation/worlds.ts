@@ -84,6 +84,9 @@ function overSocket(url: string, Socket: typeof WebSocket | undefined): Wire {
   return wire;
 }
 
+/** How long a server may take to begin. On a disk that stalls it takes several seconds. */
+const readyMs = 60_000;
+
 /** The real server, with SQLite, on a free port of the loopback. */
 export class RealServer {
   readonly #process: ChildProcess;
@@ -120,7 +123,7 @@ export class RealServer {
       });
     });
     const server = new RealServer(child, dir, `http://${address}/api/v1`);
-    for (let i = 0; i < 100; i++) {
+    for (const begin = performance.now(); performance.now() - begin < readyMs;) {
       const ready = await fetch(`http://${address}/readyz`).catch(() => undefined);
       if (ready?.ok === true) return server;
       await pause(50);
@@ -131,7 +134,9 @@ export class RealServer {
   world(quietMs: number): World {
     const now = (): number => performance.now();
     return {
-      base: this.base, now, pause,
+      base: this.base, now,
+      // On a machine that is slow a pause is as much longer as the silence that is waited for.
+      pause: (ms) => pause(ms + quietMs),
       fetch: (url, init) => fetch(url, init),
       connect: (url) => connect(url),
       quiet: async (last) => {
