@@ -70,7 +70,9 @@ async function compare(all: readonly number[], pauseMs: number, some: number) {
 // A busy machine, or a disk that stalls, may be slower than the pause. So a difference has to last.
 void test('the fake server answers as the real one does', async () => {
   let found = await compare(Array.from({ length: seeds }, (_, i) => first + i), quietMs, atOnce);
-  for (const pauseMs of found.size <= few ? patientMs : []) found = await compare([...found.keys()], pauseMs, 1);
+  for (const pauseMs of found.size <= few ? patientMs : []) {
+    found = await compare([...found.keys()], pauseMs, 1);
+  }
   assert.equal(found.size, 0,
     `${String(found.size)} seeds differ\n${[...found.values()].slice(0, 4).join('\n\n')}`);
 });

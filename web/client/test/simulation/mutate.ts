@@ -35,7 +35,13 @@ export function broken({ name, file, from, to }: Break): string {
   return parts.join(to);
 }
 
-/** Runs a program of Node. Resolves with what it wrote, and its status, or null if it was ended. */
+/** A test that has failed, as the reporter writes it. */
+const failed = /^ *not ok \d+ - (.+)\n/m;
+
+/**
+ * Runs a program of Node. Resolves with what it wrote, and its status, or null if it was ended. A
+ * program is ended once a test has failed.
+ */
 function run(args: readonly string[]): Promise<{ status: number | null; output: string }> {
   return new Promise((done, reject) => {
     // With this variable a test runner within a test would run nothing.
@@ -49,6 +55,7 @@ function run(args: readonly string[]): Promise<{ status: number | null; output: 
     child.stdout.on('data', (data: Buffer) => {
       output += data.toString();
       silent.refresh();
+      if (failed.test(output)) child.kill('SIGKILL');
     });
     child.on('error', reject);
     child.on('close', (status) => {
@@ -109,7 +116,7 @@ async function inFiles(files: readonly string[]): Promise<string | undefined> {
   const imports = files.slice(1).flatMap((file) => ['--import', pathToFileURL(file).href]);
   const { status, output } = await run(['--test-reporter=tap', ...imports, files[0] ?? '']);
   if (status === 0) return undefined;
-  const test = /^ *not ok \d+ - (.+)$/m.exec(output)?.[1];
+  const test = failed.exec(output)?.[1];
   // A loop without an end keeps even what failed before from being printed.
   if (test === undefined && status === null) return 'the tests never end';
   if (test === undefined) throw new Error(`the tests ended with ${String(status)}: ${output}`);
