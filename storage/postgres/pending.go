@@ -256,32 +256,37 @@ func readPending(ctx context.Context, c *conn, queries []pendingQuery) ([]pendin
 		})
 }
 
-// behindOfUsers looks at up to $6 chats of each user, with two look-ups for each. It returns those
-// up to the end of the user's page. If it looked at $6 chats, a row with the head -1 names the last
-// of them. The watermark is looked up last, because that costs most.
+// behindOfUsers looks at up to $6 chats of each user, with two look-ups for each. It makes the
+// look-ups in the order of the chats, which is that of the tables. So the look-ups of many users
+// read the same pages. It returns the chats up to the end of each user's page. If it looked at $6
+// chats, a row with the head -1 names the last of them. The watermark is looked up last, because
+// that costs most.
 //
 // rule:R_EPOCH.active-chats-in-postgres
-const behindOfUsers = `SELECT u.no, b.chat_id, b.head, b.acked, b.active
-	FROM unnest($1::text[], $2::text[], $3::boolean[], $4::bigint[], $5::bigint[])
-		WITH ORDINALITY AS u (id, after, large, since, page, no)
-	CROSS JOIN LATERAL (
-		(SELECT m.chat_id, c.head, coalesce((SELECT last_acked_sequence FROM delivery_state
-				WHERE chat = m.chat AND user_id = u.id LIMIT 1), 0) AS acked,
-			c.activity_at >= u.since AS active
-		FROM (SELECT chat, chat_id FROM members
+const behindOfUsers = `WITH looked AS MATERIALIZED (
+		SELECT u.no, u.id, u.large, u.since, u.page, m.chat, m.chat_id, m.nth
+		FROM unnest($1::text[], $2::text[], $3::boolean[], $4::bigint[], $5::bigint[])
+			WITH ORDINALITY AS u (id, after, large, since, page, no)
+		CROSS JOIN LATERAL (SELECT chat, chat_id, row_number() OVER (ORDER BY chat_id) AS nth
+			FROM members
 			WHERE user_id = u.id AND chat_id > u.after AND current
 			ORDER BY chat_id LIMIT $6) AS m
+		ORDER BY m.chat, u.id COLLATE "C")
+	SELECT no, chat_id, head, acked, active FROM (
+		SELECT l.no, l.chat_id, l.page, c.head, coalesce((SELECT last_acked_sequence
+				FROM delivery_state
+				WHERE chat = l.chat AND user_id = l.id LIMIT 1), 0) AS acked,
+			c.activity_at >= l.since AS active,
+			row_number() OVER (PARTITION BY l.no ORDER BY l.chat_id) AS place
+		FROM looked AS l
 		CROSS JOIN LATERAL (SELECT head, activity_at, large FROM chats
-			WHERE key = m.chat LIMIT 1) AS c
-		WHERE (c.large OR NOT u.large) AND (c.activity_at >= u.since
+			WHERE key = l.chat LIMIT 1) AS c
+		WHERE (c.large OR NOT l.large) AND (c.activity_at >= l.since
 			OR c.head > coalesce((SELECT last_acked_sequence FROM delivery_state
-				WHERE chat = m.chat AND user_id = u.id LIMIT 1), 0))
-		ORDER BY m.chat_id LIMIT u.page)
-		UNION ALL
-		(SELECT chat_id, -1, 0, false FROM members
-			WHERE user_id = u.id AND chat_id > u.after AND current
-			ORDER BY chat_id OFFSET $6 - 1 LIMIT 1)) AS b
-	ORDER BY u.no, b.chat_id`
+				WHERE chat = l.chat AND user_id = l.id LIMIT 1), 0))) AS b
+	WHERE place <= page
+	UNION ALL SELECT no, chat_id, -1, 0, false FROM looked WHERE nth = $6
+	ORDER BY no, chat_id`
 
 // A behindQuery is a call of Behind. A behindPage is its result, with one chat more than the limit
 // if there are more. If the user may have further chats, last is the one with which the statement's
@@ -320,13 +325,14 @@ func readBehind(ctx context.Context, c *conn, queries []behindQuery) ([]behindPa
 		users[i], afters[i], large[i] = string(q.user), string(q.After), q.LargeOnly
 		since[i], limits[i] = q.SinceMillis(), int64(q.Limit)+1
 	}
+	//rule:bounded_use.bound-look-ups-of-a-comparison
+	look := min(maxLookedAt, maxLooks/n)
 	pages := make([]behindPage, n)
 	var no, head, acked int64
 	var chat string
 	var active bool
 	to := []any{&no, &chat, &head, &acked, &active}
-	return pages, c.each(ctx, behindOfUsers,
-		[]any{users, afters, large, since, limits, maxLookedAt},
+	return pages, c.each(ctx, behindOfUsers, []any{users, afters, large, since, limits, look},
 		func(row pgx.Rows) error {
 			if err := row.Scan(to...); err != nil {
 				return err

@@ -64,10 +64,12 @@ const (
 	rosterReaders = 3
 	maxRosters    = 16
 	// comparers is how many statements compare heads with watermarks at a time. maxCompared is how
-	// many users share one. maxLookedAt is at how many chats of each user it looks.
-	comparers   = 4
-	maxCompared = 128
+	// many users share one. It looks at up to maxLookedAt chats of each user, and at up to maxLooks
+	// in all.
+	comparers   = 2
+	maxCompared = 2_048
 	maxLookedAt = 1_000
+	maxLooks    = 128_000
 	// callTime bounds a call of the database with all its attempts. After it, the database counts
 	// as not answering.
 	callTime = 5 * time.Second

@@ -93,7 +93,7 @@ func TestDeath_sessions_reconcile_in_few_statements(t *testing.T) {
 		len(delays), delays[len(delays)/2], delays[len(delays)*99/100])
 	var compares int
 	err = meter.QueryRow(t.Context(), "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements "+
-		"WHERE query LIKE '%c.activity_at >= u.since%'").Scan(&compares)
+		"WHERE query LIKE '%c.activity_at >= l.since%'").Scan(&compares)
 	if err != nil {
 		t.Fatal(err)
 	}

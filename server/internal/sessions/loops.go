@@ -14,7 +14,8 @@ const (
 	// reconcileStep is how many sessions begin to reconcile together.
 	reconcileStep = 100
 	// comparedAtOnce is how many sessions compare at a time, before further ones begin. They wait
-	// for storage, whose concurrent comparisons may share a statement.
+	// for storage, whose concurrent comparisons may share a statement. If ComparesPerSecond/5 is
+	// higher, that is the limit.
 	comparedAtOnce = 512
 	// comparedPause is the time until the sessions that compare are counted again.
 	comparedPause = 5 * time.Millisecond
@@ -113,6 +114,7 @@ func (s *Sessions) reconcileAll(ctx context.Context, force bool) bool {
 	all := s.Table.All()
 	steps := 1 + len(all)/reconcileStep
 	over := max(s.Spread, time.Duration(len(all))*time.Second/time.Duration(s.ComparesPerSecond))
+	atOnce := int64(max(comparedAtOnce, s.ComparesPerSecond/5))
 	var later []*session.Session
 	for i := range steps {
 		epoch := s.Leases.Epoch()
@@ -125,7 +127,7 @@ func (s *Sessions) reconcileAll(ctx context.Context, force bool) bool {
 			return false
 		}
 		//rule:bounded_use.compare-a-bounded-number-at-once
-		for s.Host.Count.Comparing.Load() >= comparedAtOnce {
+		for s.Host.Count.Comparing.Load() >= atOnce {
 			if !signal.Pause(ctx, comparedPause) {
 				return false
 			}
