@@ -100,10 +100,17 @@ const (
 	KindEdit Kind = "edit"
 	// KindRedact removes what another message says. It has that message in its Relation.
 	KindRedact Kind = "redact"
+	// KindControl is a message of the application to itself, such as the offer of a call, or a key.
+	KindControl Kind = "control"
 )
 
 // Counts reports whether a message of this kind counts as unread (lifecycle.md §4).
 func (k Kind) Counts() bool { return k == KindMessage }
+
+// Shown reports whether clients show a message of this kind. What is not shown is stored, delivered
+// and acknowledged as any other message. It notifies nobody, reads nothing, and is not the last
+// message of a chat.
+func (k Kind) Shown() bool { return k == KindMessage || k == KindSystem }
 
 // Relates reports whether a message of this kind changes another one (Relation).
 func (k Kind) Relates() bool { return k == KindEdit || k == KindRedact }

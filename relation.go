@@ -45,15 +45,15 @@ func (m *Message) Redacted() bool { return m.Revision != nil && m.Revision.Kind 
 // kind.
 func (d *Draft) checkRelation() error {
 	switch {
-	case d.Kind == KindMessage || d.Kind == KindSystem:
+	case d.Kind.Shown() || d.Kind == KindControl:
 		if d.Relation != nil {
 			return BadParam(Invalid, "relation", "does not belong to the kind %s; leave it out, "+
 				"or send the kind %s or %s", d.Kind, KindEdit, KindRedact)
 		}
 		return nil
 	case !d.Kind.Relates():
-		return BadParam(Invalid, "kind", "must be %s, %s, %s or %s",
-			KindMessage, KindSystem, KindEdit, KindRedact)
+		return BadParam(Invalid, "kind", "must be %s, %s, %s, %s or %s",
+			KindMessage, KindSystem, KindEdit, KindRedact, KindControl)
 	case d.Relation == nil:
 		return BadParam(Invalid, "relation", "is missing; the kind %s needs the sequence of the "+
 			"message that it changes", d.Kind)

@@ -47,6 +47,8 @@ func TestDraft_Check_relations(t *testing.T) {
 		{"message with a relation", tidemark.KindMessage, func(*tidemark.Draft) {}, "relation"},
 		{"system line with a relation", tidemark.KindSystem, func(*tidemark.Draft) {},
 			"relation"},
+		{"control message with a relation", tidemark.KindControl, func(*tidemark.Draft) {},
+			"relation"},
 		{"redaction with content", redact, func(d *tidemark.Draft) { d.Content = "x" },
 			"content"},
 		{"redaction with attachments", redact,

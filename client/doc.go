@@ -13,7 +13,7 @@
 //	}
 //	return bot.Run(ctx, func(ctx context.Context, m tidemark.Message) error {
 //		if m.Kind != tidemark.KindMessage || m.Redacted() {
-//			return nil // an edit, a redaction, a line about the chat, or nothing is left
+//			return nil // not a message to answer, or its text was redacted
 //		}
 //		_, err := bot.Send(ctx, client.Draft{
 //			ID:      "echo-" + string(m.MessageID), // one answer, however often it is handled

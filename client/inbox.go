@@ -88,6 +88,9 @@ type chat struct {
 	step        step
 	queue       []entry
 	failures    int // in a row
+	// changed holds the targets of relations that arrive while a page is being fetched, by their
+	// sequences. It is nil while no page is being fetched.
+	changed map[tidemark.Sequence]*tidemark.Message
 }
 
 // entry is a part of a queue: a message for the handler, or a range that only passes.
@@ -154,6 +157,13 @@ func (b *inbox) take(id tidemark.ChatID, from, to tidemark.Sequence, m *tidemark
 	if c.incarnation != b.incarnation {
 		c.progress.see(to)
 		return
+	}
+	//rule:redacted_stays.revise-before-its-place
+	if m != nil && m.Relation != nil && m.Relation.Target != nil {
+		b.revise(c, m.Relation.Target)
+		if c.changed != nil && len(c.changed) < mostOfChat {
+			c.changed[m.Relation.Sequence] = m.Relation.Target
+		}
 	}
 	switch c.progress.place(from, to) {
 	case again:
@@ -226,7 +236,7 @@ func newer(a, b *tidemark.Message) bool {
 
 // known reports whether a handler can know what a message of a kind is.
 func known(k tidemark.Kind) bool {
-	return k == tidemark.KindMessage || k == tidemark.KindSystem || k.Relates()
+	return k.Shown() || k.Relates() || k == tidemark.KindControl
 }
 
 // clear drops the queue of a chat behind its first n entries. The caller holds mu.
@@ -419,16 +429,28 @@ func (b *inbox) count(others int) {
 
 // fill gets a page of the history, and queues it.
 func (b *inbox) fill(ctx context.Context, c *chat, after tidemark.Sequence, limit int) {
+	b.mu.Lock()
+	c.changed = map[tidemark.Sequence]*tidemark.Message{}
+	b.mu.Unlock()
 	p, err := b.fetch(ctx, c.id, after, limit)
 	b.mu.Lock()
+	changed := c.changed
+	c.changed = nil
 	switch {
 	case err != nil && asFailure(err).ending == refused:
 		// The user has left the chat. If they return, the stream says so.
 		c.progress.seen = c.progress.received
 	case err == nil && c.incarnation != b.incarnation:
 		// The page may be of either. It comes again.
+	//rule:client_memory_is_bounded.few-changes-of-a-page
+	case err == nil && len(changed) >= mostOfChat:
+		// The page comes again.
 	case err == nil && b.queuePage(c, p):
 		c.failures = 0
+		//rule:redacted_stays.page-from-before-a-change
+		for _, target := range changed {
+			b.revise(c, target)
+		}
 	default:
 		b.mu.Unlock()
 		hint := time.Duration(0)

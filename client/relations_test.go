@@ -208,3 +208,90 @@ func TestInbox_redacted_stays(t *testing.T) {
 		t.Errorf("%d bytes wait, and %d count; the messages say %v", size, b.bytes, says)
 	}
 }
+
+// TestInbox_redacted_stays_though_the_relation_is_not_queued: a redaction that has no place in the
+// queue, and one that comes while a page with its message is on its way, change what is handed
+// over.
+func TestInbox_redacted_stays_though_the_relation_is_not_queued(t *testing.T) {
+	message := func(n tidemark.Sequence) tidemark.Message {
+		return tidemark.Message{
+			ChatID: "c", Sequence: n, MessageID: "m", SenderID: alice, Content: "secret",
+			Kind: tidemark.KindMessage,
+		}
+	}
+	redaction := func(n, target tidemark.Sequence) tidemark.Message {
+		m, of := message(n), message(target)
+		of.Content = ""
+		of.Revision = &tidemark.Revision{Sequence: n, Kind: tidemark.KindRedact}
+		m.Kind, m.Content = tidemark.KindRedact, ""
+		m.Relation = &tidemark.Relation{Sequence: target, Target: &of}
+		return m
+	}
+	saysOf := func(b *inbox, n tidemark.Sequence) string {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, e := range b.chats["c"].queue {
+			if e.message != nil && e.message.Sequence == n {
+				return e.message.Content
+			}
+		}
+		return "nothing waits"
+	}
+	newInbox := func() *inbox {
+		b := newRun(newBot(t, "http://127.0.0.1:1").Client, nil).inbox
+		b.session("1-a", true)
+		return b
+	}
+	t.Run("a full queue", func(t *testing.T) {
+		b := newInbox()
+		for n := range tidemark.Sequence(mostOfChat) {
+			b.message(message(n + 1))
+		}
+		b.message(message(mostOfChat + 1))
+		b.message(redaction(mostOfChat+2, 10))
+		if got := saysOf(b, 10); got != "" {
+			t.Errorf("message 10 says %q, want nothing", got)
+		}
+	})
+	t.Run("many changes of a page", func(t *testing.T) {
+		b := newInbox()
+		b.message(message(1))
+		b.fetch = func(
+			_ context.Context, _ tidemark.ChatID, after tidemark.Sequence, _ int,
+		) (page, error) {
+			for n := range tidemark.Sequence(mostOfChat) {
+				b.message(redaction(after+1_000+n, after+1+n))
+			}
+			return page{Messages: []tidemark.Message{message(after + 1)}}, nil
+		}
+		c := b.chats["c"]
+		b.mu.Lock()
+		b.running++
+		c.step = running
+		b.mu.Unlock()
+		b.fill(t.Context(), c, 1, pageSize)
+		if got := saysOf(b, 2); got != "nothing waits" {
+			t.Errorf("message 2 says %q, want that its page comes again", got)
+		}
+	})
+	t.Run("a page on its way", func(t *testing.T) {
+		b := newInbox()
+		b.message(message(1))
+		b.fetch = func(
+			_ context.Context, _ tidemark.ChatID, after tidemark.Sequence, _ int,
+		) (page, error) {
+			p := page{Messages: []tidemark.Message{message(after + 1), message(after + 2)}}
+			b.message(redaction(after+4, after+1))
+			return p, nil
+		}
+		c := b.chats["c"]
+		b.mu.Lock()
+		b.running++
+		c.step = running
+		b.mu.Unlock()
+		b.fill(t.Context(), c, 1, pageSize)
+		if got := [2]string{saysOf(b, 2), saysOf(b, 3)}; got != [2]string{"", "secret"} {
+			t.Errorf("the messages of the page say %q, want that the first one is redacted", got)
+		}
+	})
+}

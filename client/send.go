@@ -27,13 +27,14 @@ type Draft struct {
 	ContentType string
 	// Attachments is a JSON array of objects, Metadata a JSON object. Both may be nil.
 	Attachments, Metadata json.RawMessage
-	// Kind is tidemark.KindMessage, which empty stands for. Backends may send KindSystem. Edit and
-	// Redact set it.
+	// Kind is tidemark.KindMessage, which empty stands for, or KindControl. Backends may send
+	// KindSystem. Edit and Redact set it.
 	Kind     tidemark.Kind
 	Mentions tidemark.Mentions
 	// Seen says how far the user has seen the chat, and everything up to there counts as read. It
-	// may be absent. Then a send marks as read what was delivered to the user, and a backend's
-	// send marks nothing.
+	// may be absent. Then a send marks as read what was delivered to the user. A backend's send
+	// marks nothing then, and neither does what is not shown: an edit, a redaction or a control
+	// message.
 	Seen tidemark.Seen
 	// SendBy is the latest time to store the message, at most 6 days ahead. Zero means no limit.
 	// The server knows an ID for 7 days: a Send that may be repeated for longer needs a SendBy.

@@ -286,7 +286,7 @@ func (s *Server) Chats(
 		last := found[len(found)-1]
 		page.NextCursor = pagetoken.EncodeActivity(last.Activity, last.Chat.ID)
 	}
-	if err := s.skipRelations(ctx, user, page.Chats); err != nil {
+	if err := s.skipHidden(ctx, user, page.Chats); err != nil {
 		return ChatPage{}, err
 	}
 	return page, s.setPeers(ctx, user, page.Chats)
@@ -386,7 +386,7 @@ func (s *Server) view(
 		view.Last = &last[0]
 	}
 	views := []ChatView{view}
-	err = s.skipRelations(ctx, c.User, views)
+	err = s.skipHidden(ctx, c.User, views)
 	return views[0], err
 }
 

@@ -334,6 +334,7 @@ func TestMembership_what_is_remembered_ends(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, err := b.Chat(w.ctx, server.Caller{User: "carol"}, chat)
 		wantCode(t, "carol on b", err, tidemark.NotMember)
+		down.Store(false) // so that the node leaves
 	})
 }
 

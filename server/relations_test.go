@@ -11,6 +11,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
 )
 
 // canary is what redacted messages say. No test finds it where it may not be.
@@ -168,7 +170,7 @@ func TestRelation_edits_and_redactions_reach_sessions_history_and_lists(t *testi
 func (c *core) lastInList(user tidemark.UserID) *tidemark.Message {
 	c.t.Helper()
 	page, err := c.Chats(c.ctx, user, 10, "")
-	if err != nil || len(page.Chats) != 1 || page.Chats[0].Last == nil {
+	if err != nil || len(page.Chats) != 1 {
 		c.t.Fatalf("list of chats: got %+v, %v", page, err)
 	}
 	return page.Chats[0].Last
@@ -196,6 +198,45 @@ func TestRelation_last_message_is_within_membership(t *testing.T) {
 			t.Errorf("carol: got %+v, %v, want no last message", view.Last, err)
 		}
 		want(t, "bob", []string{says(a.lastOf("bob", chat))}, "1: edited (edit by alice in 2)")
+	})
+}
+
+// TestRelation_last_messages_of_many_chats_are_read_together: a list of chats whose last messages
+// are relations costs as many reads as one such chat.
+func TestRelation_last_messages_of_many_chats_are_read_together(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		const chats = 5
+		for n := range chats {
+			chat := a.groupOf(tidemark.ChatID(fmt.Sprint("g", n)), tidemark.HistoryFull, "alice",
+				"bob")
+			a.send("alice", chat)
+			for range n + 1 {
+				a.relate("alice", chat, tidemark.KindEdit, 1, fmt.Sprint("edited ", n))
+			}
+		}
+		reads := 0
+		w.before.set(func(method string) error {
+			if method == "Ranges" || method == "Rosters" {
+				reads++
+			}
+			return nil
+		})
+		page, err := w.node("b").Chats(a.ctx, "bob", chats, "")
+		w.before.clear()
+		if err != nil || len(page.Chats) != chats {
+			t.Fatalf("list of chats: got %+v, %v", page, err)
+		}
+		if reads > 2 {
+			t.Errorf("the list takes %d reads of rosters and messages, want 2", reads)
+		}
+		for n, view := range page.Chats {
+			want := fmt.Sprintf("1: edited %d (edit by alice in %d)", n, n+2)
+			if view.Last == nil || says(view.Last) != want {
+				t.Errorf("%s: the last message is %+v, want %s", view.ID, view.Last, want)
+			}
+		}
 	})
 }
 
@@ -362,6 +403,70 @@ func TestRelation_same_send_again(t *testing.T) {
 				t.Errorf("resend of a former member: got %+v, %v", again, err)
 			}
 			wantNo(t, "a former member", []string{says(&again.Message)})
+			d.SendBy = time.Now().Add(-time.Hour)
+			again, err = a.Send(a.ctx, "alice", d)
+			if err != nil || !again.Duplicate {
+				t.Errorf("late resend of a former member: got %+v, %v", again, err)
+			}
+			wantNo(t, "a former member who is late", []string{says(&again.Message)})
+		}
+	})
+}
+
+// TestRelation_last_message_by_the_current_roster: this node was not told that bob left the chat,
+// and came back after a message.
+func TestRelation_last_message_by_the_current_roster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		tailsTrust()
+		chat := a.groupOf("g", tidemark.HistorySinceJoin, "alice", "bob")
+		b.send("alice", chat) // so that b knows the members
+		w.dropping(func(to registry.Node, _ bus.Event) bool { return to.ID == "b" })
+		a.remove(chat, "bob")
+		a.send("alice", chat)
+		a.add(chat, "bob")
+		a.relate("alice", chat, tidemark.KindEdit, 2, canary)
+		if view := b.lastInList("bob"); view != nil {
+			t.Errorf("got %s, want no last message", says(view))
+		}
+	})
+}
+
+// TestRelation_last_messages_take_few_pages: a list has many chats that end with messages which
+// are not shown. Not all of them get a last message.
+func TestRelation_last_messages_take_few_pages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a")
+		const chats, further = 210, 200
+		for n := range chats {
+			chat := a.groupOf(tidemark.ChatID(fmt.Sprint("g", n)), tidemark.HistoryFull, "alice")
+			a.send("alice", chat)
+			for k := range 2 {
+				d := tidemark.Draft{
+					ChatID: chat, ClientMessageID: fmt.Sprint("control-", n, "-", k),
+					Kind: tidemark.KindControl, Content: "x",
+				}
+				if _, err := a.Send(a.ctx, "alice", d); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		page, err := a.Chats(a.ctx, "alice", chats, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := 0
+		for _, view := range page.Chats {
+			if view.Last != nil && view.Last.Sequence == 1 {
+				have++
+			} else if view.Last != nil {
+				t.Fatalf("the last message of %s is %+v", view.ID, view.Last)
+			}
+		}
+		if have != further {
+			t.Errorf("%d of %d chats have a last message, want %d", have, chats, further)
 		}
 	})
 }

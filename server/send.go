@@ -53,6 +53,7 @@ func (s *Server) SendAll(
 		//rule:send_idempotent.late-stores-nothing
 		if d.LateAt(d.CreatedAt) {
 			results[i] = s.delivery.Late(ctx, d)
+			s.hideChanges(ctx, user, &results[i])
 			continue
 		}
 		if err := s.pinFiles(ctx, &d); err != nil {
@@ -62,20 +63,19 @@ func (s *Server) SendAll(
 		complete, at = append(complete, d), append(at, i)
 	}
 	for j, result := range s.delivery.Send(ctx, complete) {
-		if result.Err == nil {
-			result.Err = s.hideChanges(ctx, user, &result)
-		}
 		results[at[j]] = result
+		s.hideChanges(ctx, user, &results[at[j]])
 	}
 	return results
 }
 
 // hideChanges removes from the answer to a resend what the sender may not see any more: how others
-// have changed the message, or the target of the relation, since the sender left the chat.
-func (s *Server) hideChanges(ctx context.Context, user tidemark.UserID, sent *Sent) error {
+// have changed the message, or the target of the relation, since the sender left the chat. If the
+// members cannot be read, the answer is that error.
+func (s *Server) hideChanges(ctx context.Context, user tidemark.UserID, sent *Sent) {
 	m := &sent.Message
-	if !sent.Duplicate || m.Relation == nil && m.Revision == nil {
-		return nil
+	if sent.Err != nil || !sent.Duplicate || m.Relation == nil && m.Revision == nil {
+		return
 	}
 	_, member, err := s.chats.Member(ctx, user, m.ChatID)
 	switch {
@@ -83,16 +83,16 @@ func (s *Server) hideChanges(ctx context.Context, user tidemark.UserID, sent *Se
 		if m.Relation != nil && !member.Intervals.Contains(m.Relation.Sequence) {
 			*m = m.WithoutTarget()
 		}
-		return nil
+		return
 	case tidemark.CodeOf(err) != tidemark.NotMember:
-		return err
+		*sent = Sent{Err: err}
+		return
 	}
 	//rule:nothing_outside_membership.no-changes-for-former-members
 	*m = m.WithoutTarget()
 	if m.Revision != nil {
 		m.Content, m.Attachments, m.Metadata, m.Mentions = "", nil, nil, tidemark.Mentions{}
 	}
-	return nil
 }
 
 // HandOver hands over messages that a node has stored, and returns the error of each: it notifies
@@ -121,8 +121,8 @@ func (s *Server) complete(ctx context.Context, user tidemark.UserID, d *tidemark
 	if d.Kind == "" {
 		d.Kind = tidemark.KindMessage
 	}
-	//rule:read_implies_delivered.relations-read-nothing
-	if d.Kind.Relates() && !d.Seen.Stated {
+	//rule:read_implies_delivered.what-is-not-shown-reads-nothing
+	if !d.Kind.Shown() && !d.Seen.Stated {
 		d.Seen = tidemark.SeenThrough(0)
 	}
 	if err := d.Check(); err != nil {
@@ -173,11 +173,23 @@ func (s *Server) checkAuthority(ctx context.Context, d *tidemark.Draft) error {
 	return err
 }
 
-// checkTarget returns NotFound if the sender of a relation may not see its target, and Denied if
-// they redact a message of the other member of a direct chat. Whether they may change the target is
-// else decided in the step that stores the relation (Draft.MayRevise).
+// checkTarget checks a relation before it is stored. Draft.MayRevise decides the rest, in the step
+// that stores it.
+//
+// Unavailable: this node is degraded, so the others would serve the old text from memory. NotFound:
+// the sender may not see the target. Denied: the sender redacts a message of the other member of a
+// direct chat.
 func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
-	if !d.Kind.Relates() || d.ByBackend {
+	if !d.Kind.Relates() {
+		return nil
+	}
+	//rule:R_WIPE.change-nothing-while-cut-off
+	if err := s.leases.Degraded(); err != nil {
+		return tidemark.Wrap(tidemark.Unavailable, err,
+			"this node is cut off from the others, so it stores no edits or redactions; "+
+				"send it again")
+	}
+	if d.ByBackend {
 		return nil
 	}
 	roster, m, err := s.chats.Member(ctx, d.SenderID, d.ChatID)

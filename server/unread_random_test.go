@@ -127,8 +127,11 @@ func (r *unreadRun) send(
 	d := tidemark.Draft{
 		ChatID: chat, ClientMessageID: fmt.Sprint(no), Content: "x", ByBackend: true,
 	}
-	if dice.IntN(5) == 0 {
+	switch dice.IntN(8) {
+	case 0:
 		d.Kind = tidemark.KindSystem
+	case 1:
+		d.Kind = tidemark.KindControl
 	}
 	d.Mentions.All = dice.IntN(5) == 0
 	if dice.IntN(2) == 0 {
@@ -199,7 +202,7 @@ func (r *unreadRun) count(
 		r.t.Fatal(err)
 	}
 	for _, m := range pages[0] {
-		if m.Kind != tidemark.KindSystem && m.SenderID != user &&
+		if m.Kind == tidemark.KindMessage && m.SenderID != user &&
 			member.Intervals.Contains(m.Sequence) {
 			u.Messages++
 			if m.Mentions.All {

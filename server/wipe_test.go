@@ -56,7 +56,8 @@ func (w *wiped) gone() {
 	bob := w.b.open("bob", resuming(w.bob.Session(), w.bob.last))
 	lines := bob.said()
 	wantNo(w.t, "bob at b", lines)
-	if !slices.Contains(lines, "1:  (redact by alice in 2)") {
+	stub := fmt.Sprint("1:  (redact by alice in ", w.head(w.chat), ")")
+	if !slices.Contains(lines, stub) {
 		w.t.Errorf("bob at b gets %q, want the stub, too", lines)
 	}
 }
@@ -312,4 +313,68 @@ func (w *cluster) appendDraft(d tidemark.Draft) tidemark.Message {
 		w.t.Fatal(err)
 	}
 	return appended.Message
+}
+
+// TestR_WIPE_a_node_that_was_never_told_learns_from_storage: it reads the relation for one session,
+// and then has no message from before it for the others.
+func TestR_WIPE_a_node_that_was_never_told_learns_from_storage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWiped(t)
+		// So the relation does not follow what b has.
+		w.appendDead("alice", w.chat, "between")
+		w.appendDraft(w.redaction())
+		wantNo(t, "alice at b", w.b.open("alice").said())
+		w.gone()
+	})
+}
+
+// TestR_WIPE_a_node_that_is_cut_off_changes_nothing: it could tell nobody. Messages go on.
+func TestR_WIPE_a_node_that_is_cut_off_changes_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		var down atomic.Bool
+		a := w.node("a", w.cutOffBy(&down))
+		w.node("b")
+		tailsTrust()
+		chat := a.chat("ab", "alice", "bob")
+		a.send("alice", chat)
+		down.Store(true)
+		time.Sleep(10 * time.Second)
+		a.send("alice", chat)
+		for _, by := range []server.Caller{{User: "alice"}, {User: "alice", Backend: true}} {
+			_, err := a.tryRelate(by, chat, tidemark.KindRedact, 1, "")
+			wantCode(t, "cut off", err, tidemark.Unavailable)
+		}
+		down.Store(false)
+		time.Sleep(10 * time.Second)
+		a.relate("alice", chat, tidemark.KindRedact, 1, "")
+	})
+}
+
+// TestR_WIPE_a_node_that_stops_raises_the_epoch: it could not tell another node, and stops at once.
+// So the epoch rises before it leaves.
+func TestR_WIPE_a_node_that_stops_raises_the_epoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWiped(t)
+		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+			if unheard(to, e) {
+				return errDown
+			}
+			return send()
+		})
+		w.a.relate("alice", w.chat, tidemark.KindRedact, 1, "")
+		before, err := w.reg.Epoch(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.a.Stop(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := w.reg.Epoch(w.ctx); err != nil || after == before {
+			t.Errorf("the epoch is %v, %v, as before the stop", after, err)
+		}
+		w.publish.clear()
+		time.Sleep(6 * time.Second)
+		w.gone()
+	})
 }

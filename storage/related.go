@@ -34,7 +34,8 @@ const firstTargets = 8
 // pages. So a target has the change of its relation, or a later one. If the targets make a page too
 // large for Range.MaxBytes, the page ends earlier.
 //
-// A relation whose target cannot be read ends the page before it, as a missing message does.
+// A relation whose target cannot be read ends the page before it, as a missing message does. So
+// does one whose target lacks its change: a store may show parts of a step for a moment.
 func Related(ctx context.Context, ranges []Range, read Read) ([][]tidemark.Message, error) {
 	pages, err := read(ctx, ranges)
 	if err != nil {
@@ -137,6 +138,10 @@ func (r *relating) take(targets map[MessageKey]*tidemark.Message) (ended bool) {
 			if target == nil {
 				return read
 			}
+			//rule:redacted_stays.no-target-from-before-the-relation
+			if !carries(target, m.Sequence) {
+				return true
+			}
 			m.Relation = &tidemark.Relation{Sequence: key.Sequence, Target: target}
 		}
 		r.size += m.Size()
@@ -148,6 +153,12 @@ func (r *relating) take(targets map[MessageKey]*tidemark.Message) (ended bool) {
 		}
 	}
 	return true
+}
+
+// carries reports whether a target has the change of a relation, or a later one. After a redaction
+// nothing changes it.
+func carries(target *tidemark.Message, relation tidemark.Sequence) bool {
+	return target.Redacted() || target.Revision != nil && target.Revision.Sequence >= relation
 }
 
 // relates reports whether a message is a relation.
@@ -177,6 +188,10 @@ func Relate(ctx context.Context, a *Appended, read Read) error {
 		return err
 	}
 	if len(page[0]) == 1 && page[0][0].Sequence == key.Sequence {
+		if !carries(&page[0][0], a.Message.Sequence) {
+			return tidemark.Errorf(tidemark.Unavailable, "message %d of the chat %s does not show "+
+				"the change yet; send the change again", key.Sequence, key.Chat)
+		}
 		a.Message.Relation = &tidemark.Relation{Sequence: key.Sequence, Target: &page[0][0]}
 	}
 	return nil

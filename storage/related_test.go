@@ -21,7 +21,10 @@ func TestRelated_reads_few_more_targets_than_fit(t *testing.T) {
 				if r.Bare {
 					targets++
 					pages[i] = []tidemark.Message{
-						{ChatID: "c", Sequence: r.After + 1, Content: strings.Repeat("x", large)},
+						{
+							ChatID: "c", Sequence: r.After + 1, Content: strings.Repeat("x", large),
+							Revision: &tidemark.Revision{Sequence: 2 * pageSize},
+						},
 					}
 					continue
 				}
@@ -55,6 +58,47 @@ func TestRelated_reads_few_more_targets_than_fit(t *testing.T) {
 				t.Fatalf("before %d: message %d is %d with the target %d", before, i, m.Sequence,
 					m.Relation.Target.Sequence)
 			}
+		}
+	}
+}
+
+// TestRelated_serves_no_target_from_before_its_relation: a store may show a relation before the
+// change of its target. The page then ends before it.
+func TestRelated_serves_no_target_from_before_its_relation(t *testing.T) {
+	old := tidemark.Message{ChatID: "c", Sequence: 1, Content: "secret"}
+	for name, test := range map[string]struct {
+		revision *tidemark.Revision
+		want     int
+	}{
+		"none":            {nil, 1},
+		"an earlier edit": {&tidemark.Revision{Sequence: 2, Kind: tidemark.KindEdit}, 1},
+		"this redaction":  {&tidemark.Revision{Sequence: 3, Kind: tidemark.KindRedact}, 2},
+		"an earlier redaction": {
+			&tidemark.Revision{Sequence: 2, Kind: tidemark.KindRedact}, 2,
+		},
+		"a later edit": {&tidemark.Revision{Sequence: 4, Kind: tidemark.KindEdit}, 2},
+	} {
+		target := old
+		target.Revision = test.revision
+		relation := tidemark.Message{
+			ChatID: "c", Sequence: 3, Kind: tidemark.KindRedact,
+			Relation: &tidemark.Relation{Sequence: 1},
+		}
+		read := func(_ context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+			if ranges[0].Bare {
+				return [][]tidemark.Message{{target}}, nil
+			}
+			return [][]tidemark.Message{{{ChatID: "c", Sequence: 2}, relation}}, nil
+		}
+		pages, err := storage.Related(t.Context(),
+			[]storage.Range{{Chat: "c", After: 1, Limit: 10}}, read)
+		if err != nil || len(pages[0]) != test.want {
+			t.Errorf("%s: got %+v, %v, want %d messages", name, pages, err, test.want)
+		}
+		appended := storage.Appended{Message: relation}
+		err = storage.Relate(t.Context(), &appended, read)
+		if (tidemark.CodeOf(err) == tidemark.Unavailable) != (test.want == 1) {
+			t.Errorf("%s: the answer to a send is %+v, %v", name, appended, err)
 		}
 	}
 }

@@ -12,8 +12,13 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// maxRelations is the most relations that share a transaction.
-const maxRelations = 64
+const (
+	// maxRelations is the most relations that share a transaction.
+	maxRelations = 64
+	// relationsTime bounds how long a batch with relations may take, because other messages wait
+	// for it. Relations of one chat need a transaction each.
+	relationsTime = time.Second
+)
 
 // The statements of relations. The transaction has locked the chats, so the rows of the targets
 // stay as they are.
@@ -41,14 +46,25 @@ const (
 
 // inOrder writes a batch with relations. It writes as many drafts together as have no relation of
 // their chat before them. Then it writes the next relation of each chat, and goes on. A draft with
-// the key of an earlier one waits, too: what is stored may be changed in between.
+// the key of an earlier one waits, too: what is stored may be changed in between. After
+// relationsTime the drafts that are left get Unavailable.
 func (a *appending) inOrder(ctx context.Context, c *conn) error {
+	began := time.Now()
 	a.targets = make([]*tidemark.Message, len(a.drafts))
 	todo := make([]int, len(a.drafts))
 	for i := range todo {
 		todo[i] = i
 	}
 	for len(todo) > 0 {
+		//rule:bounded_use.limit-time-of-relations
+		if len(todo) < len(a.drafts) && time.Since(began) > relationsTime {
+			for _, i := range todo {
+				a.results[i] = storage.Appended{Err: tidemark.Errorf(tidemark.Unavailable,
+					"too many edits and redactions of this chat came at once, so this message was "+
+						"not stored; send it again")}
+			}
+			return nil
+		}
 		var messages, relations, repeated, later []int
 		waits := map[tidemark.ChatID]bool{}
 		for _, i := range todo {
@@ -70,10 +86,14 @@ func (a *appending) inOrder(ctx context.Context, c *conn) error {
 				return err
 			}
 		}
+		waited := a.lockWaited
 		for some := range slices.Chunk(relations, maxRelations) {
 			if err := a.relate(ctx, c, some); err != nil {
 				return err
 			}
+		}
+		if a.lockWaited && !waited {
+			began = time.Now() // The wait for a lock does not count.
 		}
 		todo = later
 	}

@@ -58,6 +58,41 @@ func TestAppend_redacted_stays_redacted_beside_another_node(t *testing.T) {
 	}
 }
 
+// TestAppend_relation_changes_one_row_of_partitions: rows of different partitions may have the same
+// place in their tables. A relation changes only the rows of its chat. The partitions are those of
+// docs/postgres.md.
+func TestAppend_relation_changes_one_row_of_partitions(t *testing.T) {
+	s, r := withRival(t, "")
+	r.do(`ALTER TABLE messages RENAME TO messages_before`)
+	r.do(`CREATE TABLE messages (LIKE messages_before) PARTITION BY HASH (chat)`)
+	for n := range 16 {
+		r.do(fmt.Sprintf(`CREATE TABLE messages_%d PARTITION OF messages
+			FOR VALUES WITH (MODULUS 16, REMAINDER %d)`, n, n))
+	}
+	r.do(`ALTER TABLE messages ADD PRIMARY KEY (chat, sequence)`)
+	r.do(`CREATE UNIQUE INDEX ON messages (client_message_id, sender_id, chat)`)
+	r.do("COMMIT")
+	// The chats c and d are in different partitions, so their rows have the same places.
+	for _, chat := range []tidemark.ChatID{"c", "d"} {
+		appendOne(t, s, message(chat, "anna", "1", "hello"))
+	}
+	appendOne(t, s, relation("c", "anna", "2", 1, "edited"))
+	appendOne(t, s, relation("c", "anna", "3", 1, ""))
+	if m := first(t, s); !m.Redacted() || m.Content != "" {
+		t.Errorf("the message is %+v, want it redacted", m)
+	}
+	pages, err := s.Ranges(t.Context(), []storage.Range{{Chat: "d", Limit: 1}})
+	if err != nil || len(pages[0]) != 1 || pages[0][0].Content != "hello" {
+		t.Errorf("the other chat has %+v, %v, want its message", pages, err)
+	}
+	var parts int
+	err = r.conn.QueryRow(t.Context(),
+		"SELECT count(DISTINCT tableoid) FROM messages").Scan(&parts)
+	if err != nil || parts != 2 {
+		t.Errorf("the messages are in %d partitions, %v, want 2", parts, err)
+	}
+}
+
 // TestAppend_relation_and_its_target_are_one_step: when the backend dies between the two, neither
 // is stored. The store repeats both.
 func TestAppend_relation_and_its_target_are_one_step(t *testing.T) {
@@ -169,4 +204,33 @@ func TestAppend_relations_and_equal_keys_of_one_batch(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	wantMessages(t, s, "1", "2", "3")
+}
+
+// TestAppend_many_relations_of_a_chat_end_in_time: each of them needs a transaction of its own.
+// Those for which there is no time fail alone, and nothing else does.
+func TestAppend_many_relations_of_a_chat_end_in_time(t *testing.T) {
+	s, r := withRival(t, "")
+	r.do("COMMIT")
+	appendOne(t, s, message("c", "anna", "1", "hello"))
+	drafts := []tidemark.Draft{message("d", "anna", "other", "hello")}
+	for n := range 5_000 {
+		drafts = append(drafts, relation("c", "anna", fmt.Sprint("r", n), 1, ""))
+	}
+	results, err := s.Append(t.Context(), drafts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := 0
+	for i, result := range results {
+		switch {
+		case result.Err == nil && stored == i:
+			stored++
+		case tidemark.CodeOf(result.Err) != tidemark.Unavailable:
+			t.Fatalf("draft %d of %d after %d: %+v", i, len(drafts), stored, result)
+		}
+	}
+	if stored < 2 || stored == len(drafts) {
+		t.Errorf("%d of %d drafts are stored, want the first of them", stored, len(drafts))
+	}
+	appendOne(t, s, relation("c", "anna", "last", 1, ""))
 }

@@ -194,8 +194,11 @@ func (m *model) appendNew(rt *rapid.T) {
 		draft.Attachments = json.RawMessage(`[{"n":` + fmt.Sprint(m.now) + `}]`)
 		draft.Metadata = json.RawMessage(`{"n":` + fmt.Sprint(m.now) + `}`)
 	}
-	if rapid.IntRange(0, 3).Draw(rt, "kind") == 0 {
+	switch rapid.IntRange(0, 5).Draw(rt, "kind") {
+	case 0:
 		draft.Kind = tidemark.KindSystem
+	case 1:
+		draft.Kind = tidemark.KindControl
 	}
 	if rapid.Bool().Draw(rt, "mention") {
 		draft.Mentions = tidemark.NewMentions(rapid.Bool().Draw(rt, "all"),

@@ -252,8 +252,11 @@ func (s *schedule) drafts(st *step, random *rand.Rand) []tidemark.Draft {
 			MessageID:       tidemark.MessageID(fmt.Sprintf("%sm-%d-%d", s.prefix, st.no, i)),
 			CreatedAt:       at(st.phase),
 		}
-		if random.IntN(5) == 0 {
+		switch random.IntN(8) {
+		case 0:
 			d.Kind = tidemark.KindSystem
+		case 1:
+			d.Kind = tidemark.KindControl
 		}
 		if random.IntN(3) == 0 {
 			var named []tidemark.UserID

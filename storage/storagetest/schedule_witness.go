@@ -146,7 +146,7 @@ func (w *witness) unread(user tidemark.UserID, after tidemark.Sequence) (u stora
 		shown := slices.ContainsFunc(stays, func(s stay) bool {
 			return s.from <= sequence && (s.lasts || sequence <= s.to)
 		})
-		if !shown || sequence <= after || m.SenderID == user || m.Kind == tidemark.KindSystem {
+		if !shown || sequence <= after || m.SenderID == user || m.Kind != tidemark.KindMessage {
 			continue
 		}
 		u.Messages++

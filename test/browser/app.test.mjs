@@ -222,7 +222,7 @@ test('a change that the server refuses leaves the message as it was', async () =
     client_message_id: 'elsewhere', kind: 'redact', relation: { sequence: 1 },
   });
   await alice.page.getByTestId('online-switch').click();
-  await alice.page.getByRole('alert').filter({ hasText: 'The message stays as it was' }).waitFor();
+  await alice.page.getByRole('alert').filter({ hasText: 'Not saved' }).waitFor();
   await shows(alice.page, [{ text: 'You deleted this message' }]);
   noErrors();
 });

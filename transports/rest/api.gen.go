@@ -106,6 +106,7 @@ func (e NewRole) Valid() bool {
 
 // Defines values for SendMessageKind.
 const (
+	SendMessageKindControl SendMessageKind = "control"
 	SendMessageKindEdit    SendMessageKind = "edit"
 	SendMessageKindMessage SendMessageKind = "message"
 	SendMessageKindRedact  SendMessageKind = "redact"
@@ -115,6 +116,8 @@ const (
 // Valid indicates whether the value is a known member of the SendMessageKind enum.
 func (e SendMessageKind) Valid() bool {
 	switch e {
+	case SendMessageKindControl:
+		return true
 	case SendMessageKindEdit:
 		return true
 	case SendMessageKindMessage:
@@ -201,9 +204,10 @@ type Chat struct {
 	// and `last_message`.
 	LastAckedSequence *Watermark `json:"last_acked_sequence"`
 
-	// LastMessage The last message that is no `edit` or `redact`. So its sequence may be below
-	// `head_sequence`. Null if there is none, if you may not see it, or if more than 2,000
-	// edits and redactions follow it.
+	// LastMessage The last message of the kind `message` or `system`, so its sequence may be below
+	// `head_sequence`. Null if there is none, if you may not see it, or if too many edits,
+	// redactions and `control` messages follow it, here or in other chats of the list. Then
+	// read the history.
 	LastMessage      *Message      `json:"last_message"`
 	LastReadSequence *Watermark    `json:"last_read_sequence"`
 	MemberCount      int           `json:"member_count"`
@@ -519,8 +523,9 @@ type Message struct {
 	CreatedAt       time.Time `json:"created_at"`
 
 	// Kind `message` and `system` are shown. `edit` and `redact` change another message, which their
-	// `relation` names. There will be more. A client stores and acknowledges a message of a kind
-	// that it does not know, but neither shows nor counts it.
+	// `relation` names. `control` is for the application itself. There will be more. A client
+	// stores and acknowledges a message of a kind that it does not know, but neither shows nor
+	// counts it.
 	//
 	//
 	// Example: message
@@ -550,8 +555,9 @@ type Message struct {
 }
 
 // MessageKind `message` and `system` are shown. `edit` and `redact` change another message, which their
-// `relation` names. There will be more. A client stores and acknowledges a message of a kind
-// that it does not know, but neither shows nor counts it.
+// `relation` names. `control` is for the application itself. There will be more. A client
+// stores and acknowledges a message of a kind that it does not know, but neither shows nor
+// counts it.
 //
 // Example: message
 type MessageKind = string
@@ -743,7 +749,7 @@ type Revision struct {
 // The roles of a direct chat mean nothing.
 type Role = string
 
-// SendMessage `content` may be absent or empty beside `attachments` only.
+// SendMessage `content` may be absent or empty beside `attachments`, and is absent in a `redact`.
 //
 // Example: {"client_message_id":"b2f1","content":"hello"}
 type SendMessage struct {
@@ -764,7 +770,9 @@ type SendMessage struct {
 	// ContentType At most 128 bytes of printable ASCII.
 	ContentType *string `json:"content_type,omitempty"`
 
-	// Kind `message` is the default. Only backends may send `system`. `edit` gives the message of
+	// Kind `message` is the default. Only backends may send `system`. `control` carries data for
+	// your application. Clients do not show it, and it is neither counted as unread nor
+	// pushed. `edit` gives the message of
 	// `relation` the content, content type, attachments, metadata and mentions of this one.
 	// Only its author and backends may do so, up to 100 times. `redact` removes all of them,
 	// for good. The author, backends, and in a group owners and admins may do so. It has no
@@ -780,8 +788,9 @@ type SendMessage struct {
 	Relation *NewRelation `json:"relation,omitempty"`
 
 	// SeenSequence How far the sender's screen shows the chat. Everything up to there counts as read; 0
-	// is nothing, which is the default for backends, edits and redactions. Without it,
-	// everything before the message counts that was delivered to the sender. If everything
+	// is nothing, which is the default for backends and for the kinds `edit`, `redact` and
+	// `control`. For others the default is everything before the message that was delivered to
+	// the sender. If everything
 	// before the message is read, the message is read by its sender, too. A member who reads
 	// nothing holds `all_read` and `all_read_sequence` back; only in `delivery-status` of
 	// their own message do they count as a reader.

@@ -3,8 +3,8 @@
  *
  * One chat. Message 1 has the text, and is carried to both nodes, as late as it likes. Then node A
  * stores a relation that removes the text, and tells the nodes that it knows. Node B may be new, so
- * that A does not know it yet. It may be cut off, and comes back. Telling it may fail. A may die
- * between storing and telling. Nodes may forget the chat at any time.
+ * that A does not know it yet. It may be cut off, and comes back. Telling it may fail. A may be cut
+ * off, and it may die between storing and telling. Nodes may forget the chat at any time.
  *
  * What holds: when A has told everybody that it knows, or has died, and when each node that takes
  * part knows the latest epoch, no node serves the text from memory. A node that reads from storage
@@ -46,6 +46,10 @@
 #ifndef R_SERVE
 #define R_SERVE 1
 #endif
+/* A node that is cut off from the registry stores no relation: it could tell nobody, for ever. */
+#ifndef R_CUT
+#define R_CUT 1
+#endif
 
 #define A 0
 #define B 1
@@ -65,8 +69,8 @@ byte epoch, noticed[2];
 bool before[2];
 /* The message is stored, the relation is stored, and telling has ended. */
 bool stored, related, told;
-/* B cannot reach the registry. B has done all that it does. */
-bool away, ended;
+/* B cannot reach the registry. B has done all that it does. A cannot reach the registry. */
+bool away, ended, cut;
 
 inline put(n) {
 	if
@@ -84,27 +88,36 @@ inline tell(n) {
 	fi
 }
 
-/* The node that stores both, and is told nothing. It may die at any point from now on. */
+/* The node that stores both, and is told nothing. It may be cut off from the registry for ever, and
+ * it may die at any point from now on. */
 proctype Teller() {
-	atomic { stored = 1; late[A] = 1; late[B] = 1 }
-	atomic { related = 1 }
 	if
-	:: atomic { epoch++; text[A] = 0; floor[A] = 1; trusts[A] = 0; told = 1 }	/* it dies */
-	:: atomic { tell(A) }
+	:: skip
+	:: atomic { epoch++; trusts[A] = 0; cut = 1 }	/* its lease has ended */
+	fi;
+	atomic { stored = 1; late[A] = 1; late[B] = 1 }
+	if
+	:: atomic { cut && R_CUT -> told = 1 }	/* it refuses the relation */
+	:: atomic { cut && !R_CUT -> related = 1; text[A] = 0; floor[A] = 1; told = 1 }
+	:: atomic { !cut -> related = 1 }
 		if
-		:: atomic { known[B] -> tell(B); told = 1 }
-		:: atomic { !known[B] -> told = 1 }
-		:: atomic { known[B] ->	/* the answer is lost, or the publication */
+		:: atomic { epoch++; text[A] = 0; floor[A] = 1; trusts[A] = 0; told = 1 } /* it dies */
+		:: atomic { tell(A) }
 			if
-			:: tell(B)
-			:: skip
-			fi;
-			if
-			:: R_REJOIN -> epoch++
-			:: else
-			fi;
-			told = 1
-		}
+			:: atomic { known[B] -> tell(B); told = 1 }
+			:: atomic { !known[B] -> told = 1 }
+			:: atomic { known[B] ->	/* the answer is lost, or the publication */
+				if
+				:: tell(B)
+				:: skip
+				fi;
+				if
+				:: R_REJOIN -> epoch++
+				:: else
+				fi;
+				told = 1
+			}
+			fi
 		fi
 	fi
 }
@@ -172,7 +185,7 @@ init {
 		n = A;
 		do
 		:: n <= B ->
-			assert(!(text[n] && (trusts[n] || !R_SERVE)));
+			assert(!(related && text[n] && (trusts[n] || !R_SERVE)));
 			n++
 		:: else -> break
 		od

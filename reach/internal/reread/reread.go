@@ -57,25 +57,54 @@ func Messages(ctx context.Context, s Store, keys []storage.MessageKey) []Found {
 	return found
 }
 
-// read reads ranges, and returns the page or the error of each. If the call fails for another
-// reason than that the store is away, one range may be the cause. Then each is read alone.
+// read reads ranges, and returns the page or the error of each. If the call fails, one range may be
+// the cause: a message is damaged, or missing. So it halves the ranges until it has those that
+// fail.
 func read(
 	ctx context.Context, s Store, ranges []storage.Range,
 ) (pages [][]tidemark.Message, errs []error) {
-	errs = make([]error, len(ranges))
-	pages, err := s.Ranges(ctx, ranges)
-	if err == nil {
-		return pages, errs
-	}
-	pages = make([][]tidemark.Message, len(ranges))
-	for i := range ranges {
-		errs[i] = err
-		if len(ranges) > 1 && tidemark.CodeOf(err) != tidemark.Unavailable {
-			one, alone := read(ctx, s, ranges[i:i+1])
-			pages[i], errs[i] = one[0], alone[0]
-		}
-	}
+	r := reader{Store: s}
+	pages, errs = make([][]tidemark.Message, len(ranges)), make([]error, len(ranges))
+	r.read(ctx, ranges, pages, errs)
 	return pages, errs
+}
+
+// mostFailed is how many calls may fail in a row. After that the store counts as unavailable: the
+// other ranges get the last error. One damaged range of storage.MaxBatch makes 15 calls fail.
+const mostFailed = 20
+
+// reader reads ranges, of which some may be damaged.
+type reader struct {
+	Store
+	// failed counts the calls that failed since one succeeded. err is the last error.
+	failed int
+	err    error
+}
+
+func (r *reader) read(
+	ctx context.Context, ranges []storage.Range, pages [][]tidemark.Message, errs []error,
+) {
+	if r.failed >= mostFailed {
+		for i := range errs {
+			errs[i] = r.err
+		}
+		return
+	}
+	got, err := r.Ranges(ctx, ranges)
+	switch {
+	case err == nil:
+		copy(pages, got)
+		r.failed = 0
+	case len(ranges) == 1:
+		r.failed++
+		errs[0], r.err = err, err
+	default:
+		r.failed++
+		r.err = err
+		half := len(ranges) / 2
+		r.read(ctx, ranges[:half], pages[:half], errs[:half])
+		r.read(ctx, ranges[half:], pages[half:], errs[half:])
+	}
 }
 
 // explain sets the errors of messages that are missing in their pages.

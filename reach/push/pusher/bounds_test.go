@@ -17,6 +17,7 @@ import (
 func TestPusher_many_messages_and_then_others(t *testing.T) {
 	plain := func(*tidemark.Draft) {}
 	system := func(d *tidemark.Draft) { d.Kind = tidemark.KindSystem }
+	control := func(d *tidemark.Draft) { d.Kind = tidemark.KindControl }
 	named := func(d *tidemark.Draft) {
 		d.Mentions = tidemark.NewMentions(false, []tidemark.UserID{"bob"})
 	}
@@ -25,6 +26,7 @@ func TestPusher_many_messages_and_then_others(t *testing.T) {
 		first, then func(*tidemark.Draft)
 	}{
 		"lines of the system":       {2, plain, system},
+		"control messages":          {2, plain, control},
 		"others than the one named": {tidemark.PendingFanoutLimit + 1, named, plain},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -261,11 +261,23 @@ func (c *Cache) Relate(id tidemark.ChatID, relation tidemark.Sequence) {
 	c.bytes.Add(int64(e.tail.relate(relation)))
 }
 
-// refill caches a relation that was read from storage, if it is the latest that the node knows of.
-// Put refuses it if the node has learned of a later one meanwhile.
+// refill caches a message that a session read from storage, because other nodes send its kind
+// without content. If it is a relation that this node did not know, refill first drops the messages
+// before it. A message older than lateFor is cached only if it is the latest known relation. Put
+// refuses a message if the node has learned of a later relation meanwhile.
 func (c *Cache) refill(e *Entry, m *tidemark.Message) {
+	late := time.Since(m.CreatedAt) < lateFor
 	e.mu.Lock()
-	missing := e.tail.floor == m.Sequence && e.tail.first != m.Sequence
+	t := &e.tail
+	unknown := m.Relation != nil && m.Sequence > t.floor &&
+		(late || len(t.slots) > 0 && t.first < m.Sequence)
+	e.mu.Unlock()
+	//rule:R_WIPE.learn-of-a-relation-from-storage
+	if unknown {
+		c.Relate(m.ChatID, m.Sequence)
+	}
+	e.mu.Lock()
+	missing := t.takes(m.Sequence) && (late || m.Sequence == t.floor)
 	e.mu.Unlock()
 	if missing {
 		c.Put(e, m, m.AppendJSON(nil))

@@ -171,7 +171,7 @@ func (c *Cache) fill(ctx context.Context, readings []reading) error {
 		c.Count.RangeMessages.Add(int64(len(messages)))
 		readings[at[j]].fromStorage(messages)
 		for i := range messages {
-			if messages[i].Relation != nil {
+			if !messages[i].Kind.Shown() {
 				c.refill(readings[at[j]].entry, &messages[i])
 			}
 		}

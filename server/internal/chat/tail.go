@@ -103,6 +103,19 @@ func (t *tail) put(m message, most, mostBytes int) int {
 	return t.bytes - before
 }
 
+// takes reports whether the tail has a free slot for a message: one in the range, the next one
+// after it, or the first one of an empty tail. It has none below floor.
+func (t *tail) takes(n tidemark.Sequence) bool {
+	end := t.first + tidemark.Sequence(len(t.slots))
+	switch {
+	case n < t.floor:
+		return false
+	case len(t.slots) == 0 || n == end:
+		return true
+	}
+	return n >= t.first && n < end && t.slots[n-t.first].payload == nil
+}
+
 // relate drops what a relation may have changed. It returns the change in size.
 func (t *tail) relate(relation tidemark.Sequence) int {
 	if relation <= t.floor {

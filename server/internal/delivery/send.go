@@ -255,8 +255,9 @@ func (m *message) notification() bus.Notification {
 		Chat: m.draft.ChatID, Sequence: m.stored.Sequence, Trace: m.trace,
 		Relation: m.stored.Relation != nil,
 	}
+	// A kind that is not shown goes without content: nodes of an older program do not know it.
 	//rule:R_WIPE.send-no-changing-message
-	if m.stored.Relation == nil && m.stored.Revision == nil {
+	if m.stored.Kind.Shown() && m.stored.Revision == nil {
 		n.Message, n.Encoded = m.stored, m.encoded
 	}
 	return n

@@ -122,8 +122,18 @@ func (l *Leases) Release(ctx context.Context, s *session.Session, marked bool) (
 	return true
 }
 
-// Leave ends the node's lease. The node must have no work left.
-func (l *Leases) Leave(ctx context.Context) error { return l.cfg.Nodes.Leave(ctx, l.cfg.Node) }
+// Leave ends the node's lease. The node must have no work left. If the node is outdated, others may
+// lack its notifications, so Leave first raises the epoch. If that fails, it returns the error and
+// keeps the lease: its expiry raises the epoch (R_EPOCH).
+func (l *Leases) Leave(ctx context.Context) error {
+	//rule:R_EPOCH.raise-before-leaving
+	if l.isOutdated() {
+		if err := l.RaiseEpoch(ctx); err != nil {
+			return err
+		}
+	}
+	return l.cfg.Nodes.Leave(ctx, l.cfg.Node)
+}
 
 // RaiseEpoch makes the sessions of all nodes reconcile. The node joins the registry as after a
 // crash, because it has lost work that it had to retry (R_EPOCH).

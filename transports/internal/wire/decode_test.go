@@ -113,6 +113,7 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 			failure{tidemark.Invalid, "metadata"}},
 		{"the kind of a message", `{"client_message_id":"c","content":"x","kind":"message"}`, ok},
 		{"a line of the system", `{"client_message_id":"c","content":"x","kind":"system"}`, ok},
+		{"a control message", `{"client_message_id":"c","content":"x","kind":"control"}`, ok},
 		{"another kind", `{"client_message_id":"c","content":"x","kind":"react"}`,
 			failure{tidemark.Invalid, "kind"}},
 		{"mentions", `{"client_message_id":"c","content":"x","mentions":{"all":true}}`, ok},

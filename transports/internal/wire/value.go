@@ -227,11 +227,12 @@ func (v value) kind(field string, to *tidemark.Kind) error {
 		return err
 	}
 	switch *to = tidemark.Kind(kind); *to {
-	case tidemark.KindMessage, tidemark.KindSystem, tidemark.KindEdit, tidemark.KindRedact:
+	case tidemark.KindMessage, tidemark.KindSystem, tidemark.KindEdit, tidemark.KindRedact,
+		tidemark.KindControl:
 		return nil
 	}
 	return tidemark.BadParam(tidemark.Invalid, field,
-		"is %.20q; send message, edit or redact, or system as a backend", kind)
+		"is %.20q; send message, edit, redact or control, or system as a backend", kind)
 }
 
 // mentions decodes an object of all and user_ids.

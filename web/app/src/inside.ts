@@ -1,6 +1,7 @@
 // What a signed-in user needs. It is a file of its own: the sign-in does not wait for it.
 
 import { codeOf } from '@tidemark/client';
+import { drafts, setDraft } from './drafts';
 import { announce, renewPush } from './notify';
 import { resend } from './sending';
 import type { Session } from './session';
@@ -15,6 +16,10 @@ export function follow(session: Session, leave: (why: string) => void): () => vo
   const { client, user } = session;
   const end = new AbortController();
   announce(session, end.signal);
+  // After CONFLICT the message may be deleted, so its text must not come back.
+  client.on('refused', ({ chat_id: chat, content = '', problem }) => {
+    if (problem.code !== 'CONFLICT' && !drafts.get()[chat]) setDraft(chat, content);
+  }, { signal: end.signal });
   const changed = () => {
     const { phase, problem } = client.state.get();
     if (phase === 'signed-out') {

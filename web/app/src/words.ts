@@ -44,6 +44,14 @@ export function problemWords(error: unknown): string {
   return PROBLEMS[code] ?? `It did not work (${code}).`;
 }
 
+/** Says why a message was not changed. */
+export function unchangedWords(problem: unknown): string {
+  const code = codeOf(problem);
+  if (code === 'CONFLICT') return 'Not saved: it was deleted, or has 100 edits.';
+  return code === 'INTERNAL' ? 'The server has an error. It may be saved.'
+    : `The message stays as it was. ${problemWords(problem)}`;
+}
+
 /** Returns the name that the user sees of a chat. */
 export function chatName(chat: Chat): string {
   if (chat.name !== '') return chat.name;

@@ -18,7 +18,7 @@ import type {
   ChatHandle, Client, Draft, Events, Options, Platform, Problem, Revising, Row, Sent, State,
   StoredChat, Unread,
 } from './types.js';
-import { has, isShown } from './wire/events.js';
+import { has, isSequence, isShown } from './wire/events.js';
 import type { Chat, DeliveryStatus, Message, MessageList, Typing } from './wire.gen.js';
 
 const PAGE = 50;
@@ -286,15 +286,17 @@ export function createClient(options: Options): Client {
   const newId_ = (): string => newSendId(platform.now(), platform.random(16));
 
   async function send(
-    id: string, draft: Draft, kind?: Revising['kind'], sequence = 1,
+    id: string, draft: Draft, change?: Revising,
   ): Promise<Sent> {
-    if (kind !== 'redact') checkDraft(draft);
-    if (!(sequence > 0)) throw invalid('It is no message.');
+    if (change?.kind !== 'redact') checkDraft(draft);
+    if (change && !(isSequence(change.relation.sequence) && change.relation.sequence > 0)) {
+      throw invalid('It is no message.');
+    }
     const { client_message_id = newId_() } = draft;
     await tab.write((store) => {
       const stored = tab.data?.chats.get(id);
       return store.add({
-        ...draft, ...kind && { kind, relation: { sequence } },
+        ...draft, ...change,
         client_message_id, chat_id: id, at: platform.now(),
         seen: Math.min(Math.max(stored?.read ?? 0, shown.get(id) ?? 0), stored?.prefix ?? 0),
         after: stored?.chat.head_sequence ?? 0,
@@ -357,8 +359,8 @@ export function createClient(options: Options): Client {
             const list = answer.body as MessageList;
             return { entries: entriesOf(list), more: list.pagination.has_more };
           },
-          later() {
-            platform.timer(LATER_MS, () => { if (timelines.has(timeline)) timeline.changed(); });
+          later(then) {
+            platform.timer(LATER_MS, () => { if (timelines.has(timeline)) then(); });
           },
           closed: () => { timelines.delete(timeline); },
         });
@@ -372,8 +374,8 @@ export function createClient(options: Options): Client {
         return (await call('GET', path, '$of_chat')).body as DeliveryStatus;
       },
       send: (draft) => send(id, draft),
-      edit: (sequence, draft) => send(id, draft, 'edit', sequence),
-      redact: (sequence) => send(id, {}, 'redact', sequence),
+      edit: (sequence, draft) => send(id, draft, { kind: 'edit', relation: { sequence } }),
+      redact: (sequence) => send(id, {}, { kind: 'redact', relation: { sequence } }),
       shown(sequence) {
         const before = shown.get(id) ?? 0;
         // What was shown before the user looked is read when it is shown to them again.

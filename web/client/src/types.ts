@@ -29,6 +29,12 @@ export interface Draft {
    * one.
    */
   client_message_id?: string;
+  /**
+   * A message for the application itself. No timeline shows it, and it counts nowhere. Every member
+   * gets it with the event `message`. If the server refuses it, it leaves the outbox: see
+   * `Events.refused`.
+   */
+  kind?: 'control';
   content?: string;
   content_type?: string;
   attachments?: readonly Attachment[];
@@ -116,7 +122,7 @@ export interface Events {
   problem: Problem;
   /** The server's data were replaced by older ones. What they lack is gone here, too. */
   restored: Restored;
-  /** The server refuses a change of a message. */
+  /** The server refuses what no timeline shows: a change of a message, or a control message. */
   refused: Refused;
   frame: Frame;
 }
@@ -127,10 +133,18 @@ export interface Restored {
   readonly lost: number;
 }
 
-/** An edit or a redaction that has left the outbox, and that nobody sees. */
-export interface Refused extends Revising {
+/**
+ * An edit, a redaction or a control message that has left the outbox. Nobody gets it, unless
+ * `problem.code` is `INTERNAL`: then it may be stored.
+ */
+export interface Refused {
   readonly chat_id: string;
   readonly client_message_id: string;
+  readonly kind: Hidden;
+  /** The message that would have changed. */
+  readonly relation?: Revising['relation'];
+  /** What it would have said. */
+  readonly content?: string;
   readonly problem: Problem;
 }
 
@@ -199,8 +213,9 @@ export interface ChatHandle {
    */
   send(draft: Draft): Promise<Sent>;
   /**
-   * Replaces what a message of the user says, as `send` does. `confirmed` resolves with the message
-   * of the kind `edit`. If the server refuses it, it leaves the outbox: see `Events.refused`.
+   * Replaces the whole content of a message of the user. What the draft leaves out is removed. It
+   * is sent as by `send`, and `confirmed` resolves with the message of the kind `edit`. If the
+   * server refuses the edit, it leaves the outbox: see `Events.refused`.
    */
   edit(sequence: number, draft: Draft): Promise<Sent>;
   /**
@@ -330,8 +345,15 @@ export interface Revising {
   readonly relation: { readonly sequence: number };
 }
 
+/** The kinds of sends that no timeline shows. */
+export type Hidden = 'edit' | 'redact' | 'control';
+
 /** A send in the outbox, unchanged until it leaves. */
-export interface NewSend extends Draft, Partial<Revising> {
+export interface NewSend extends Omit<Draft, 'kind'> {
+  /** Undefined: it is shown. */
+  kind?: Hidden;
+  /** Of an edit or a redaction. */
+  relation?: Revising['relation'];
   client_message_id: string;
   chat_id: string;
   /** The last sequence on screen. */

@@ -1342,9 +1342,10 @@ export interface components {
             readonly unread_from_sequence: components["schemas"]["UnreadFrom"];
             readonly peer: components["schemas"]["Peer"] | null;
             /**
-             * @description The last message that is no `edit` or `redact`. So its sequence may be below
-             *     `head_sequence`. Null if there is none, if you may not see it, or if more than 2,000
-             *     edits and redactions follow it.
+             * @description The last message of the kind `message` or `system`, so its sequence may be below
+             *     `head_sequence`. Null if there is none, if you may not see it, or if too many edits,
+             *     redactions and `control` messages follow it, here or in other chats of the list. Then
+             *     read the history.
              */
             readonly last_message: components["schemas"]["Message"] | null;
         };
@@ -1545,7 +1546,7 @@ export interface components {
             readonly pagination: components["schemas"]["Pagination"];
         };
         /**
-         * @description `content` may be absent or empty beside `attachments` only.
+         * @description `content` may be absent or empty beside `attachments`, and is absent in a `redact`.
          * @example {
          *       "client_message_id": "b2f1",
          *       "content": "hello"
@@ -1561,13 +1562,15 @@ export interface components {
              */
             readonly content_type?: string | null;
             /**
-             * @description `message` is the default. Only backends may send `system`. `edit` gives the message of
+             * @description `message` is the default. Only backends may send `system`. `control` carries data for
+             *     your application. Clients do not show it, and it is neither counted as unread nor
+             *     pushed. `edit` gives the message of
              *     `relation` the content, content type, attachments, metadata and mentions of this one.
              *     Only its author and backends may do so, up to 100 times. `redact` removes all of them,
              *     for good. The author, backends, and in a group owners and admins may do so. It has no
              *     content itself.
              */
-            readonly kind?: ("message" | "system" | "edit" | "redact") | null;
+            readonly kind?: ("message" | "system" | "edit" | "redact" | "control") | null;
             /** @description The message to change. `edit` and `redact` need it, other kinds have none. */
             readonly relation?: components["schemas"]["NewRelation"] | null;
             readonly mentions?: components["schemas"]["NewMentions"] | null;
@@ -1590,8 +1593,9 @@ export interface components {
             } | null;
             /**
              * @description How far the sender's screen shows the chat. Everything up to there counts as read; 0
-             *     is nothing, which is the default for backends, edits and redactions. Without it,
-             *     everything before the message counts that was delivered to the sender. If everything
+             *     is nothing, which is the default for backends and for the kinds `edit`, `redact` and
+             *     `control`. For others the default is everything before the message that was delivered to
+             *     the sender. If everything
              *     before the message is read, the message is read by its sender, too. A member who reads
              *     nothing holds `all_read` and `all_read_sequence` back; only in `delivery-status` of
              *     their own message do they count as a reader.
@@ -1692,8 +1696,9 @@ export interface components {
         };
         /**
          * @description `message` and `system` are shown. `edit` and `redact` change another message, which their
-         *     `relation` names. There will be more. A client stores and acknowledges a message of a kind
-         *     that it does not know, but neither shows nor counts it.
+         *     `relation` names. `control` is for the application itself. There will be more. A client
+         *     stores and acknowledges a message of a kind that it does not know, but neither shows nor
+         *     counts it.
          * @example message
          */
         readonly MessageKind: string;

@@ -242,7 +242,7 @@ test('what older code has stored is changed, and it stays out', async ({ tab, da
     };
     entries.put({ chat_id: 'team', from: 2, entries: entriesOf('team', [change]) });
     chats.get('team').onsuccess = function () {
-      chats.put({ ...this.result as object, prefix: 2 });
+      chats.put({ ...this.result as object, prefix: 2, last: change });
     };
   });
   const { chats } = await tab().open(ME, SERVER);

@@ -121,10 +121,10 @@ void test('a change that is refused leaves the outbox, and every tab is told', a
     assert.equal(why, code);
   }
   await scene.until(() => told.length === 6);
-  assert.deepEqual(new Set(told.map(([tab, { kind, relation, problem }]) =>
-    `${tab} ${kind} ${relation.sequence} ${problem.code}`)), new Set([
-    'leader edit 1 DENIED', 'leader edit 2 CONFLICT', 'leader edit 9 NOT_FOUND',
-    'other edit 1 DENIED', 'other edit 2 CONFLICT', 'other edit 9 NOT_FOUND',
+  assert.deepEqual(new Set(told.map(([tab, { kind, relation, content, problem }]) =>
+    `${tab} ${kind} ${relation?.sequence ?? 0} ${content ?? ''} ${problem.code}`)), new Set([
+    'leader edit 1 new DENIED', 'leader edit 2 new CONFLICT', 'leader edit 9 new NOT_FOUND',
+    'other edit 1 new DENIED', 'other edit 2 new CONFLICT', 'other edit 9 new NOT_FOUND',
   ]));
   await scene.until(() => leader.unsent.get() + other.unsent.get() === 0);
   assert.equal(scene.server.data.chat('team').messages.length, 3);
@@ -133,7 +133,11 @@ void test('a change that is refused leaves the outbox, and every tab is told', a
 void test('a change is of a message, and an edit says something', async () => {
   const scene = new Scene('ann', 'bob');
   const chat = (await scene.started('ann')).client.chat('team');
-  for (const wrong of [chat.edit(1, {}), chat.edit(0, { content: 'a' }), chat.redact(NaN)]) {
+  const none = undefined as unknown as number;
+  for (const wrong of [
+    chat.edit(1, {}), chat.edit(0, { content: 'a' }), chat.redact(NaN), chat.redact(none),
+    chat.redact(1.5), chat.edit(none, { content: 'a' }),
+  ]) {
     assert.equal(await wrong.catch(codeOf), 'INVALID');
   }
 });
@@ -187,6 +191,32 @@ void test('messages that only the page has are changed, too', async () => {
   change(scene, 'ann', 2);
   await scene.until(() => texts(items.get()).join() === 'new,redact,text 3,text 4,text 5');
   assert.ok(lost > 2);
+});
+
+void test('without an answer a redacted text is hidden, and asked for in turn', async () => {
+  const scene = new Scene('ann', 'bob');
+  for (let i = 1; i <= 5; i++) scene.says('ann', `text ${i}`);
+  scene.call('bob', 'PATCH', '/chats/team/delivery-state', { last_read_sequence: 5 });
+  scene.call('bob', 'POST', '/acks', { chats: [{ chat_id: 'team', last_acked_sequence: 5 }] });
+  const store = memoryStore({ data: new MemoryData(), durable: true });
+  const tab = await scene.started('bob', { store });
+  const { items } = tab.client.chat('team').timeline();
+  await scene.until(() => items.get().length === 5);
+  let asked = 0;
+  tab.place.link.onRequest = ({ method, url }) => {
+    if (method !== 'GET' || !url.pathname.endsWith('/messages')) return undefined;
+    asked++;
+    return 'drop';
+  };
+  for (const sequence of [1, 2, 3]) change(scene, 'ann', sequence);
+  await scene.until(() => texts(items.get()).join() === ',,,text 4,text 5');
+  await scene.pass(120_000);
+  assert.ok(asked >= 3 && asked <= 3 * 24, `it asks ${asked} times in two minutes`);
+  scene.says('ann', 'text 9');
+  await scene.until(() => items.get().at(-1)?.content === 'text 9');
+  tab.place.link.onRequest = () => undefined;
+  await scene.until(() => texts(items.get()).join() === 'redact,redact,redact,text 4,text 5,text 9',
+    60_000);
 });
 
 void test('who comes back to a chat keeps no text that was redacted meanwhile', async () => {

@@ -24,7 +24,9 @@ export function Attachments({ attachments, ...place }: Props) {
   return (
     <ul class="attachments" aria-label="Attachments">
       {attachments.map((attachment, index) => (
-        <li key={index} data-testid="attachment"><File {...place} attachment={attachment} /></li>
+        <li key={attachment.s3_ref ?? index} data-testid="attachment">
+          <File {...place} attachment={attachment} />
+        </li>
       ))}
     </ul>
   );

@@ -17,17 +17,30 @@ export function Change({ session, message, mine, close }: Props) {
   const [step, setStep] = useState<'choose' | 'edit' | 'delete'>(mine ? 'choose' : 'delete');
   const [text, setText] = useState(content);
   const [problem, setProblem] = useState('');
+  const [busy, setBusy] = useState(false);
+  // The content that `text` started from.
+  const base = useRef(content);
   const box = useRef<HTMLFormElement>(null);
   const chat = session.client.chat(message.chat_id);
   useEffect(() => box.current?.querySelector<HTMLElement>('textarea, button')?.focus(), [step]);
 
   const run = (change: Promise<unknown>) => {
-    change.then(close, (error: unknown) => setProblem(problemWords(error)));
+    setBusy(true);
+    change.then(close, (error: unknown) => {
+      setBusy(false);
+      setProblem(problemWords(error));
+    });
   };
   const save = () => {
     const { content_type, attachments, mentions, metadata } = message;
-    if (text === content) close();
-    else if (text.trim() !== '' || attachments.length > 0) {
+    if (busy) return;
+    if (text === base.current) close();
+    else if (content !== base.current) {
+      base.current = content;
+      setProblem('It was edited somewhere else. Save again to overwrite that edit.');
+    } else if (text.trim() === '' && attachments.length === 0) {
+      setProblem('Write something, or delete the message.');
+    } else {
       run(chat.edit(sequence, {
         content: text, content_type, attachments, ...mentions && { mentions },
         ...metadata && { metadata },
@@ -35,10 +48,11 @@ export function Change({ session, message, mine, close }: Props) {
     }
   };
   const keys = (event: KeyboardEvent) => {
-    // The log and the chat have keys of their own.
-    event.stopPropagation();
+    // The log and the chat have keys of their own. Keys with Ctrl or Cmd go on to the page.
+    if (!event.ctrlKey && !event.metaKey) event.stopPropagation();
+    if (event.isComposing) return;
     if (event.key === 'Escape') close();
-    if (step !== 'edit' || event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+    if (step !== 'edit' || event.key !== 'Enter' || event.shiftKey) return;
     if ((event.target as Element).matches('textarea')) {
       event.preventDefault();
       save();
@@ -66,7 +80,8 @@ export function Change({ session, message, mine, close }: Props) {
       <button type="button" class="button small" data-testid="keep" onClick={close}>
         {step === 'delete' ? 'Keep' : 'Cancel'}</button>
       {step === 'delete' && <button type="button" class="button small danger"
-        aria-describedby="delete" data-testid="confirm" onClick={() => run(chat.redact(sequence))}>
+        aria-describedby="delete" data-testid="confirm" disabled={busy}
+        onClick={() => run(chat.redact(sequence))}>
         Delete</button>}
       {problem !== '' && <p class="problem" role="alert">{problem}</p>}
     </form>

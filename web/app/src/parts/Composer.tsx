@@ -7,7 +7,7 @@ import { drafts, setDraft } from '../drafts';
 import { send as sendText } from '../sending';
 import type { Session } from '../session';
 import { useView } from '../view';
-import { problemWords } from '../words';
+import { problemWords, unchangedWords } from '../words';
 import { Icon } from './Icon';
 
 const MAX_HEIGHT = 200;
@@ -34,7 +34,7 @@ export function Composer({ session, chat, row, text }: Props) {
   useEffect(() => {
     const end = new AbortController();
     session.client.on('refused', ({ chat_id, problem: why }) => {
-      if (chat_id === chat.id) setProblem(`The message stays as it was. ${problemWords(why)}`);
+      if (chat_id === chat.id) setProblem(unchangedWords(why));
     }, { signal: end.signal });
     return () => end.abort();
   }, [session, chat]);
@@ -45,11 +45,11 @@ export function Composer({ session, chat, row, text }: Props) {
     area.style.height = `${Math.min(area.scrollHeight, MAX_HEIGHT)}px`;
   }, [draft, text]);
 
-  if (row.left) {
-    return <p class="bar foot note">You are no longer a member of this chat. You can still read
-      it.</p>;
+  if (row.left || row.chat.role === 'reader') {
+    return <p class="bar foot note">{row.left
+      ? 'You are no longer a member of this chat. You can still read it.'
+      : 'You may read this chat only.'} <span class="problem" role="alert">{problem}</span></p>;
   }
-  if (row.chat.role === 'reader') return <p class="bar foot note">You may read this chat only.</p>;
 
   const sendFiles = () => {
     setUploading(true);

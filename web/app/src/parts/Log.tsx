@@ -52,6 +52,8 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
   const shift = before.current.first !== undefined && before.current.first !== first &&
     rows.length > before.current.length;
   useLayoutEffect(() => {
+    const more = rows.length - before.current.length;
+    if (shift) setActive((at) => at !== undefined ? at + more : at);
     before.current = { first, length: rows.length };
   }, [rows]);
 

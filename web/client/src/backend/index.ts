@@ -86,9 +86,9 @@ export type Backend = {
   send(user: string, chatId: string, draft: NewMessage): Promise<Message>;
 };
 
-export interface NewMessage extends Draft {
+export interface NewMessage extends Omit<Draft, 'kind'> {
   client_message_id: string;
-  kind?: 'message' | 'system';
+  kind?: 'message' | 'system' | 'control';
   seen_sequence?: number;
   send_by?: string;
 }

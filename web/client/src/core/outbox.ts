@@ -9,7 +9,7 @@
 // |           | 422 because of `seen`       | `due` at once, without it                        |
 // |           | the clocks disagree         | `due` at once, without `send_by`                 |
 // |           | another refusal             | `failed`; the next one goes                      |
-// |           | the same, of a relation     | leaves the outbox; the application is told       |
+// |           | the same, of a hidden kind  | leaves the outbox; the application is told       |
 // | `failed`  | retry                       | `due`; under a new id if the old one is used up  |
 
 import type { OutboxItem, Problem } from '../types.js';

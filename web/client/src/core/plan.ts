@@ -3,7 +3,7 @@
 import { isSequence, type StreamEvent } from '../wire/events.js';
 import type { Gap, Message, OwnState, StatusUpdate } from '../wire.gen.js';
 import type { ChatFacts, Entry, OutboxItem, StoredChat } from '../types.js';
-import { FACTS, grown, withLatch } from './chats.js';
+import { FACTS, counts, grown, withLatch } from './chats.js';
 import { lacks, targetOf } from './revision.js';
 import { merged } from './ticks.js';
 
@@ -115,6 +115,8 @@ export function planOf(
     const target = targetOf(message);
     if (target > prefix) ahead.set(keyOf(target), entry.from);
     entries.push(entry);
+    // Only the server knows whom the message mentioned when it was sent.
+    if (message?.revision && counts(message, user)) refresh.add(id);
     change(id, (old) => ({
       chat: grown(old.chat, entry, user),
       // The list of members is older than this message, whose tick it can't decide.

@@ -14,13 +14,30 @@ export function mergedEntries(old: readonly Entry[], news: readonly Entry[]): re
   return [...all.values()].sort((a, b) => a.from - b.from);
 }
 
-/** Returns the sequences of messages that lack a change which is there. */
-export function outdated(entries: readonly Entry[]): ReadonlySet<number> {
+/**
+ * Returns the sequence of each message that lacks a change in `entries`, and whether the change is
+ * a redaction.
+ */
+export function outdated(entries: readonly Entry[]): ReadonlyMap<number, boolean> {
   const all = new Map(entries.map(({ from, message }) => [from, message]));
-  return new Set(entries.map(({ from, message: change }) => {
-    const message = all.get(targetOf(change));
-    return message && lacks(message, from) ? message.sequence : 0;
-  }).filter(Boolean));
+  const found = new Map<number, boolean>();
+  for (const { from, message: change } of entries) {
+    const target = targetOf(change);
+    const message = all.get(target);
+    if (!message || !lacks(message, from)) continue;
+    found.set(target, found.get(target) === true || change?.kind === 'redact');
+  }
+  return found;
+}
+
+/** Returns the entries, with the content of redacted messages removed. */
+export function wiped(entries: readonly Entry[]): readonly Entry[] {
+  const old = outdated(entries);
+  if (![...old.values()].includes(true)) return entries;
+  return entries.map((entry) => !entry.message || old.get(entry.from) !== true ? entry : {
+    ...entry,
+    message: { ...entry.message, content: '', attachments: [], metadata: null, mentions: null },
+  });
 }
 
 /** Returns the last entries that follow each other without a hole and end at `end`. */
@@ -65,6 +82,8 @@ export function itemsOf(
       && same.through === item.through ? same : item);
   };
   const changes = new Map(outbox.map((item) => [item.relation?.sequence, item]));
+  const revisingOf = (kind: OutboxItem['kind']) =>
+    (kind === 'edit' || kind === 'redact') && { revising: kind };
   let end = entries[0]?.from ?? 0;
   for (const [i, { from, to, message }] of entries.entries()) {
     if (from > end) push({ key: `h${end}`, kind: 'hole', mine: false, sequence: end });
@@ -80,14 +99,14 @@ export function itemsOf(
       push({
         key: mine ? `c${id}` : `s${from}`, kind: 'message', mine, sequence: from,
         through: throughOf(entries, i), content, message,
-        ...change?.kind && { revising: change.kind },
+        ...revisingOf(change?.kind),
         ...mine && { tick: tickOf(from, row?.latch ?? { delivered: 0, read: 0 }) },
       });
     }
   }
   for (const item of outbox) {
     const { client_message_id: id, content = '', state, problem } = item;
-    if (sent.has(id) || item.relation) continue;
+    if (sent.has(id) || item.kind) continue;
     push({
       key: `c${id}`, kind: 'waiting', mine: true, content,
       tick: state === 'due' ? 'sending' : 'failed', ...problem && { problem }, ...commands(item),

@@ -303,8 +303,11 @@ export function leaderOf(owner: LeaderOwner, term: number): Leader {
         if (done >= row.prefix) return;
         for await (const { to, message } of entriesAbove(data, row, done)) {
           while (isShown(message) && message.sender_id !== options.user) {
+            // It may have changed since the page was read, or since `handle` failed.
+            const [now] = await data.run((store) => store.page(id, to + 1, 1));
+            const current = now?.to === to && now.message ? now.message : message;
             try {
-              await options.handle(message, owner.end);
+              await options.handle(current, owner.end);
               break;
             } catch (error) {
               owner.problem({ code: 'HANDLE', detail: String(error) });

@@ -74,7 +74,7 @@ export function senderOf(
 
   /** Sends an item until it is stored, or fails, or leaves the outbox otherwise. */
   async function send(item: OutboxItem): Promise<void> {
-    const { client_message_id: id, chat_id: chat, kind, relation } = item;
+    const { client_message_id: id, chat_id: chat, kind, relation, content } = item;
     while (isDue(item)) {
       if (isUnsure(item)) {
         await reign.pause(FAILED_MS);
@@ -90,10 +90,13 @@ export function senderOf(
         : refused(item, answer, attemptsOf(item), platform.now());
       if ('failed' in result) {
         const { failed: problem } = result;
-        if (kind && relation) {
-          refuse({ chat_id: chat, client_message_id: id, kind, relation, problem });
+        if (kind) {
+          refuse({
+            chat_id: chat, client_message_id: id, kind, problem, ...relation && { relation },
+            ...content !== undefined && { content },
+          });
         }
-        await reign.commit(() => relation
+        await reign.commit(() => kind
           ? { sent: [id] } : { failed: [{ client_message_id: id, problem }] });
         if (answer.status === 403 || answer.status === 404) catchUp.refresh(chat);
         return;
@@ -129,7 +132,9 @@ export function senderOf(
   return {
     poke,
     last() {
-      for (const item of dueSends(data.outbox, new Set())) reign.spawn(post(item, true));
+      for (const item of dueSends(data.outbox, new Set())) {
+        if (!isUnsure(item)) reign.spawn(post(item, true));
+      }
     },
   };
 }

@@ -1,7 +1,9 @@
 // A part of a chat on screen, which grows upwards by pages and downwards by itself.
 
 import { bare } from '../core/revision.js';
-import { contiguous, itemsOf, mergedEntries, outdated, type Commands } from '../core/timeline.js';
+import {
+  contiguous, itemsOf, mergedEntries, outdated, wiped, type Commands,
+} from '../core/timeline.js';
 import type { Entry, Item, StoredChat, Timeline } from '../types.js';
 import { queue, type Data } from './data.js';
 import { derived, type Guard } from './views.js';
@@ -19,8 +21,8 @@ export interface TimelineOwner {
    * is no answer.
    */
   history(before: number, limit: number): Promise<{ entries: Entry[]; more: boolean } | undefined>;
-  /** Calls `changed` after some time, if the timeline is still open. */
-  later(): void;
+  /** Calls a function after some time, if the timeline is still open. */
+  later(then: () => void): void;
   closed(): void;
 }
 
@@ -53,8 +55,8 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
   const inOrder = queue();
 
   const add = (news: readonly Entry[]): void => {
-    entries = mergedEntries(entries, news.map((entry) =>
-      entry.message ? { ...entry, message: bare(entry.message) } : entry));
+    entries = wiped(mergedEntries(entries, news.map((entry) =>
+      entry.message ? { ...entry, message: bare(entry.message) } : entry)));
     low = Math.min(low, entries[0]?.from ?? Infinity);
   };
 
@@ -109,25 +111,51 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
       }
     }
     items.changed();
+    void ask();
     return !complete && low > 1;
   }
 
-  /** Brings up to date what was changed after it was read. */
+  /** Takes from the store what was changed after it was read. */
   async function renew(): Promise<void> {
     const mine = resets;
     const data = owner.data();
     if (!data) return;
-    const get = async (page: (before: number) => Promise<readonly Entry[] | undefined>) => {
-      for (const sequence of outdated(entries)) {
-        const got = await page(sequence + 1);
-        if (mine !== resets) return;
-        if (got) add(got.filter(({ from }) => from === sequence));
-        else owner.later();
-      }
-    };
-    await get((before) => data.run((store) => store.page(id, before, 1)));
-    // The store does not have those that are shown only here.
-    await get(async (before) => (await owner.history(before, 1))?.entries);
+    for (const sequence of outdated(entries).keys()) {
+      const got = await data.run((store) => store.page(id, sequence + 1, 1));
+      if (mine !== resets) return;
+      add(got.filter(({ from }) => from === sequence));
+    }
+  }
+
+  /** Whether changed messages are asked for, or will be. */
+  let asking = false;
+
+  /**
+   * Gets from the server what has changed and is not in the store. What the store has is shown
+   * meanwhile.
+   */
+  async function ask(): Promise<void> {
+    if (asking || !owner.data() || outdated(entries).size === 0) return;
+    asking = true;
+    const mine = resets;
+    for (const sequence of outdated(entries).keys()) {
+      const got = await owner.history(sequence + 1, 1);
+      if (mine !== resets) break;
+      if (!got) continue;
+      const news = got.entries.filter(({ from }) => from === sequence);
+      // The server no longer returns it, so the user may not see it.
+      if (news.length === 0) entries = entries.filter(({ from }) => from !== sequence);
+      add(news);
+      items.changed();
+    }
+    if (outdated(entries).size === 0) {
+      asking = false;
+      return;
+    }
+    owner.later(() => {
+      asking = false;
+      void ask();
+    });
   }
 
   /** Errors of the store are handled where they come from. */
@@ -136,6 +164,7 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
     await refresh();
     await renew();
     items.changed();
+    void ask();
     if (fresh && seen && entries.length < page) await more();
   }).catch(() => undefined);
 

@@ -70,7 +70,7 @@ export interface Disk {
 export const FORMAT = 2;
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
-type Row = Mutable<StoredChat>;
+export type Row = Mutable<StoredChat>;
 
 const BATCH = 256;
 

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { contiguous, itemsOf, mergedEntries, outdated } from '../../src/core/timeline.js';
+import { contiguous, itemsOf, mergedEntries, outdated, wiped } from '../../src/core/timeline.js';
 import type { Entry, OutboxItem } from '../../src/types.js';
 import { item, message, row } from './scene.js';
 
@@ -71,11 +71,21 @@ void test('a message that the user changes says so, and what it will say', () =>
 
 void test('what lacks a change is found', () => {
   const of = (entries: Entry[]) => [...outdated(entries)];
-  assert.deepEqual(of([one(1), one(2), relation(3, 1), relation(4, 1, 'redact')]), [1]);
+  assert.deepEqual(of([one(1), one(2), relation(3, 1), relation(4, 1, 'redact')]),
+    [[1, true]]);
+  assert.deepEqual(of([one(1), relation(3, 1)]), [[1, false]]);
   assert.deepEqual(of([one(1, { revision: revision(3) }), relation(3, 1)]), []);
   // A second redaction changes nothing.
   const first = revision(3, 'redact');
   assert.deepEqual(of([one(1, { revision: first }), relation(4, 1, 'redact')]), []);
   // A kind of tomorrow may be related to a message, and change nothing.
   assert.deepEqual(of([one(1), relation(3, 1, 'react')]), []);
+});
+
+void test('what lacks its redaction says nothing', () => {
+  const entries = [one(1, { content: 'secret' }), one(2, { content: 'public' })];
+  const says = (all: readonly Entry[]) => all.map((entry) => entry.message?.content);
+  const change = [...entries, relation(3, 1, 'redact'), relation(4, 2)];
+  assert.deepEqual(says(wiped(change)).slice(0, 2), ['', 'public']);
+  assert.equal(wiped(entries), entries);
 });

@@ -220,7 +220,8 @@ export class Core implements Host {
     const { user } = who;
     this.#checkAuthority(who, draft);
     const chat = this.data.chats.get(draft.chat);
-    const seen = draft.seen ?? (who.backend ? 0 : null);
+    const hidden = draft.kind !== 'message' && draft.kind !== 'system';
+    const seen = draft.seen ?? (who.backend || hidden ? 0 : null);
     if (seen !== null && seen > (chat === undefined ? 0 : headOf(chat))) {
       this.data.member(user, draft.chat);
       throw invalidSequence('seen_sequence', 'is above the head of the chat');

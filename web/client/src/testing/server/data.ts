@@ -52,7 +52,7 @@ export interface Raise {
   readonly readWithinAcked?: boolean;
 }
 
-export type Kind = 'message' | 'system' | 'edit' | 'redact';
+export type Kind = 'message' | 'system' | 'edit' | 'redact' | 'control';
 
 export interface Draft {
   readonly chat: string;

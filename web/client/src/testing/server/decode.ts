@@ -117,7 +117,7 @@ export function draft(f: Fields, chat?: string): Draft {
   });
   const metadata = object(f, 'metadata', 4096) ?? null;
   const kind = text(f, 'kind') ?? 'message';
-  if (!isKind(kind)) throw invalid('kind', 'must be message, system, edit or redact');
+  if (!isKind(kind)) throw invalid('kind', 'must be message, system, edit, redact or control');
   const mentions = mentionsOf(f);
   const relation = relationOf(f);
   const seen = sequence(f, 'seen_sequence', 0) ?? null;
@@ -146,7 +146,7 @@ export function draft(f: Fields, chat?: string): Draft {
 }
 
 function isKind(kind: string): kind is Kind {
-  return ['message', 'system', 'edit', 'redact'].includes(kind);
+  return ['message', 'system', 'edit', 'redact', 'control'].includes(kind);
 }
 
 function relationOf(f: Fields): number | null {

@@ -253,7 +253,7 @@ export class Rest {
     const state = data.state(who.user, c.id);
     const unread = data.unread(who.user, c);
     const member = c.members.get(who.user);
-    const last = c.messages.at(-1);
+    const last = c.messages.filter(({ kind }) => kind === 'message' || kind === 'system').at(-1);
     const visible = own && last !== undefined && (member?.intervals ?? []).some(
       (i) => last.sequence >= i.from && (i.to === 0 || last.sequence <= i.to));
     const other = c.type === 'direct' && own
