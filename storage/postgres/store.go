@@ -69,7 +69,7 @@ const (
 	comparers   = 2
 	maxCompared = 2_048
 	maxLookedAt = 1_000
-	maxLooks    = 128_000
+	maxLooks    = 50_000
 	// callTime bounds a call of the database with all its attempts. After it, the database counts
 	// as not answering.
 	callTime = 5 * time.Second
