@@ -18,7 +18,7 @@ import (
 func TestBehind_many_users_share_a_bounded_statement(t *testing.T) {
 	url := newDatabase(t, service.Shared(t))
 	s := openTest(t, url)
-	const chats = 200
+	const chats = 60
 	db, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
