@@ -242,6 +242,15 @@ func TestInbox_redacted_stays_though_the_relation_is_not_queued(t *testing.T) {
 		b.session("1-a", true)
 		return b
 	}
+	// fill gets the page after message 1, as the turn of the chat does.
+	fill := func(b *inbox) {
+		c := b.chats["c"]
+		b.mu.Lock()
+		b.running++
+		c.step = running
+		b.mu.Unlock()
+		b.fill(t.Context(), c, 1, pageSize)
+	}
 	t.Run("a full queue", func(t *testing.T) {
 		b := newInbox()
 		for n := range tidemark.Sequence(mostOfChat) {
@@ -264,12 +273,7 @@ func TestInbox_redacted_stays_though_the_relation_is_not_queued(t *testing.T) {
 			}
 			return page{Messages: []tidemark.Message{message(after + 1)}}, nil
 		}
-		c := b.chats["c"]
-		b.mu.Lock()
-		b.running++
-		c.step = running
-		b.mu.Unlock()
-		b.fill(t.Context(), c, 1, pageSize)
+		fill(b)
 		if got := saysOf(b, 2); got != "nothing waits" {
 			t.Errorf("message 2 says %q, want that its page comes again", got)
 		}
@@ -284,12 +288,7 @@ func TestInbox_redacted_stays_though_the_relation_is_not_queued(t *testing.T) {
 			b.message(redaction(after+4, after+1))
 			return p, nil
 		}
-		c := b.chats["c"]
-		b.mu.Lock()
-		b.running++
-		c.step = running
-		b.mu.Unlock()
-		b.fill(t.Context(), c, 1, pageSize)
+		fill(b)
 		if got := [2]string{saysOf(b, 2), saysOf(b, 3)}; got != [2]string{"", "secret"} {
 			t.Errorf("the messages of the page say %q, want that the first one is redacted", got)
 		}

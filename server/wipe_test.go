@@ -62,6 +62,18 @@ func (w *wiped) gone() {
 	}
 }
 
+// redactsUntold redacts the canary at a, and a fails to tell b of it.
+func (w *wiped) redactsUntold() {
+	w.t.Helper()
+	w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
+		if unheard(to, e) {
+			return errDown
+		}
+		return send()
+	})
+	w.a.relate("alice", w.chat, tidemark.KindRedact, 1, "")
+}
+
 // unheard drops what tells b of relations.
 func unheard(to registry.Node, e bus.Event) bool {
 	return to.ID == "b" && e.Notification != nil && e.Notification.Relation
@@ -157,13 +169,7 @@ func TestR_WIPE_a_late_message_is_not_cached(t *testing.T) {
 func TestR_WIPE_a_node_that_was_not_told_drops_its_caches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWiped(t)
-		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-			if unheard(to, e) {
-				return errDown
-			}
-			return send()
-		})
-		w.a.relate("alice", w.chat, tidemark.KindRedact, 1, "")
+		w.redactsUntold()
 		w.publish.clear()
 		time.Sleep(6 * time.Second)
 		w.gone()
@@ -356,13 +362,7 @@ func TestR_WIPE_a_node_that_is_cut_off_changes_nothing(t *testing.T) {
 func TestR_WIPE_a_node_that_stops_raises_the_epoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWiped(t)
-		w.publish.set(func(to registry.Node, e bus.Event, send func() error) error {
-			if unheard(to, e) {
-				return errDown
-			}
-			return send()
-		})
-		w.a.relate("alice", w.chat, tidemark.KindRedact, 1, "")
+		w.redactsUntold()
 		before, err := w.reg.Epoch(w.ctx)
 		if err != nil {
 			t.Fatal(err)
