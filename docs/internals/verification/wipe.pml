@@ -8,7 +8,7 @@
  *
  * What holds: when A has told everybody that it knows, or has died, and when each node that takes
  * part knows the latest epoch, no node serves the text from memory. A node that reads from storage
- * gets what is stored, so the model has memory only.
+ * gets what is stored, so the model has memory only, and what comes into it.
  *
  *   spin -a wipe.pml && gcc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m300000
  */
@@ -37,10 +37,15 @@
 #ifndef R_KEEP
 #define R_KEEP 1
 #endif
-/* A node keeps no message that was stored before it last began to rely on being told, or before it
- * last dropped everything. It compares times of day. */
+/* A node takes no message that was stored before its term: before it last began to rely on being
+ * told, or last dropped everything. For the first minute it takes only what follows a message that
+ * it stored in the term, or the end of the chat as it read it. Later no such message arrives. */
 #ifndef R_YOUNG
 #define R_YOUNG 1
+#endif
+/* A node takes from storage only what it began to read in its term. */
+#ifndef R_TERM
+#define R_TERM 1
 #endif
 /* A node serves nothing from memory after its lease has ended. */
 #ifndef R_SERVE
@@ -65,8 +70,11 @@ bool late[2];
 bool known[2], trusts[2];
 /* What the registry has, and what each node has noticed. */
 byte epoch, noticed[2];
-/* Message 1 was stored before the node last began to rely on being told, or dropped everything. */
+/* Message 1 was stored before the node's term. */
 bool before[2];
+/* The node has read the text from storage, and has not kept it yet. In which term that began. */
+bool reads[2];
+byte term[2], since[2];
 /* The message is stored, the relation is stored, and telling has ended. */
 bool stored, related, told;
 /* B cannot reach the registry. B has done all that it does. A cannot reach the registry. */
@@ -127,12 +135,29 @@ proctype Carry(byte n) {
 	atomic { late[n] -> put(n); late[n] = 0 }
 }
 
+/* A session of a node reads the chat. The node keeps what it has read. */
+proctype Read(byte n) {
+	if
+	:: atomic { stored && !related && trusts[n] -> reads[n] = 1; since[n] = term[n] }
+		atomic {
+			if
+			:: (!floor[n] || !R_FLOOR) && (trusts[n] || !R_KEEP) &&
+				(term[n] == since[n] || !R_TERM) -> text[n] = 1
+			:: else
+			fi;
+			reads[n] = 0
+		}
+	:: skip
+	fi
+}
+
 /* A node notices an epoch. */
 proctype Heartbeat(byte n) {
 	do
 	:: atomic { noticed[n] < epoch && !(n == B && away) ->
 		noticed[n] = epoch;
 		before[n] = stored;
+		term[n]++;
 		if
 		:: R_EPOCH -> text[n] = 0
 		:: else
@@ -145,7 +170,7 @@ proctype Heartbeat(byte n) {
 /* A node forgets the chat. */
 proctype Forget(byte n) {
 	if
-	:: atomic { !floor[n] || !late[n] || !R_REMEMBER -> text[n] = 0; floor[n] = 0 }
+	:: atomic { !floor[n] || !late[n] && !reads[n] || !R_REMEMBER -> text[n] = 0; floor[n] = 0 }
 	:: skip
 	fi
 }
@@ -155,7 +180,7 @@ proctype Forget(byte n) {
 inline enter() {
 	atomic { epoch++; noticed[B] = epoch; text[B] = (text[B] && !R_EPOCH) }
 	atomic { known[B] = 1 }
-	atomic { trusts[B] = 1; before[B] = stored }
+	atomic { trusts[B] = 1; before[B] = stored; term[B]++ }
 }
 
 /* B may be cut off: it knows when its lease has ended, and the others know that later. */
@@ -177,7 +202,8 @@ proctype Life() {
 init {
 	byte n;
 	atomic { known[A] = 1; trusts[A] = 1;
-		run Teller(); run Carry(A); run Carry(B); run Heartbeat(A); run Heartbeat(B);
+		run Teller(); run Carry(A); run Carry(B); run Read(B);
+		run Heartbeat(A); run Heartbeat(B);
 		run Forget(A); run Forget(B); run Life()
 	}
 	atomic {

@@ -37,6 +37,7 @@ type Cache struct {
 	// trust limits what may be used. If it is nil, all may be used. trusting guards its changes.
 	trust    atomic.Pointer[trust]
 	trusting sync.Mutex
+	terms    Term // how many have begun since the node met another one
 
 	// Count holds the cache's counters.
 	Count Counters
@@ -58,13 +59,21 @@ type trust struct {
 	until time.Time
 	// age bounds the time since a roster was read. 0 means no bound.
 	age time.Duration
-	// since is when the node last began to trust what it caches, or dropped all of it. A relation
-	// may have been missed before. It is zero if there never was another node.
-	since time.Time
+	// term is the present term, and began its first moment.
+	term  Term
+	began time.Time
 }
 
-// clockSkew is how far the clocks of two nodes may be apart.
-const clockSkew = 5 * time.Second
+// Term is a time in which every relation reaches this node. A new one begins when a relation may
+// have been missed: whatever was cached before may be outdated. Terms ascend.
+type Term uint64
+
+const (
+	// NoTerm is no term: relations may be missed now, or it is not known when something was stored.
+	NoTerm Term = 0
+	// alone is the term of a node that never met another one, from its start. It misses nothing.
+	alone Term = 1
+)
 
 // Entry is the cached part of one chat.
 type Entry struct {
@@ -104,44 +113,48 @@ func (c *Cache) TrustUntil(until time.Time, age time.Duration) {
 	c.trusting.Lock()
 	defer c.trusting.Unlock()
 	now, next := time.Now(), &trust{until: until, age: age}
-	if t := c.trust.Load(); t != nil && now.Before(t.until) {
-		next.since = t.since
-	} else if age > 0 {
-		next.since = now
+	switch t := c.trust.Load(); {
+	case t != nil && now.Before(t.until):
+		next.term, next.began = t.term, t.began
+	case age > 0:
+		//rule:R_WIPE.new-term-after-distrust
+		c.terms++
+		next.term, next.began = alone+c.terms, now
+	default:
+		next.term = alone
 	}
 	c.trust.Store(next)
 }
 
-// distrust makes the cache keep no message that was stored before now.
+// distrust begins a new term.
 func (c *Cache) distrust() {
 	c.trusting.Lock()
 	defer c.trusting.Unlock()
 	if t := c.trust.Load(); t != nil {
 		next := *t
-		next.since = time.Now()
+		c.terms++
+		next.term, next.began = alone+c.terms, time.Now()
 		c.trust.Store(&next)
 	}
 }
 
-// reached reports whether relations reach this node, so that the messages it caches are as stored.
-func (c *Cache) reached() bool {
-	t := c.trust.Load()
-	return t == nil || time.Now().Before(t.until)
+// Term returns the present term. It is for Stored.
+func (c *Cache) Term() Term {
+	term, _ := c.present()
+	return term
 }
 
-// keeps reports whether a message may be cached. A late one may be from before a relation that this
-// node was not told of.
-func (c *Cache) keeps(m *tidemark.Message) bool {
+// present returns the present term. settled says that a message from before it arrives no more.
+func (c *Cache) present() (term Term, settled bool) {
 	t := c.trust.Load()
 	if t == nil {
-		return true
+		return alone, true
 	}
-	//rule:R_WIPE.keep-nothing-untrusted
+	//rule:R_WIPE.keep-and-serve-nothing-untrusted
 	if !time.Now().Before(t.until) {
-		return false
+		return NoTerm, false
 	}
-	//rule:R_WIPE.keep-nothing-from-before
-	return t.since.IsZero() || m.CreatedAt.Sub(t.since) > clockSkew
+	return t.term, t.term == alone || time.Since(t.began) >= lateFor
 }
 
 // trusts reports whether a roster read at the given time may be used. It reads the clock each time,
@@ -221,9 +234,38 @@ func (e *Entry) LeaveOut() { e.leftOut.Store(true) }
 // TakeLeftOut reports whether LeaveOut was called since the last TakeLeftOut.
 func (e *Entry) TakeLeftOut() bool { return e.leftOut.Swap(false) }
 
-// Put caches a message and its JSON, which must not be changed afterwards. It leaves out a message
-// that may have changed without this node being told.
+// Put caches a message that a node has sent here, and its JSON, which must not be changed
+// afterwards. It leaves out a message that may have changed without this node being told: in the
+// first minute of a term, one that may be from before it.
 func (c *Cache) Put(e *Entry, m *tidemark.Message, payload []byte) {
+	c.put(e, m, payload, NoTerm)
+}
+
+// Stored caches a message that this node stored in a step that began in the given term. Whatever
+// follows the message in its chat was stored in that term, too.
+func (c *Cache) Stored(e *Entry, m *tidemark.Message, payload []byte, term Term) {
+	c.follows(e, m.Sequence, term)
+	c.Put(e, m, payload)
+}
+
+// follows records that the messages of a chat from a sequence on were stored in a term, if that is
+// the present one.
+func (c *Cache) follows(e *Entry, from tidemark.Sequence, term Term) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone {
+		return
+	}
+	//rule:R_WIPE.follow-in-the-present-term
+	if present, _ := c.present(); term == present && term != NoTerm {
+		c.bytes.Add(int64(e.tail.enter(term)))
+		e.tail.follows(from)
+	}
+}
+
+// put caches a message. read is the term in which it was read from storage, or NoTerm if a node has
+// sent it here.
+func (c *Cache) put(e *Entry, m *tidemark.Message, payload []byte, read Term) {
 	e.Reached(m.Sequence)
 	kept := encoded(m, payload)
 	e.mu.Lock()
@@ -235,8 +277,17 @@ func (c *Cache) Put(e *Entry, m *tidemark.Message, payload []byte) {
 	if m.Relation != nil {
 		grown = e.tail.relate(m.Sequence)
 	}
-	if c.keeps(m) { // while the tail is locked, so that Forget comes before or after
-		grown += e.tail.put(kept, c.cfg.Messages, bytesPerChat)
+	// The term is asked for while the tail is locked, so that Forget comes before or after.
+	if term, settled := c.present(); term != NoTerm {
+		grown += e.tail.enter(term)
+		switch {
+		//rule:R_WIPE.keep-nothing-from-before
+		case read == NoTerm && !settled && !e.tail.isFollowing(m.Sequence):
+		//rule:R_WIPE.keep-nothing-read-before
+		case read != NoTerm && read != term:
+		default:
+			grown += e.tail.put(kept, c.cfg.Messages, bytesPerChat)
+		}
 	}
 	e.mu.Unlock()
 	c.bytes.Add(int64(grown))
@@ -261,12 +312,13 @@ func (c *Cache) Relate(id tidemark.ChatID, relation tidemark.Sequence) {
 	c.bytes.Add(int64(e.tail.relate(relation)))
 }
 
-// refill caches a message that a session read from storage, because other nodes send its kind
-// without content. If it is a relation that this node did not know, refill first drops the messages
-// before it. A message older than lateFor is cached only if it is the latest known relation. Put
-// refuses a message if the node has learned of a later relation meanwhile.
-func (c *Cache) refill(e *Entry, m *tidemark.Message) {
-	late := time.Since(m.CreatedAt) < lateFor
+// refill caches a message that a session read from storage in a term, because nodes send no content
+// of its kind, or because it may be from before the term. If it is a relation that this node did
+// not know, refill first drops the messages before it. A message older than recent is cached only
+// if it is the latest known relation. put refuses a message if the node has learned of a later
+// relation meanwhile.
+func (c *Cache) refill(e *Entry, m *tidemark.Message, read Term) {
+	late := time.Since(m.CreatedAt) < recent
 	e.mu.Lock()
 	t := &e.tail
 	unknown := m.Relation != nil && m.Sequence > t.floor &&
@@ -277,10 +329,10 @@ func (c *Cache) refill(e *Entry, m *tidemark.Message) {
 		c.Relate(m.ChatID, m.Sequence)
 	}
 	e.mu.Lock()
-	missing := t.takes(m.Sequence) && (late || m.Sequence == t.floor)
+	missing := t.takes(m.Sequence, read) && (late || m.Sequence == t.floor)
 	e.mu.Unlock()
 	if missing {
-		c.Put(e, m, m.AppendJSON(nil))
+		c.put(e, m, m.AppendJSON(nil), read)
 	}
 }
 

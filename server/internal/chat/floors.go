@@ -12,6 +12,9 @@ const (
 	// lateFor is how long a message may take to a node. For so long a node remembers a relation,
 	// also of a chat that it has forgotten: otherwise it would take a late message from before it.
 	lateFor = time.Minute
+	// recent is how old a message may look that is younger than lateFor: the clocks of two nodes
+	// may be ten minutes apart.
+	recent = lateFor + 10*time.Minute
 	// maxFloors is how many relations are remembered.
 	maxFloors = 50_000
 )

@@ -91,6 +91,8 @@ type reading struct {
 	version, newest uint64
 	// stored reports that the cache must not be used, only storage.
 	stored bool
+	// ended reports that storage had no further message.
+	ended bool
 	// intervals are what the user may see.
 	intervals tidemark.Intervals
 }
@@ -162,34 +164,53 @@ func (c *Cache) fill(ctx context.Context, readings []reading) error {
 	if len(ranges) == 0 {
 		return nil
 	}
+	term := c.Term()
 	read, err := c.storage.Ranges(ctx, ranges)
 	if err != nil {
 		return err
 	}
 	c.Count.RangeReads.Add(1)
 	for j, messages := range read {
+		rd := &readings[at[j]]
 		c.Count.RangeMessages.Add(int64(len(messages)))
-		readings[at[j]].fromStorage(messages)
-		for i := range messages {
-			if !messages[i].Kind.Shown() {
-				c.refill(readings[at[j]].entry, &messages[i])
-			}
-		}
-		if len(messages) == 0 && !readings[at[j]].OpenEnded {
+		rd.fromStorage(messages)
+		c.learn(rd, messages, term)
+		if len(messages) == 0 && !rd.OpenEnded {
 			c.Count.ShortReads.Add(1)
 		}
 	}
 	return nil
 }
 
+// learn caches what was read from storage in a term, if nodes could not send it here, or if what
+// they send is not kept yet (R_WIPE).
+func (c *Cache) learn(rd *reading, messages []tidemark.Message, term Term) {
+	present, settled := c.present()
+	news := !settled && term == present && term != NoTerm
+	for i := range messages {
+		if m := &messages[i]; news || !m.Kind.Shown() {
+			c.refill(rd.entry, m, term)
+		}
+	}
+	if !news || !rd.ended {
+		return
+	}
+	next := rd.page.Through + 1
+	if n := len(messages); n > 0 {
+		next = messages[n-1].Sequence + 1
+	}
+	//rule:R_WIPE.keep-what-follows-the-end
+	c.follows(rd.entry, next, term)
+}
+
 // fromTail fills the page from memory if its first message is there, and reports whether it did.
 func (c *Cache) fromTail(rd *reading) bool {
-	//rule:R_WIPE.serve-nothing-untrusted
-	if !c.reached() {
-		return false
-	}
 	rd.entry.mu.Lock()
 	defer rd.entry.mu.Unlock()
+	//rule:R_WIPE.serve-the-present-term-only
+	if term := c.Term(); term == NoTerm || rd.entry.tail.term != term {
+		return false
+	}
 	found := rd.entry.tail.read(rd.page.Through+1, rd.end, rd.Limit, rd.Bytes)
 	rd.page.Pieces = slices.Grow(rd.page.Pieces, len(found))
 	for _, m := range found {
@@ -204,13 +225,15 @@ func (c *Cache) fromTail(rd *reading) bool {
 
 func (rd *reading) fromStorage(messages []tidemark.Message) {
 	size := 0
+	for i := range messages {
+		size += messages[i].Size()
+	}
 	rd.page.Pieces = slices.Grow(rd.page.Pieces, len(messages))
 	if n := len(messages); n > 0 {
 		rd.entry.Reached(messages[n-1].Sequence)
 	}
 	for i := range messages {
 		m := &messages[i]
-		size += m.Size()
 		//rule:nothing_outside_membership.end-page-at-membership
 		if m.Sequence > rd.end {
 			break
@@ -225,8 +248,8 @@ func (rd *reading) fromStorage(messages []tidemark.Message) {
 		rd.add(kept)
 	}
 	//rule:pending_or_delivered.end-only-when-all-was-read
-	rd.page.End = rd.OpenEnded && len(messages) < rd.Limit && size < rd.Bytes &&
-		rd.end == tidemark.MaxSequence
+	rd.ended = len(messages) < rd.Limit && size < rd.Bytes
+	rd.page.End = rd.OpenEnded && rd.ended && rd.end == tidemark.MaxSequence
 }
 
 func (rd *reading) add(m message) {

@@ -54,6 +54,10 @@ type tail struct {
 	// floor is the highest relation that the node knows of. It may have changed any message before
 	// it, so the tail has none of them (R_WIPE).
 	floor tidemark.Sequence
+	// term is the term in which the slots were filled. since is a sequence from which on all
+	// messages were stored in it, or 0 if none is known.
+	term  Term
+	since tidemark.Sequence
 	// first is the sequence of slots[0]. A slot with a nil payload is empty.
 	first tidemark.Sequence
 	slots []message
@@ -85,46 +89,79 @@ func (t *tail) put(m message, most, mostBytes int) int {
 	}
 	*slot = m
 	t.bytes += m.size()
-	drop, size := 0, t.bytes
+	dropped, size := 0, t.bytes
 	//rule:bounded_use.limit-cached-messages
-	for len(t.slots)-drop > most || (size > mostBytes && len(t.slots)-drop > 1) {
-		if old := t.slots[drop]; old.payload != nil {
+	for len(t.slots)-dropped > most || (size > mostBytes && len(t.slots)-dropped > 1) {
+		if old := t.slots[dropped]; old.payload != nil {
 			size -= old.size()
 		}
-		drop++
+		dropped++
 	}
-	if drop > 0 {
-		n := copy(t.slots, t.slots[drop:])
-		clear(t.slots[n:])
-		t.slots = t.slots[:n]
-		t.first += tidemark.Sequence(drop)
+	if dropped > 0 {
+		t.drop(dropped)
 		t.bytes = size
 	}
 	return t.bytes - before
 }
 
-// takes reports whether the tail has a free slot for a message: one in the range, the next one
-// after it, or the first one of an empty tail. It has none below floor.
-func (t *tail) takes(n tidemark.Sequence) bool {
+// takes reports whether the tail has a free slot for a message that was read in a term: one in the
+// range, the next one after it, or the first one of an empty tail. It has none below floor. A tail
+// of another term counts as empty.
+func (t *tail) takes(n tidemark.Sequence, term Term) bool {
 	end := t.first + tidemark.Sequence(len(t.slots))
 	switch {
 	case n < t.floor:
 		return false
-	case len(t.slots) == 0 || n == end:
+	case len(t.slots) == 0 || t.term != term || n == end:
 		return true
 	}
 	return n >= t.first && n < end && t.slots[n-t.first].payload == nil
 }
+
+// enter drops what the tail has from another term. It returns the change in size.
+func (t *tail) enter(term Term) int {
+	if t.term == term {
+		return 0
+	}
+	freed := t.forget()
+	t.term = term
+	return freed
+}
+
+// follows records that the messages from a sequence on were stored in the tail's term.
+func (t *tail) follows(from tidemark.Sequence) {
+	if t.since == 0 || from < t.since {
+		t.since = from
+	}
+}
+
+// isFollowing reports whether a message is known to have been stored in the tail's term.
+func (t *tail) isFollowing(n tidemark.Sequence) bool { return t.since != 0 && n >= t.since }
 
 // relate drops what a relation may have changed. It returns the change in size.
 func (t *tail) relate(relation tidemark.Sequence) int {
 	if relation <= t.floor {
 		return 0
 	}
-	freed := t.bytes
-	clear(t.slots)
-	*t = tail{floor: relation, slots: t.slots[:0]}
+	t.floor = relation
+	dropped, freed := 0, 0
+	for dropped < len(t.slots) && t.first+tidemark.Sequence(dropped) < relation {
+		if old := t.slots[dropped]; old.payload != nil {
+			freed += old.size()
+		}
+		dropped++
+	}
+	t.drop(dropped)
+	t.bytes -= freed
 	return -freed
+}
+
+// drop removes the first slots.
+func (t *tail) drop(dropped int) {
+	n := copy(t.slots, t.slots[dropped:])
+	clear(t.slots[n:])
+	t.slots = t.slots[:n]
+	t.first += tidemark.Sequence(dropped)
 }
 
 // forget drops all messages, and returns the change in size.

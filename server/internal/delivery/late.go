@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -24,7 +25,7 @@ func (d *Delivery) Late(ctx context.Context, draft tidemark.Draft) Result {
 	if err != nil {
 		return Result{Err: err}
 	}
-	all := []message{d.stored(draft, appended)}
+	all := []message{d.stored(draft, appended, chat.NoTerm)}
 	d.wipe(ctx, all)
 	d.handOver(ctx, all)
 	return all[0].result()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/retry"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -79,7 +80,7 @@ func (d *Delivery) resolve(
 func (d *Delivery) sendAgain(ctx context.Context, draft tidemark.Draft) {
 	appended, err := d.resolve(ctx, &draft)
 	if err == nil {
-		all := []message{d.stored(draft, appended)}
+		all := []message{d.stored(draft, appended, chat.NoTerm)}
 		//rule:R_WIPE.tell-after-retry
 		d.wipe(ctx, all)
 		d.handOver(ctx, all)

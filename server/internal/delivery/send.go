@@ -95,6 +95,7 @@ func (d *Delivery) Send(ctx context.Context, drafts []tidemark.Draft) []Result {
 	results := make([]Result, len(drafts))
 	//rule:R_LATER.ask-before-storing
 	later := d.later()
+	term := d.Chats.Term()
 	appended, err := d.append(traces.Storing(ctx), drafts)
 	stored := make([]message, 0, len(drafts))
 	at := make([]int, 0, len(drafts))
@@ -110,7 +111,7 @@ func (d *Delivery) Send(ctx context.Context, drafts []tidemark.Draft) []Result {
 			traces.Refused(i, appended[i].Err)
 			continue
 		}
-		m := d.stored(drafts[i], appended[i])
+		m := d.stored(drafts[i], appended[i], term)
 		m.trace = traces.Stored(i, m.stored, m.duplicate)
 		stored, at = append(stored, m), append(at, i)
 	}
@@ -159,8 +160,11 @@ func (d *Delivery) append(
 	}
 }
 
-// stored puts a stored message into the chat cache and returns it for the handover.
-func (d *Delivery) stored(draft tidemark.Draft, appended storage.Appended) message {
+// stored puts a stored message into the chat cache and returns it for the handover. term is that in
+// which the first attempt to store it began, or chat.NoTerm.
+func (d *Delivery) stored(
+	draft tidemark.Draft, appended storage.Appended, term chat.Term,
+) message {
 	//rule:send_idempotent.own-attempt-is-no-duplicate
 	if appended.Message.MessageID == draft.MessageID {
 		// An earlier attempt of this send stored it, and its answer was lost.
@@ -180,7 +184,7 @@ func (d *Delivery) stored(draft tidemark.Draft, appended storage.Appended) messa
 		m.to = toBehind
 	}
 	if !appended.Duplicate {
-		d.Chats.Put(d.Chats.Chat(draft.ChatID), m.stored, m.encoded)
+		d.Chats.Stored(d.Chats.Chat(draft.ChatID), m.stored, m.encoded, term)
 		m.covered = d.Acks.Authored(draft.SenderID, draft.ChatID, m.stored.Sequence, draft.Seen)
 	}
 	return m

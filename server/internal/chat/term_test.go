@@ -1,0 +1,178 @@
+package chat_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/memory"
+)
+
+// stored is a storage of one chat with one member, bob. Each message has the same content.
+type stored struct {
+	oneMessage
+	head    tidemark.Sequence
+	content string
+	reads   int
+	// reading, if not nil, is called when messages have been read, before they are returned.
+	reading func()
+}
+
+func (s *stored) message(n tidemark.Sequence, content string) tidemark.Message {
+	return tidemark.Message{
+		ChatID: "c", Sequence: n, Content: content, MembersVersion: 1, CreatedAt: time.Now(),
+		Kind: tidemark.KindMessage, MessageID: "m", SenderID: "bob",
+	}
+}
+
+func (s *stored) Ranges(_ context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+	s.reads++
+	pages := make([][]tidemark.Message, len(ranges))
+	for i, r := range ranges {
+		for n := r.After + 1; n <= s.head; n++ {
+			pages[i] = append(pages[i], s.message(n, s.content))
+		}
+	}
+	if s.reading != nil {
+		s.reading()
+	}
+	return pages, nil
+}
+
+// termed is a cache of a node that has met others, in its first term.
+func termed(s chat.Storage) *chat.Cache {
+	c := chat.New(s, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 8})
+	trust(c)
+	return c
+}
+
+func trust(c *chat.Cache) { c.TrustUntil(time.Now().Add(time.Hour), time.Minute) }
+
+// wantPage checks the messages from one sequence to another, as bob gets them, and how often they
+// were read from storage.
+func (s *stored) wantPage(
+	t *testing.T, what string, c *chat.Cache, from, to tidemark.Sequence, content string, reads int,
+) {
+	t.Helper()
+	before := s.reads
+	pages, err := c.Pages(t.Context(), []chat.Request{
+		{User: "bob", Chat: "c", From: from, To: to, Limit: 10, Bytes: 1 << 20},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, piece := range pages[0].Pieces {
+		m, err := tidemark.ParseMessage(piece.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += m.Content
+	}
+	if got != content || s.reads-before != reads {
+		t.Errorf("%s: got %q with %d reads of storage, want %q with %d",
+			what, got, s.reads-before, content, reads)
+	}
+}
+
+func TestR_WIPE_an_earlier_term_is_not_served(t *testing.T) {
+	for what, next := range map[string]func(c *chat.Cache){
+		"after an epoch": func(c *chat.Cache) { c.Forget() },
+		"after a time without trust": func(c *chat.Cache) {
+			c.TrustUntil(time.Time{}, 0)
+			trust(c)
+		},
+	} {
+		s := &stored{head: 1, content: "stub"}
+		c := termed(s)
+		m := s.message(1, "text")
+		c.Stored(c.Chat("c"), &m, m.AppendJSON(nil), c.Term())
+		s.wantPage(t, "in its term", c, 1, 1, "text", 0)
+		next(c)
+		s.wantPage(t, what, c, 1, 1, "stub", 1)
+		s.wantPage(t, what+", once it was read", c, 1, 1, "stub", 0)
+	}
+}
+
+// TestR_WIPE_a_page_from_before_a_term_is_not_kept: a relation may have been missed since it was
+// read.
+func TestR_WIPE_a_page_from_before_a_term_is_not_kept(t *testing.T) {
+	s := &stored{head: 1, content: "text"}
+	c := termed(s)
+	s.reading = c.Forget
+	s.wantPage(t, "while the term ends", c, 1, 1, "text", 1)
+	s.content, s.reading = "stub", nil
+	s.wantPage(t, "in the next term", c, 1, 1, "stub", 1)
+}
+
+func TestR_WIPE_what_follows_in_a_term_is_kept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stored{head: 3, content: "s"}
+		var c *chat.Cache
+		put := func(n tidemark.Sequence) {
+			m := s.message(n, "p")
+			c.Put(c.Chat("c"), &m, m.AppendJSON(nil))
+		}
+		c = termed(s)
+		put(2)
+		s.wantPage(t, "before anything is known of the chat", c, 2, 3, "ss", 1)
+
+		c = termed(s)
+		s.wantPage(t, "nothing after the end", c, 4, 4, "", 1)
+		put(2)
+		s.wantPage(t, "from before the end", c, 2, 3, "ss", 1)
+		c = termed(s)
+		s.wantPage(t, "nothing after the end", c, 4, 4, "", 1)
+		put(4)
+		s.wantPage(t, "from after the end", c, 4, 4, "p", 0)
+
+		c = termed(s)
+		before := c.Term()
+		own := s.message(4, "o")
+		c.Stored(c.Chat("c"), &own, own.AppendJSON(nil), before)
+		put(5)
+		s.wantPage(t, "after a message of this node", c, 4, 5, "op", 0)
+		c.Forget()
+		c.Stored(c.Chat("c"), &own, own.AppendJSON(nil), before)
+		put(5)
+		s.head = 5
+		s.wantPage(t, "after a message of an earlier term", c, 4, 5, "ss", 1)
+
+		c = termed(s)
+		time.Sleep(time.Minute)
+		put(2)
+		s.wantPage(t, "a minute later", c, 2, 2, "p", 0)
+	})
+}
+
+// TestRelate_keeps_what_comes_after: a relation changes earlier messages only.
+func TestRelate_keeps_what_comes_after(t *testing.T) {
+	s := &stored{head: 4, content: "s"}
+	c := chat.New(s, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 8})
+	for n := range tidemark.Sequence(4) {
+		m := s.message(n+1, "p")
+		c.Put(c.Chat("c"), &m, m.AppendJSON(nil))
+	}
+	before := c.Bytes()
+	c.Relate("c", 3)
+	if got := c.Bytes(); got != before/2 {
+		t.Errorf("got %d bytes after the relation, want half of %d", got, before)
+	}
+	s.wantPage(t, "from the relation on", c, 3, 4, "pp", 0)
+	s.wantPage(t, "before it", c, 1, 4, "ssss", 1)
+}
+
+// TestPut_alone: a node that never met another one keeps all it is given.
+func TestPut_alone(t *testing.T) {
+	c := chat.New(memory.New(), chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 8})
+	c.TrustUntil(time.Now().Add(time.Hour), 0)
+	m := tidemark.Message{ChatID: "c", Sequence: 7}
+	c.Put(c.Chat("c"), &m, m.AppendJSON(nil))
+	if c.Bytes() == 0 {
+		t.Error("nothing is cached")
+	}
+}
