@@ -27,7 +27,12 @@ type wiped struct {
 func newWiped(t *testing.T, onB ...func(*server.Config)) *wiped {
 	t.Helper()
 	w := newCluster(t)
-	s := &wiped{cluster: w, a: w.node("a"), b: w.node("b", onB...)}
+	return newWipedOn(t, w, w.node("a"), w.node("b", onB...))
+}
+
+func newWipedOn(t *testing.T, w *cluster, a, b *core) *wiped {
+	t.Helper()
+	s := &wiped{cluster: w, a: a, b: b}
 	tailsTrust()
 	s.chat = s.a.chat("abc", "alice", "bob", "carol")
 	s.bob = s.a.open("bob")

@@ -39,6 +39,13 @@ type Event struct {
 	Report   *Report
 }
 
+// Repeated reports whether nothing is missed if the event is lost. Its publisher asks again until it
+// is answered, or the event may be dropped anyway.
+func (e *Event) Repeated() bool {
+	return e.Seek != nil || e.End != nil || e.Done != nil || e.Typing != nil || e.Survey != nil ||
+		e.Report != nil || e.Presence != nil && e.Presence.Look != nil
+}
+
 // Notification says that a chat has a message for the sessions.
 type Notification struct {
 	Chat     tidemark.ChatID
@@ -211,6 +218,16 @@ type Bus interface {
 	// subscriber received the event, and Unavailable that this is not known. In both cases the
 	// caller marks the users.
 	Publish(ctx context.Context, publications []Publication) []error
+}
+
+// Complainer is a Bus that records in the registry to which nodes a publication may not have come.
+// Such a node finds that with its next heartbeat after the publisher's. It then trusts nothing that
+// it has cached, reconciles its sessions, and joins the registry again once it is reached. So the
+// publisher need not do so, and a node that has died costs no epoch for each publication to it.
+type Complainer interface {
+	Bus
+	// Complains only marks the type. It does nothing.
+	Complains()
 }
 
 // PublishOne publishes one event.

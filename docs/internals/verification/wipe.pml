@@ -25,7 +25,8 @@
 #ifndef R_REMEMBER
 #define R_REMEMBER 1
 #endif
-/* A node that could not tell another one joins again, which raises the epoch. */
+/* A node that could not tell another one joins again, which raises the epoch. Or it complains of
+ * the other one in the registry, whose next heartbeat finds that. */
 #ifndef R_REJOIN
 #define R_REJOIN 1
 #endif
@@ -77,6 +78,8 @@ bool reads[2];
 byte term[2], since[2];
 /* The message is stored, the relation is stored, and telling has ended. */
 bool stored, related, told;
+/* A complains of B in the registry. */
+bool complained;
 /* B cannot reach the registry. B has done all that it does. A cannot reach the registry. */
 bool away, ended, cut;
 
@@ -121,7 +124,8 @@ proctype Teller() {
 				fi;
 				if
 				:: R_REJOIN -> epoch++
-				:: else
+				:: R_REJOIN -> complained = 1
+				:: !R_REJOIN
 				fi;
 				told = 1
 			}
@@ -163,7 +167,17 @@ proctype Heartbeat(byte n) {
 		:: else
 		fi
 	}
-	:: atomic { ended && told && (noticed[n] == epoch || n == B && away) -> break }
+	:: atomic { n == B && complained && !away -> complained = 0; trusts[B] = 0 }
+		atomic { /* it is reached again, and joins anew */
+			epoch++;
+			noticed[B] = epoch;
+			text[B] = (text[B] && !R_EPOCH);
+			trusts[B] = (known[B] && !away);
+			before[B] = stored;
+			term[B]++
+		}
+	:: atomic { ended && told && (noticed[n] == epoch && (n == A || !complained) ||
+		n == B && away) -> break }
 	od
 }
 

@@ -446,3 +446,21 @@ func TestSubscribe_stop_waits_for_the_call_under_way(t *testing.T) {
 }
 
 var _ bushttp.Peers = (*peers)(nil)
+
+// TestPublish_of_what_is_repeated: whoever asks repeats it, so nobody has to learn of the failure.
+func TestPublish_of_what_is_repeated(t *testing.T) {
+	others := newPeers(nobody(t))
+	b, _ := open(t, others, secret)
+	for _, e := range []bus.Event{
+		{Seek: &bus.Seek{}}, {End: &bus.End{}}, {Done: &bus.Done{}}, {Typing: &tidemark.Typing{}},
+	} {
+		err := bus.PublishOne(t.Context(), b, nodeA, e)
+		if tidemark.CodeOf(err) != tidemark.Unavailable || others.complained(nodeA) != 0 {
+			t.Errorf("Publish: %v, with %d complaints, want none", err, others.complained(nodeA))
+		}
+	}
+	_ = bus.PublishOne(t.Context(), b, nodeA, own)
+	if n := others.complained(nodeA); n != 1 {
+		t.Errorf("%d complaints of a change, want one", n)
+	}
+}

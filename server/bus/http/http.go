@@ -90,6 +90,8 @@ type Bus struct {
 	links map[registry.Node]*link
 }
 
+var _ bus.Complainer = (*Bus)(nil)
+
 type counters struct {
 	events, frames, bytes, received, nobody, missed, unknown, malformed atomic.Int64
 }
@@ -176,6 +178,9 @@ func (b *Bus) Counters() map[string]int64 {
 		"bus_malformed_total":       c.malformed.Load(),
 	}
 }
+
+// Complains implements bus.Complainer.
+func (*Bus) Complains() {}
 
 // Check returns Unavailable while other nodes do not reach a node of this process, else nil.
 func (b *Bus) Check(context.Context) error {

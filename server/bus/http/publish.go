@@ -82,9 +82,11 @@ func (b *Bus) publish(ctx context.Context, node registry.Node, events []*bus.Eve
 			return answers[0]
 		}
 	}
-	// Also a caller who has left, or found no place in the queue, may be the only one to know.
-	//rule:R_EPOCH.complain-of-each-failure
-	b.cfg.Peers.Complain(node)
+	if slices.ContainsFunc(events, func(e *bus.Event) bool { return !e.Repeated() }) {
+		// Also a caller who has left, or found no place in the queue, may be the only one to know.
+		//rule:R_EPOCH.complain-of-each-failure
+		b.cfg.Peers.Complain(node)
+	}
 	return err
 }
 

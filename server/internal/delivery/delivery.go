@@ -101,8 +101,8 @@ type Announcement struct {
 // nothing is sent, else only this node's sessions get it. failed says of each announcement that a
 // node that may be alive may not have got it.
 //
-// A node that misses an announcement with AllNodes keeps a wrong cache. In that case this node
-// joins the registry again, so that all nodes drop their caches.
+// A node that misses an announcement with AllNodes keeps a wrong cache, so it is made to drop it
+// (leases.Untold).
 func (d *Delivery) Publish(
 	ctx context.Context, all []Announcement, onlyCertain bool,
 ) (certain bool, failed []bool) {
@@ -135,7 +135,7 @@ func (d *Delivery) Publish(
 		failed[of[i]] = true
 		if all[of[i]].AllNodes && slices.Contains(nodes, publications[i].Node) {
 			//rule:nothing_outside_membership.rejoin-when-nodes-are-unknown
-			d.Leases.Rejoin()
+			d.Leases.Untold()
 		}
 	}
 	return certain, failed

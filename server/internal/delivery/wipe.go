@@ -11,8 +11,8 @@ import (
 // wipe tells all nodes of the relations among stored messages, before these are handed over. What
 // the nodes have cached of the chats' earlier messages may be outdated (R_WIPE).
 //
-// If a node that may be alive was not told, this node joins the registry again. All nodes then drop
-// their caches. If this node dies before it has told anybody, they do so, too (R_EPOCH).
+// A node that may be alive and was not told is made to drop its cache (leases.Untold). If this node
+// dies before it has told anybody, all nodes drop theirs (R_EPOCH).
 func (d *Delivery) wipe(ctx context.Context, stored []message) {
 	var publications []bus.Publication
 	nodes := d.Leases.Nodes()
@@ -35,7 +35,7 @@ func (d *Delivery) wipe(ctx context.Context, stored []message) {
 		//rule:R_WIPE.rejoin-when-a-node-was-not-told
 		if err != nil && tidemark.CodeOf(err) != tidemark.NotFound &&
 			slices.Contains(d.Leases.Nodes(), publications[i].Node) {
-			d.Leases.Rejoin()
+			d.Leases.Untold()
 		}
 	}
 }

@@ -107,6 +107,18 @@ func (l *Leases) Rejoin() {
 	l.early.Set()
 }
 
+// Untold makes a node drop what it has cached, because it may be alive and could not be told of a
+// change. Either the bus complains of it, which a heartbeat writes down soon. Or this node joins the
+// registry again, so that all nodes drop their caches (Rejoin).
+func (l *Leases) Untold() {
+	//rule:R_EPOCH.no-epoch-for-each-failure
+	if _, complains := l.cfg.Bus.(bus.Complainer); complains {
+		l.early.Set()
+		return
+	}
+	l.Rejoin()
+}
+
 // Missed records that publications to this node may have been lost, and calls Rejoin. A session on
 // another node may have left a proof that is wrong.
 func (l *Leases) Missed() {

@@ -257,6 +257,7 @@ func (p *Presence) answer(ctx context.Context) {
 	asked := p.asked
 	p.asked = nil
 	p.mu.Unlock()
+	var answers []bus.Publication
 	for _, e := range asked {
 		sess := p.cfg.Sessions.Get(e.Look.Session)
 		//rule:nothing_outside_membership.look-for-its-user-only
@@ -264,8 +265,9 @@ func (p *Presence) answer(ctx context.Context) {
 			continue // the other node asks again
 		}
 		done := bus.Event{Done: &bus.Done{ID: e.Look.ID}}
-		_ = bus.PublishOne(ctx, p.cfg.Bus, e.From, done)
+		answers = append(answers, bus.Publication{Node: e.From, Event: done})
 	}
+	_ = p.cfg.Bus.Publish(ctx, answers) // together, so that no node delays another
 }
 
 // Close tells the other nodes which users left since the last second, because the node is stopping.

@@ -16,7 +16,7 @@ import (
 const (
 	// reachWithin is how long Seek and End look for the session.
 	reachWithin = time.Second
-	// reachPause is the time between two attempts.
+	// reachPause is the time after the first attempt. Each further one is twice as long.
 	reachPause = 50 * time.Millisecond
 )
 
@@ -100,7 +100,7 @@ func (s *Sessions) reach(
 	defer cancel()
 	done := s.asked.ask(q.id)
 	defer s.asked.forget(q.id)
-	for {
+	for pause := reachPause; ; pause *= 2 {
 		missing := ErrUncertain
 		if sess := s.Table.Get(id); sess != nil {
 			//rule:nothing_outside_membership.reach-for-its-user-only
@@ -120,7 +120,7 @@ func (s *Sessions) reach(
 				_ = bus.PublishOne(ctx, s.Bus, lease.Holder(), q.event)
 			}
 		}
-		answered, ok := done.WaitUntil(ctx, time.Now().Add(reachPause))
+		answered, ok := done.WaitUntil(ctx, time.Now().Add(pause))
 		if answered {
 			return nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/session"
 	"github.com/tidemark-im/tidemark/server/registry"
@@ -35,16 +36,41 @@ func put(queue chan<- bus.Event, e bus.Event) {
 	}
 }
 
-// transferLoop handles the Requests and Seeks of other nodes in order, until ctx ends.
+// transferLoop handles the Requests and Seeks of other nodes, until ctx ends.
 func (s *Sessions) transferLoop(ctx context.Context) {
+	answerLoop(ctx, s.queued, func(e bus.Event) registry.Node {
+		if e.Request != nil {
+			return e.Request.To
+		}
+		return e.Seek.From
+	}, func(e bus.Event) {
+		if e.Request != nil {
+			s.serve(ctx, *e.Request)
+		} else {
+			s.seekHere(ctx, e.Seek)
+		}
+	})
+}
+
+// answerLoop answers events until ctx ends: those of one asking node in order, and those of
+// different nodes side by side. An answer may take seconds if the asking node has died.
+func answerLoop(
+	ctx context.Context, events <-chan bus.Event, asker func(bus.Event) registry.Node,
+	answer func(bus.Event),
+) {
+	answers := batch.NewKeyed(maxQueued, func(_ registry.Node, some []bus.Event, _ bool) {
+		for _, e := range some {
+			if ctx.Err() == nil {
+				answer(e)
+			}
+		}
+	})
+	defer answers.Wait()
 	for {
 		select {
-		case e := <-s.queued:
-			if e.Request != nil {
-				s.serve(ctx, *e.Request)
-			} else {
-				s.seekHere(ctx, e.Seek)
-			}
+		case e := <-events:
+			//rule:resume_lossless.no-node-delays-another
+			answers.Add(asker(e), 1, e)
 		case <-ctx.Done():
 			return
 		}
@@ -149,16 +175,12 @@ func (s *Sessions) seekHere(ctx context.Context, q *bus.Seek) {
 // endLoop ends the sessions that other nodes name, and confirms that to them, until ctx ends. For a
 // session that is not here it sends nothing, and the other node asks again.
 func (s *Sessions) endLoop(ctx context.Context) {
-	for {
-		select {
-		case e := <-s.ends:
+	answerLoop(ctx, s.ends, func(e bus.Event) registry.Node { return e.End.From },
+		func(e bus.Event) {
 			sess := s.Table.Get(e.End.Session)
 			if sess != nil && sess.User() == e.End.User && s.revoke(ctx, sess) {
 				done := bus.Event{Done: &bus.Done{ID: e.End.ID}}
 				_ = bus.PublishOne(ctx, s.Bus, e.End.From, done)
 			}
-		case <-ctx.Done():
-			return
-		}
-	}
+		})
 }
