@@ -174,7 +174,10 @@ deps: ## stage: installs what the tests need: programs by apt, npm, pip and Mave
 race: stages postgres-deps dynamodb-deps redis-deps push-deps webhook-deps versitygw-deps
 race: ## stage: the packages' own tests under the race detector, on memory
 	@scripts/need gcc gcc libc6-dev
-	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 TIDEMARK_REACH_RUNS=50 $(TEST) race $(VET) \
+	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 TIDEMARK_REACH_RUNS=50 \
+		TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),50) \
+		TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),10) \
+		TIDEMARK_UNREAD_RUNS=$(or $(TIDEMARK_UNREAD_RUNS),30) $(TEST) race $(VET) \
 		$(SIDE_BY_SIDE) -count=1 $(RACE) -timeout 40m $(SLOWEST) \
 		$(filter-out $(DYNAMODB) $(SLOWEST),$(PACKAGES))
 
@@ -225,8 +228,6 @@ simulation: stages ## stage: the core in a simulated world, TIDEMARK_SIMULATION_
 web: web-deps
 web: ## stage: the browser client, its package and the page: types, linter, tests in Node, sizes
 	@npm --prefix web/client run --silent check
-	@scripts/kept client-breaks web/client/src web/client/test web/client/*.json -- \
-		npm --prefix web/client run --silent breaks
 	@scripts/kept client-package web/client docs/react.md docs/nextjs.md LICENSE -- \
 		npm --prefix web/client run --silent pack-check
 	@npm --prefix web/app run --silent check

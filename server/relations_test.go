@@ -18,11 +18,11 @@ import (
 // canary is what redacted messages say. No test finds it where it may not be.
 const canary = "canary-5f1c9e"
 
-// tailsTrust waits until nodes keep messages in memory: they trust their caches, and for the
-// difference of two clocks they keep nothing that may be from before.
+// tailsTrust waits until nodes keep in memory what others send them: in the first minute of a term
+// they keep only what follows.
 func tailsTrust() {
 	nodesTrust()
-	time.Sleep(6 * time.Second)
+	time.Sleep(time.Minute)
 }
 
 // relate sends a relation, and returns its sequence.

@@ -192,12 +192,13 @@ func TestR_WIPE_a_node_that_nobody_knows_caches_nothing(t *testing.T) {
 		slow := a.open("bob", onDevice("slow"))
 		slow.said()
 		b := w.node("b")
-		b.open("bob").said()
+		live := b.open("bob")
+		live.said()
 		a.send("alice", chat) // so that the session knows the chat, and reads from memory
 		slow.said()
 		slow.Ack(server.Ack{Chat: chat, Acked: 1})
 		a.secret("alice", chat)
-		synctest.Wait()
+		live.said() // b reads it from storage
 		// No heartbeat of a has met b yet, so a does not tell it.
 		w.dropping(unheard)
 		a.relate("alice", chat, tidemark.KindRedact, 2, "")

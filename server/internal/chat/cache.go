@@ -256,7 +256,6 @@ func (c *Cache) follows(e *Entry, from tidemark.Sequence, term Term) {
 	if e.gone {
 		return
 	}
-	//rule:R_WIPE.follow-in-the-present-term
 	if present, _ := c.present(); term == present && term != NoTerm {
 		c.bytes.Add(int64(e.tail.enter(term)))
 		e.tail.follows(from)

@@ -182,7 +182,8 @@ func (l *Leases) refreshed(began time.Time, r registry.Refreshed) (reconcile boo
 		l.CheckAll() // the registry may have lost their leases
 	}
 	// During this node's first NodeTTL, other nodes may not know it, and do not send it changes of
-	// members.
+	// members or relations.
+	//rule:R_WIPE.no-term-before-all-know-the-node
 	known := len(r.Nodes) < 2 || began.Sub(since) >= l.cfg.NodeTTL
 	if !reached {
 		// What an earlier heartbeat allowed ends at once.

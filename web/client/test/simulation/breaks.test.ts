@@ -1,5 +1,5 @@
-// The recorded breaks fit the client. `npm run breaks` shows that each is found by a test or by the
-// simulation, and `npm run mutate` by which of both.
+// The recorded breaks fit the client. `npm run mutate` shows that each is found by a test or by the
+// simulation, and by which of both.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
