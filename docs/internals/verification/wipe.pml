@@ -123,12 +123,16 @@ proctype Teller() {
 				:: skip
 				fi;
 				if
-				:: R_REJOIN -> epoch++
-				:: R_REJOIN -> complained = 1
-				:: !R_REJOIN
-				fi;
-				told = 1
+				:: R_REJOIN -> epoch++; told = 1
+				:: R_REJOIN
+				:: !R_REJOIN -> told = 1
+				fi
 			}
+				if
+				:: told
+				:: atomic { !told -> complained = known[B]; told = 1 }	/* with its heartbeat */
+				:: atomic { !told -> epoch++; text[A] = 0; trusts[A] = 0; told = 1 }	/* it dies */
+				fi
 			fi
 		fi
 	fi
@@ -192,7 +196,10 @@ proctype Forget(byte n) {
 /* B joins the registry, again or for the first time. Later the others know it, and still later it
  * relies on that. */
 inline enter() {
-	atomic { epoch++; noticed[B] = epoch; text[B] = (text[B] && !R_EPOCH) }
+	atomic {
+		epoch++; noticed[B] = epoch; complained = 0;
+		text[B] = (text[B] && !R_EPOCH)
+	}
 	atomic { known[B] = 1 }
 	atomic { trusts[B] = 1; before[B] = stored; term[B]++ }
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"maps"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -162,11 +164,16 @@ func TestPublish_after_a_death(t *testing.T) {
 	}
 	others.end(nodeA, false)
 	others.move(address)
-	if err := bus.PublishOne(t.Context(), b, nodeA, own); err != nil {
-		t.Errorf("at once after it joined again: %v", err)
-	}
-	if n, _ := c.got(); n != 1 {
-		t.Errorf("it got %d events, want 1", n)
+	// After failures a post has little time. A busy machine may need more, and post twice.
+	wait.Until(t, "it is reached after it joined again", func() bool {
+		err := bus.PublishOne(t.Context(), b, nodeA, own)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("at once after it joined again: %v", err)
+		}
+		return err == nil
+	})
+	if n, _ := c.got(); n < 1 {
+		t.Error("it got no event")
 	}
 }
 
@@ -248,27 +255,34 @@ func TestPublish_that_its_caller_left(t *testing.T) {
 }
 
 // TestComplained: a node is degraded while others do not reach it, and has missed something then.
+// Heartbeats that come early do not show that nobody complains any more.
 func TestComplained(t *testing.T) {
-	b, _ := open(t, newPeers(""), secret)
-	var c count
-	c.subscribe(t, b, nodeA)
-	for i, step := range []struct {
-		complained, degraded bool
-		missed               int
-	}{
-		{false, false, 0}, {true, true, 0}, {true, true, 0},
-		{false, true, 0}, {true, true, 0}, // one heartbeat between two complaints
-		{false, true, 0}, {false, false, 1}, {false, false, 1},
-	} {
-		b.Complained(nodeA, step.complained)
-		if err := b.Check(t.Context()); (err != nil) != step.degraded {
-			t.Errorf("step %d: Check: %v", i, err)
+	synctest.Test(t, func(t *testing.T) {
+		b := bushttp.New(bushttp.Config{Secret: []byte(secret), Peers: newPeers("")}) // never started
+		var c count
+		c.subscribe(t, b, nodeA)
+		for i, step := range []struct {
+			after                time.Duration
+			complained, degraded bool
+			missed               int
+		}{
+			{3, false, false, 0}, {3, true, true, 0}, {3, true, true, 0},
+			{3, false, true, 0}, {3, true, true, 0}, // one heartbeat between two complaints
+			{3, false, true, 0}, {3, false, false, 1}, {3, false, false, 1},
+			{3, true, true, 1}, {1, false, true, 1}, {1, false, true, 1}, {1, false, true, 1},
+			{2, false, false, 2},
+		} {
+			time.Sleep(step.after * time.Second)
+			b.Complained(nodeA, step.complained)
+			if err := b.Check(t.Context()); (err != nil) != step.degraded {
+				t.Errorf("step %d: Check: %v", i, err)
+			}
+			if _, missed := c.got(); missed != step.missed {
+				t.Errorf("step %d: it was told %d times that it missed something, want %d", i, missed,
+					step.missed)
+			}
 		}
-		if _, missed := c.got(); missed != step.missed {
-			t.Errorf("step %d: it was told %d times that it missed something, want %d", i, missed,
-				step.missed)
-		}
-	}
+	})
 }
 
 // TestComplained_of_a_node_that_is_not_reached: with each heartbeat a node complains again of those
@@ -296,8 +310,8 @@ func TestComplained_of_a_node_that_is_not_reached(t *testing.T) {
 	if n := others.complained(nodeA) - before; n != 0 {
 		t.Errorf("it complained %d times of a node that it reaches", n)
 	}
-	if n, _ := c.got(); n != 1 {
-		t.Errorf("the node got %d events, want 1", n)
+	if n, _ := c.got(); n < 1 {
+		t.Error("the node got no event")
 	}
 }
 

@@ -102,6 +102,8 @@ type subscription struct {
 	// silent is how many more heartbeats without complaints show that other nodes reach the node.
 	// It is 0 while they do.
 	silent atomic.Int32
+	// complained is when the last complaint came: how long after Bus.began.
+	complained atomic.Int64
 	// calls counts the calls of the subscriber under way.
 	calls sync.WaitGroup
 }
@@ -197,9 +199,13 @@ func (b *Bus) Check(context.Context) error {
 	return nil
 }
 
-// quietBeats is how many heartbeats without complaints show that a node is reached. After one, the
-// next complaint may be on its way: those who complain do so with their own heartbeats.
-const quietBeats = 2
+// quietBeats is how many heartbeats without complaints show that a node is reached, and quietTime
+// how long there is none. After one heartbeat, the next complaint may be on its way: those who
+// complain do so with their own heartbeats, one each three seconds. A node may have its own sooner.
+const (
+	quietBeats = 2
+	quietTime  = 5 * time.Second
+)
 
 // Complained takes from the registry, with each heartbeat of a node of this process, whether other
 // nodes complained of it. While they do, the node is degraded (Check). When they no longer do,
@@ -214,9 +220,12 @@ func (b *Bus) Complained(node registry.Node, complained bool) {
 	switch {
 	case s == nil:
 	case complained:
+		s.complained.Store(int64(time.Since(b.began)))
 		if s.silent.Swap(quietBeats) == 0 {
 			b.count.missed.Add(1)
 		}
+	//rule:R_EPOCH.wait-for-further-complaints
+	case s.silent.Load() == 1 && time.Since(b.began)-time.Duration(s.complained.Load()) < quietTime:
 	case s.silent.Load() > 0:
 		//rule:R_EPOCH.report-unreached-node
 		if s.silent.Add(-1) == 0 && s.subscriber.Missed != nil {

@@ -37,7 +37,7 @@ type Cache struct {
 	// trust limits what may be used. If it is nil, all may be used. trusting guards its changes.
 	trust    atomic.Pointer[trust]
 	trusting sync.Mutex
-	terms    Term // how many have begun since the node met another one
+	terms    Term // how many have begun after the first one
 
 	// Count holds the cache's counters.
 	Count Counters
@@ -71,7 +71,7 @@ type Term uint64
 const (
 	// NoTerm is no term: relations may be missed now, or it is not known when something was stored.
 	NoTerm Term = 0
-	// alone is the term of a node that never met another one, from its start. It misses nothing.
+	// alone is the first term of a node that has met no other one. It misses nothing.
 	alone Term = 1
 )
 
@@ -116,7 +116,7 @@ func (c *Cache) TrustUntil(until time.Time, age time.Duration) {
 	switch t := c.trust.Load(); {
 	case t != nil && now.Before(t.until):
 		next.term, next.began = t.term, t.began
-	case age > 0:
+	case age > 0 || c.terms > 0:
 		//rule:R_WIPE.new-term-after-distrust
 		c.terms++
 		next.term, next.began = alone+c.terms, now
@@ -165,6 +165,10 @@ func (c *Cache) trusts(read time.Time) bool {
 		return true
 	}
 	now := time.Now()
+	//rule:nothing_outside_membership.no-roster-from-before-the-term
+	if t.term != alone && read.Before(t.began) {
+		return false
+	}
 	//rule:nothing_outside_membership.limit-cache-age
 	return now.Before(t.until) && (t.age == 0 || now.Sub(read) < t.age)
 }
@@ -236,9 +240,9 @@ func (e *Entry) TakeLeftOut() bool { return e.leftOut.Swap(false) }
 
 // Put caches a message that a node has sent here, and its JSON, which must not be changed
 // afterwards. It leaves out a message that may have changed without this node being told: in the
-// first minute of a term, one that may be from before it.
+// first minute of a term one that may be from before it, and always one that looks old.
 func (c *Cache) Put(e *Entry, m *tidemark.Message, payload []byte) {
-	c.put(e, m, payload, NoTerm)
+	c.put(e, m, payload, NoTerm, true)
 }
 
 // Stored caches a message that this node stored in a step that began in the given term. Whatever
@@ -262,9 +266,9 @@ func (c *Cache) follows(e *Entry, from tidemark.Sequence, term Term) {
 	}
 }
 
-// put caches a message. read is the term in which it was read from storage, or NoTerm if a node has
-// sent it here.
-func (c *Cache) put(e *Entry, m *tidemark.Message, payload []byte, read Term) {
+// put caches a message. sent says that a node has sent it here. Otherwise read is the term in which
+// it was read from storage.
+func (c *Cache) put(e *Entry, m *tidemark.Message, payload []byte, read Term, sent bool) {
 	e.Reached(m.Sequence)
 	kept := encoded(m, payload)
 	e.mu.Lock()
@@ -281,9 +285,11 @@ func (c *Cache) put(e *Entry, m *tidemark.Message, payload []byte, read Term) {
 		grown += e.tail.enter(term)
 		switch {
 		//rule:R_WIPE.keep-nothing-from-before
-		case read == NoTerm && !settled && !e.tail.isFollowing(m.Sequence):
+		case sent && !settled && !e.tail.isFollowing(m.Sequence):
+		//rule:R_WIPE.keep-nothing-that-looks-old
+		case sent && term != alone && time.Since(m.CreatedAt) >= recent:
 		//rule:R_WIPE.keep-nothing-read-before
-		case read != NoTerm && read != term:
+		case !sent && read != term:
 		default:
 			grown += e.tail.put(kept, c.cfg.Messages, bytesPerChat)
 		}
@@ -331,7 +337,7 @@ func (c *Cache) refill(e *Entry, m *tidemark.Message, read Term) {
 	missing := t.takes(m.Sequence, read) && (late || m.Sequence == t.floor)
 	e.mu.Unlock()
 	if missing {
-		c.put(e, m, m.AppendJSON(nil), read)
+		c.put(e, m, m.AppendJSON(nil), read, false)
 	}
 }
 

@@ -146,7 +146,7 @@ func TestPages_of_a_membership_that_does_not_exist_are_read(t *testing.T) {
 		ChatID: "c", Sequence: 1, Content: "published", MembersVersion: 1 << 40,
 	}
 	c.Put(c.Chat("c"), &published, published.AppendJSON(nil))
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	pages, err := c.Pages(ctx,
 		[]chat.Request{{User: "bob", Chat: "c", From: 1, To: 1, Limit: 10, Bytes: 1 << 20}}, nil)

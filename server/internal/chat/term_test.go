@@ -18,7 +18,8 @@ type stored struct {
 	oneMessage
 	head    tidemark.Sequence
 	content string
-	reads   int
+	// reads and rosters count the reads of messages and of rosters.
+	reads, rosters int
 	// edits says that all messages are edits of the first one.
 	edits bool
 	// reading, if not nil, is called when messages have been read, before they are returned.
@@ -50,6 +51,18 @@ func (s *stored) Ranges(_ context.Context, ranges []storage.Range) ([][]tidemark
 	return pages, nil
 }
 
+// Rosters calls reading, too.
+func (s *stored) Rosters(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]*tidemark.Roster, error) {
+	rosters, err := s.oneMessage.Rosters(ctx, chats)
+	s.rosters++
+	if s.reading != nil {
+		s.reading()
+	}
+	return rosters, err
+}
+
 // termed is a cache of a node that has met others, in its first term.
 func termed(s chat.Storage) *chat.Cache {
 	c := chat.New(s, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 8})
@@ -57,7 +70,7 @@ func termed(s chat.Storage) *chat.Cache {
 	return c
 }
 
-func trust(c *chat.Cache) { c.TrustUntil(time.Now().Add(time.Hour), time.Minute) }
+func trust(c *chat.Cache) { c.TrustUntil(time.Now().Add(24*time.Hour), 24*time.Hour) }
 
 // wantPage checks the messages from one sequence to another, as bob gets them, and how often they
 // were read from storage.
@@ -155,7 +168,43 @@ func TestR_WIPE_what_follows_in_a_term_is_kept(t *testing.T) {
 		time.Sleep(time.Minute)
 		put(2)
 		s.wantPage(t, "a minute later", c, 2, 2, "p", 0)
+		old := s.message(3, "p")
+		time.Sleep(11 * time.Minute)
+		c.Put(c.Chat("c"), &old, old.AppendJSON(nil))
+		s.wantPage(t, "long after it was stored", c, 3, 3, "s", 1)
 	})
+}
+
+// TestR_WIPE_a_term_does_not_come_back: a node that has met no other one was away, and others came
+// and went meanwhile.
+func TestR_WIPE_a_term_does_not_come_back(t *testing.T) {
+	s := &stored{head: 1, content: "stub"}
+	c := chat.New(s, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 8})
+	trustAlone := func() { c.TrustUntil(time.Now().Add(time.Hour), 0) }
+	trustAlone()
+	before, m := c.Term(), s.message(1, "text")
+	c.TrustUntil(time.Time{}, 0)
+	c.Forget()
+	trustAlone()
+	c.Stored(c.Chat("c"), &m, m.AppendJSON(nil), before)
+	s.wantPage(t, "what was stored before", c, 1, 1, "stub", 1)
+}
+
+// TestRoster_from_before_a_term_is_read_again: a change of members may have been missed since it
+// was read.
+func TestRoster_from_before_a_term_is_read_again(t *testing.T) {
+	s := &stored{head: 1}
+	c := termed(s)
+	s.reading = c.Forget
+	for _, want := range []int{1, 2, 2} {
+		if _, err := c.Roster(t.Context(), "c", 0); err != nil {
+			t.Fatal(err)
+		}
+		if s.rosters != want {
+			t.Errorf("%d reads of the roster, want %d", s.rosters, want)
+		}
+		s.reading = nil
+	}
 }
 
 // TestRelate_keeps_what_comes_after: a relation changes earlier messages only.

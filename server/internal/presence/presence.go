@@ -87,6 +87,8 @@ type Presence struct {
 	Count    Counters
 	profiles profiles
 	wake     signal.Flag
+	// answering waits for answer's publications.
+	answering sync.WaitGroup
 
 	mu sync.Mutex
 	// chats has the chats that sessions look at, and people their members.
@@ -205,6 +207,7 @@ func (p *Presence) lastSeen(at tidemark.Millis) tidemark.Millis {
 // Loop tells other nodes and sessions what changed, until ctx ends. While there is nothing to do it
 // waits.
 func (p *Presence) Loop(ctx context.Context) {
+	defer p.answering.Wait()
 	var last time.Time
 	for {
 		var due time.Time
@@ -267,7 +270,10 @@ func (p *Presence) answer(ctx context.Context) {
 		done := bus.Event{Done: &bus.Done{ID: e.Look.ID}}
 		answers = append(answers, bus.Publication{Node: e.From, Event: done})
 	}
-	_ = p.cfg.Bus.Publish(ctx, answers) // together, so that no node delays another
+	if len(answers) > 0 {
+		// An answer may take seconds if the asking node has died.
+		p.answering.Go(func() { _ = p.cfg.Bus.Publish(ctx, answers) })
+	}
 }
 
 // Close tells the other nodes which users left since the last second, because the node is stopping.

@@ -3,6 +3,7 @@ package sessions
 import (
 	"context"
 	"encoding/json"
+	"sync"
 
 	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/server/bus"
@@ -10,8 +11,8 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// maxQueued is how many events wait for transferLoop. More are dropped: the nodes that sent them
-// stop waiting after a time.
+// maxQueued is how many events wait for each answerLoop to take them. More are dropped: the nodes
+// that sent them stop waiting after a time.
 const maxQueued = 4_096
 
 // Receive handles the events of moving sessions from other nodes. It does not block.
@@ -52,25 +53,48 @@ func (s *Sessions) transferLoop(ctx context.Context) {
 	})
 }
 
+// maxAsked is how many events of one asking node wait for their answers. More are dropped.
+const maxAsked = 512
+
 // answerLoop answers events until ctx ends: those of one asking node in order, and those of
 // different nodes side by side. An answer may take seconds if the asking node has died.
 func answerLoop(
 	ctx context.Context, events <-chan bus.Event, asker func(bus.Event) registry.Node,
 	answer func(bus.Event),
 ) {
-	answers := batch.NewKeyed(maxQueued, func(_ registry.Node, some []bus.Event, _ bool) {
+	var mu sync.Mutex
+	waiting := make(map[registry.Node]int)
+	answers := batch.NewKeyed(0, func(node registry.Node, some []bus.Event, _ bool) {
 		for _, e := range some {
 			if ctx.Err() == nil {
 				answer(e)
 			}
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		if waiting[node] -= len(some); waiting[node] == 0 {
+			delete(waiting, node)
+		}
 	})
 	defer answers.Wait()
+	enter := func(node registry.Node) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		//rule:bounded_use.limit-events-of-an-asking-node
+		if waiting[node] >= maxAsked {
+			return false
+		}
+		waiting[node]++
+		return true
+	}
 	for {
 		select {
 		case e := <-events:
 			//rule:resume_lossless.no-node-delays-another
-			answers.Add(asker(e), 1, e)
+			node := asker(e)
+			if enter(node) {
+				answers.Add(node, 0, e)
+			}
 		case <-ctx.Done():
 			return
 		}

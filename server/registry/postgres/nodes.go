@@ -266,6 +266,7 @@ func (r *Registry) Join(ctx context.Context, node registry.Node, ttl time.Durati
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lives[node] = struct{}{}
+	r.doubt = false // all nodes reconcile anyway
 	return nil
 }
 
