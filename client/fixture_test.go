@@ -202,7 +202,7 @@ func newBot(t testing.TB, url string, edit ...func(*Config)) *bot {
 	if b.Client, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	b.timing.acks, b.timing.farewell = 20*time.Millisecond, time.Second
+	b.timing.acks, b.timing.farewell = 20*time.Millisecond, wait.Hang
 	return b
 }
 

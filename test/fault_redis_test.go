@@ -111,7 +111,7 @@ func (f *redisFaults) whole() time.Duration {
 // so when all nodes have found each other, which they do as soon as they are connected to Redis.
 func (f *redisFaults) promptly(run int) {
 	f.t.Helper()
-	const bound = 2 * time.Second // a busy machine may need more than one attempt
+	const bound = 5 * time.Second // a busy machine may need more than one attempt
 	for n, began := 0, time.Now(); ; n++ {
 		for _, chat := range killChats {
 			f.send(f.t.Context(), chat, fmt.Sprintf("r%d-after%d", run, n))
@@ -121,7 +121,7 @@ func (f *redisFaults) promptly(run int) {
 			f.prompt = max(f.prompt, took)
 			return
 		}
-		if n >= 3 && time.Since(began) > wait.Hang {
+		if n >= 3 && time.Since(began) > 4*wait.Hang {
 			f.t.Fatalf("run %d (seed %d): long after the fault a message still takes %v",
 				run, f.seed, took)
 		}
@@ -249,6 +249,6 @@ func stale(t *testing.T, f *redisFaults, pair *redis.Pair) {
 	for _, d := range f.moving {
 		d.cut()
 	}
-	<-time.After(time.Second)
+	<-time.After(100 * time.Millisecond)
 	pair.Master.Kill(t)
 }

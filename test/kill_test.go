@@ -253,6 +253,7 @@ func (k *crashTest) load(run int, planned func()) {
 				return k.send(ctx, killChats[(c+n)%len(killChats)], name+strconv.Itoa(n))
 			}
 			for n := 0; !k.ending.Load() && next(n); n++ {
+				<-time.After(2 * time.Millisecond) // the pipelines always have something under way
 			}
 		})
 	}

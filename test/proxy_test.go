@@ -381,7 +381,7 @@ func (p *proxy) refusesLargeBodies(t *testing.T, u user, chat string) {
 // carriesASession opens a session over a WebSocket, continues it over SSE, then long-poll, then a
 // WebSocket again. Alice sends during each transport and between them.
 func (p *proxy) carriesASession(t *testing.T, alice, bob user, chat string, ticket func() string) {
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*deadline)
 	defer cancel()
 	var want, got []string
 	send := func() {

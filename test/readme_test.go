@@ -120,10 +120,14 @@ func shellBlocks(markdown string) []string {
 func runBlocks(t *testing.T, blocks []string, address string) []string {
 	t.Helper()
 	const mark = "=== end of block ===\n"
-	script := strings.Join(blocks, "printf '"+strings.TrimSpace(mark)+`\n'`+"\n")
+	// A person waits until they see something. The script waits longer than the page, so that a busy
+	// machine has done it by then.
+	const patient = "sleep() { case $1 in *.*) command sleep \"$1\";; " +
+		"*) command sleep $(( $1 * 5 ));; esac; }\n"
+	script := patient + strings.Join(blocks, "printf '"+strings.TrimSpace(mark)+`\n'`+"\n")
 	script = strings.ReplaceAll(script, readmeAddress, address)
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-u", "-o", "pipefail", "-c", script)
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "NO_PROXY=*", "no_proxy=*")

@@ -73,7 +73,7 @@ func TestDrain_is_told_to_balancers_first_and_then_to_clients(t *testing.T) {
 	go func() {
 		ended <- run(ctx,
 			[]string{"serve", "--listen", "127.0.0.1:0", "--dev", "--store", "memory:",
-				"--drain-delay", "1s"}, streams{out: &bytes.Buffer{}, err: &log})
+				"--drain-delay", "10s"}, streams{out: &bytes.Buffer{}, err: &log})
 	}()
 	var url string
 	poll(t, func() error {
@@ -98,6 +98,12 @@ func TestDrain_is_told_to_balancers_first_and_then_to_clients(t *testing.T) {
 	if got := status(t, "GET", url+"/healthz", ""); got != http.StatusOK {
 		t.Errorf("/healthz: %d", got)
 	}
+	poll(t, func() error {
+		if got := connections(t, url, "longpoll"); got != 1 {
+			return fmt.Errorf("%d polls wait", got)
+		}
+		return nil
+	})
 	stop()
 	poll(t, func() error {
 		if got := status(t, "GET", url+"/readyz", ""); got != http.StatusServiceUnavailable {
@@ -140,6 +146,24 @@ func TestDrain_is_told_to_balancers_first_and_then_to_clients(t *testing.T) {
 	case <-time.After(2 * drainWithin):
 		t.Fatal("serve did not end")
 	}
+}
+
+// connections returns how many clients wait over a transport.
+func connections(t *testing.T, url, transport string) int {
+	t.Helper()
+	response, err := dev(t.Context(), "GET", url+"/metrics", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	_, after, _ := strings.Cut(string(text), `tidemark_connections{transport="`+transport+`"} `)
+	_, _ = fmt.Sscan(after, &n)
+	return n
 }
 
 func TestLimits_defaults(t *testing.T) {

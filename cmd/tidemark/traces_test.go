@@ -95,10 +95,13 @@ func TestTrace_from_a_send_to_the_acknowledgement(t *testing.T) {
 		t.Errorf("the collector got the header %q", got)
 	}
 	checkExamples(t, url)
-	values, _, _ := series(t, url+"/metrics")
-	if got := values[`tidemark_trace_spans_total{outcome="sent"}`]; got != float64(want) {
-		t.Errorf("%v spans are counted, want %d", got, want)
-	}
+	poll(t, func() error { // they are counted after the collector's answer
+		values, _, _ := series(t, url+"/metrics")
+		if got := values[`tidemark_trace_spans_total{outcome="sent"}`]; got != float64(want) {
+			return fmt.Errorf("%v spans are counted, want %d", got, want)
+		}
+		return nil
+	})
 }
 
 // checkExamples checks that latencies name the trace, for those who ask for OpenMetrics.

@@ -129,7 +129,7 @@ func TestDeliver_with_TLS_and_a_password(t *testing.T) {
 		kgo.SASL(scram.Auth{User: "tidemark", Pass: "right"}.AsSha512Mechanism()))
 	p.Create(1, nil)
 	deliver := func(c kafka.Cluster) *outlet.Refusal {
-		o := p.Open(nil, func(cfg *kafka.Config) { cfg.Cluster, cfg.Timeout = c, 3*time.Second })
+		o := p.Open(nil, func(cfg *kafka.Config) { cfg.Cluster, cfg.Timeout = c, 10*time.Second })
 		_, why := o.Deliver(t.Context(), []outlet.Event{kafkatest.Message("c", 1, 10)})
 		return why
 	}
@@ -209,7 +209,7 @@ func TestDeliver_with_a_client_certificate(t *testing.T) {
 	p := kafkatest.NewPlace(t, cluster.ListenAddrs(), kgo.DialTLSConfig(with.TLS.Clone()))
 	p.Create(1, nil)
 	deliver := func(c kafka.Cluster) *outlet.Refusal {
-		o := p.Open(nil, func(cfg *kafka.Config) { cfg.Cluster, cfg.Timeout = c, 3*time.Second })
+		o := p.Open(nil, func(cfg *kafka.Config) { cfg.Cluster, cfg.Timeout = c, 10*time.Second })
 		_, why := o.Deliver(t.Context(), []outlet.Event{kafkatest.Message("c", 1, 10)})
 		return why
 	}

@@ -25,7 +25,7 @@ type process struct {
 
 func start(t *testing.T, url string) *process {
 	t.Helper()
-	c, err := client.Open(client.Config{URL: url})
+	c, err := client.Open(client.Config{URL: url, Timeout: wait.Hang})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/test/services/ports"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 const (
@@ -221,12 +223,10 @@ func (o *output) String() string {
 // started starts a receiver and waits until it accepts connections.
 func started(t *testing.T, command *exec.Cmd, secret string) *program {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := ports.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	l.Close()
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func started(t *testing.T, command *exec.Cmd, secret string) *program {
 func (p *program) stopped(t *testing.T) string {
 	t.Helper()
 	// What it wrote may still be on its way.
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(wait.Hang); time.Now().Before(end); {
 		if strings.Count(p.out.String(), "\n") >= 4 {
 			break
 		}

@@ -91,7 +91,7 @@ test('without space: what is not stored is said, and acknowledged when it is sho
   // On a page of the server: an empty tab has a process of its own, which ends.
   await bob.page.goto(`${BASE}/icon.svg`);
   const cdp = await bob.page.context().newCDPSession(bob.page);
-  await cdp.send('Storage.overrideQuotaForOrigin', { origin: BASE, quotaSize: 2 ** 20 });
+  await cdp.send('Storage.overrideQuotaForOrigin', { origin: BASE, quotaSize: 2 ** 19 });
   await comeIn(bob.page, b);
   const texts = [];
   let kept = 0;
@@ -105,7 +105,7 @@ test('without space: what is not stored is said, and acknowledged when it is sho
       await caughtUp(bob.page);
     }
     do {
-      const more = Array.from({ length: 24 }, (_, n) =>
+      const more = Array.from({ length: 12 }, (_, n) =>
         `large ${texts.length + n + 1} ${'x'.repeat(60_000)}`);
       texts.push(...more);
       await say(a, chat, more);

@@ -278,7 +278,7 @@ func TestHistory_notices_stores_that_lie(t *testing.T) {
 			}
 			return new
 		}}, "have two direct chats"},
-		"hangs": {&badStore{hang: 7 * time.Second}, "with a deadline of"},
+		"hangs": {&badStore{hang: 20 * time.Second}, "with a deadline of"},
 		"stuck": {&badStore{append: func(
 			s storage.Store, n int64, drafts []tidemark.Draft,
 		) ([]storage.Appended, error) {

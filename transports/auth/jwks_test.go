@@ -437,8 +437,12 @@ func TestJWKS_keys_go_on_while_the_endpoint_fails(t *testing.T) {
 			i := newIssuer(t)
 			i.publish(t, public(e, "e"))
 			log := new(lines)
+			timeout := wait.Hang
+			if what == "slow" {
+				timeout = 500 * time.Millisecond
+			}
 			a := trust(t, i, auth.JWKSConfig{
-				Refresh: 10 * time.Millisecond, Timeout: 500 * time.Millisecond,
+				Refresh: 10 * time.Millisecond, Timeout: timeout,
 				AskEvery: time.Millisecond, Logger: slog.New(log),
 			}, auth.Config{})
 			eventually(t, "the keys are fetched", func() bool { return a.Ready() == nil })
@@ -456,11 +460,14 @@ func TestJWKS_keys_go_on_while_the_endpoint_fails(t *testing.T) {
 			if n := log.warnings.Load() - warnings; n != 1 {
 				t.Errorf("%d warnings, want one for the change", n)
 			}
-			i.publish(t, public(e, "e"))
 			infos := log.infos.Load()
+			i.publish(t, public(e, "e"))
 			eventually(t, "the log says that it has recovered",
 				func() bool { return log.infos.Load() > infos })
-			_, err = header(a, unknown)
+			eventually(t, "the issuer is asked again", func() bool {
+				_, err = header(a, unknown)
+				return tidemark.CodeOf(err) != tidemark.Unavailable
+			})
 			wantRefused(t, "an unknown key afterwards", err)
 		})
 	}

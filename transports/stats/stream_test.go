@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -205,8 +206,8 @@ func TestStream_events_have_rates(t *testing.T) {
 			t.Fatal("the stream has ended")
 		}
 		if e.Sums.Sends == 12 {
-			// It was 5 in about 10 ms.
-			if e.Rates.Sends <= 0 || e.Rates.Sends > 5/0.001 {
+			// It was 5 in about 10 ms, or in much less after a pause of the machine.
+			if e.Rates.Sends <= 0 || math.IsInf(e.Rates.Sends, 0) {
 				t.Errorf("%v sends a second", e.Rates.Sends)
 			}
 			break

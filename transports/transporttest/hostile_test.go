@@ -125,7 +125,7 @@ func (b *bare) dribble() {
 
 func TestSlow_requests_are_cut(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{HTTP: func(h *http.Server) {
-		h.ReadHeaderTimeout, h.ReadTimeout = 300*time.Millisecond, 600*time.Millisecond
+		h.ReadHeaderTimeout, h.ReadTimeout = 3*time.Second, 4*time.Second
 	}})
 	s.Group("bob", "alice")
 	head := "POST %s/chats/chat-1/messages HTTP/1.1\r\nHost: %s\r\n" +

@@ -107,6 +107,10 @@ func TestCatchUps_are_admitted_a_few_at_a_time(t *testing.T) {
 		for _, dialer := range []transporttest.Dialer{
 			transporttest.WebSocket(), transporttest.SSE(), transporttest.LongPoll(),
 		} {
+			// The place is given back after the last event of a catch-up was written.
+			wait.Until(t, "the place is free", func() bool {
+				return gate.Counters()["catch_ups"] == 0
+			})
 			c := dialer.Dial(t, s, transporttest.Position{User: "bob"})
 			until(t, c, tidemark.EventCaughtUp)
 			if round == 0 {

@@ -59,7 +59,7 @@ func RunRandomResume(t *testing.T, runs int, seed uint64) {
 		t.Error("something that the runs are about never happened")
 	}
 	// How many sessions had ended depends on the speed of the machine.
-	if sum.forgotten*5 > sum.same {
+	if sum.same >= 50 && sum.forgotten*5 > sum.same {
 		t.Errorf("%d of %d resumptions of sessions that had not ended got a reset: sessions "+
 			"forget too much", sum.forgotten, sum.same)
 	}

@@ -180,8 +180,8 @@ func pings(t *testing.T, heartbeat time.Duration) bool {
 	s := transporttest.New(t, transporttest.Options{Core: server.Config{Heartbeat: heartbeat}})
 	answering := connect(t, s, "alice")
 	ended := answering.CloseRead(context.Background()) // answers pings from now on
-	conn, lines := handshake(t, s, "bob")
 	start := time.Now()
+	conn, lines := handshake(t, s, "bob")
 	frames := readFrames(t, conn, lines)
 	if elapsed := time.Since(start); elapsed < 2*heartbeat {
 		t.Errorf("closed after %v, before two pings could be answered", elapsed)
@@ -246,7 +246,7 @@ func TestShutdown_closes_with_1012(t *testing.T) {
 // is cut, and its session loses nothing.
 func TestDeaf_client_is_cut_and_its_session_waits(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
-		WriteTimeout: 500 * time.Millisecond,
+		WriteTimeout: 3 * time.Second,
 		HTTP:         transporttest.SmallSendBuffers,
 	})
 	chat := s.Group("alice", "bob")

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// produceTimeout bounds the storing in Kafka. What has no answer then is handed over directly.
-	produceTimeout = time.Second
+	// defaultWithin bounds the storing in Kafka.
+	defaultWithin = time.Second
 	// defaultPause is for how long nothing is stored in Kafka after it refused, or gave no answer.
 	// What comes meanwhile is handed over directly.
 	defaultPause = 5 * time.Second
@@ -45,6 +45,9 @@ type Config struct {
 	// Lost is called when Kafka has lost records, perhaps of messages that are not handed over. The
 	// sessions of all nodes must look for them. nil: nobody is told.
 	Lost func()
+	// Within is how long Kafka may take to store messages. What has no answer then is handed over
+	// directly. 0 is 1 s.
+	Within time.Duration
 	// Pause is for how long Kafka is left alone after a failure. 0 is 5 s.
 	Pause time.Duration
 	Log   *slog.Logger
@@ -75,6 +78,7 @@ func Topic(prefix string) string { return prefix + ".fanout" }
 func New(cfg Config) (*Fanout, error) {
 	f := &Fanout{cfg: cfg}
 	f.cfg.Pause = cmp.Or(cfg.Pause, defaultPause)
+	f.cfg.Within = cmp.Or(cfg.Within, defaultWithin)
 	if cfg.Lost == nil {
 		f.cfg.Lost = func() {}
 	}
@@ -83,7 +87,7 @@ func New(cfg Config) (*Fanout, error) {
 	}
 	var err error
 	f.topic, err = kafka.New(kafka.Config{
-		Cluster: cfg.Cluster, Topic: Topic(cfg.Prefix), Timeout: produceTimeout,
+		Cluster: cfg.Cluster, Topic: Topic(cfg.Prefix), Timeout: f.cfg.Within,
 		//rule:redacted_stays.no-text-in-the-topic
 		Content: "none",
 		//rule:restore_is_noticed.records-name-their-data

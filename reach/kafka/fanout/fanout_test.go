@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-im/tidemark/reach/kafka/fanout"
 	"github.com/tidemark-im/tidemark/reach/kafka/kafkatest"
 	"github.com/tidemark-im/tidemark/reach/outlet"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // The suite of each broker (kafkatest) has the tests that need no faults of a broker.
@@ -266,7 +267,7 @@ func TestRun_ends_although_Kafka_is_silent(t *testing.T) {
 	link.Set(kafkatest.Silent)
 	began := time.Now()
 	w.Stop()
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > wait.Hang {
 		t.Errorf("the end took %v", took)
 	}
 }

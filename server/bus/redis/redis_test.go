@@ -12,6 +12,7 @@ import (
 	busredis "github.com/tidemark-im/tidemark/server/bus/redis"
 	"github.com/tidemark-im/tidemark/server/registry"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // open returns a bus on a Redis.
 func open(t *testing.T, url string) *busredis.Bus {
 	t.Helper()
-	client, err := redis.Open(redis.Config{URL: url})
+	client, err := redis.Open(redis.Config{URL: url, Timeout: wait.Hang})
 	if err != nil {
 		t.Fatal(err)
 	}

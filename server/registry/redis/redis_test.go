@@ -10,6 +10,7 @@ import (
 	registryredis "github.com/tidemark-im/tidemark/server/registry/redis"
 	"github.com/tidemark-im/tidemark/server/registry/registrytest"
 	service "github.com/tidemark-im/tidemark/test/services/redis"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +25,7 @@ func open(t testing.TB, url string) *registryredis.Registry {
 // openWith also returns the registry's client.
 func openWith(t testing.TB, url string) (*registryredis.Registry, *redis.Client) {
 	t.Helper()
-	client, err := redis.Open(redis.Config{URL: url})
+	client, err := redis.Open(redis.Config{URL: url, Timeout: wait.Hang})
 	if err != nil {
 		t.Fatal(err)
 	}

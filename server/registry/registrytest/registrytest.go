@@ -238,9 +238,9 @@ func refresh(s *suite) {
 	a := s.join("a", "1", long)
 	kept, gone := lease(a, "bob", "phone", "s1"), lease(a, "bob", "tablet", "s2")
 	never := lease(a, "carol", "phone", "s3")
-	s.open(kept, TTL, nil, false)
-	s.open(gone, long, nil, true)
+	s.open(gone, long, nil, false)
 	s.close(gone, nil)
+	s.open(kept, TTL, nil, false)
 	got, err := s.r.Refresh(s.ctx, a, long, []registry.Lease{kept, gone, never}, long)
 	if err != nil {
 		s.Fatal(err)
@@ -266,11 +266,12 @@ func refresh(s *suite) {
 func expire(s *suite) {
 	a := s.join("a", "1", long)
 	l := lease(a, "bob", "phone", "s1")
-	s.open(l, TTL, nil, false)
+	s.open(l, long, nil, false)
 	s.wantLeases("bob", l)
 	stays := lease(a, "carol", "tablet", "s3")
-	s.open(lease(a, "carol", "phone", "s2"), TTL, nil, false)
-	s.open(stays, long, nil, true)
+	s.open(stays, long, nil, false)
+	s.open(lease(a, "carol", "phone", "s2"), TTL, nil, true)
+	s.open(l, TTL, nil, false)
 	s.runOut()
 	s.wantLeases("bob")
 	s.wantLeases("carol", stays)
@@ -284,9 +285,12 @@ func expire(s *suite) {
 }
 
 func unjoined(s *suite) {
-	a := s.join("a", "1", TTL)
+	a := s.join("a", "1", long)
 	l, e := lease(a, "bob", "phone", "s1"), s.epoch()
 	s.open(l, long, nil, false)
+	if _, err := s.r.Refresh(s.ctx, a, TTL, nil, long); err != nil {
+		s.Fatal(err)
+	}
 	s.runOut()
 	stranger := registry.Node{ID: "b", Boot: "1"}
 	earlier := s.join("c", "2", long)
@@ -351,7 +355,7 @@ func late(s *suite) {
 
 // move: a session that moves is not another session, and had a lease at any time.
 func move(s *suite) {
-	a, b := s.join("a", "1", long), s.join("b", "1", TTL)
+	a, b := s.join("a", "1", long), s.join("b", "1", long)
 	at := func(n registry.Node) registry.Lease { return lease(n, "bob", "phone", "s1") }
 	opened := func(what string, l registry.Lease, ttl time.Duration, want registry.Opened) {
 		s.Helper()
@@ -362,7 +366,7 @@ func move(s *suite) {
 	}
 	opened("a first lease", at(a), long, registry.Opened{Leases: 1})
 	opened("the same again", at(a), long, registry.Opened{Leases: 1})
-	opened("the session on another node", at(b), TTL, registry.Opened{Previous: a, Leases: 1})
+	opened("the session on another node", at(b), long, registry.Opened{Previous: a, Leases: 1})
 	s.wantLeases("bob", at(b))
 	old := []registry.Lease{at(a)}
 	got, err := s.r.Refresh(s.ctx, a, long, old, long)
@@ -372,7 +376,7 @@ func move(s *suite) {
 	}
 	opened("another device",
 		lease(a, "bob", "tablet", "s2"), long, registry.Opened{Others: true, Leases: 2})
-	opened("the session back", at(a), TTL, registry.Opened{Others: true, Previous: b, Leases: 2})
+	opened("the session back", at(a), long, registry.Opened{Others: true, Previous: b, Leases: 2})
 	opened("another session of the device",
 		lease(a, "bob", "phone", "s3"), TTL, registry.Opened{Others: true, Leases: 2})
 	s.runOut()

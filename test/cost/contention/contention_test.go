@@ -60,6 +60,9 @@ type outcome struct {
 	Err           string
 }
 
+// fewest is how many messages each sender sends at least, however slow the machine is.
+const fewest = 10
+
 const orderVariable = "TIDEMARK_CONTENTION_ORDER"
 
 func TestMain(m *testing.M) {
@@ -106,7 +109,7 @@ func perform(text string, in io.Reader, out io.Writer) (b outcome) {
 	var group sync.WaitGroup
 	for i := o.First; i < o.Last; i++ {
 		group.Go(func() {
-			for n := 0; time.Since(start) < o.For; n++ {
+			for n := 0; time.Since(start) < o.For || n < fewest; n++ {
 				began := time.Now()
 				if errs[i] = send(ctx, s, i, n); errs[i] != nil {
 					return

@@ -220,6 +220,7 @@ func (w *worker) settled(t *testing.T) {
 		q.Shards = append(q.Shards, shard)
 	}
 	wait.Until(t, "all is settled", func() bool {
+		<-time.After(50 * time.Millisecond) // each look takes a query for each shard
 		found, _, err := w.plain.Backlogs(t.Context(), q)
 		return err == nil && len(found) == 0
 	})

@@ -60,6 +60,7 @@ func missed(t *testing.T, outlets, messages int) (cost spent, slow bool) {
 	}
 	for n := range outlets {
 		wait.Until(t, "all messages are looked at", func() bool {
+			<-time.After(20 * time.Millisecond)
 			found, _, err := w.plain.Backlogs(t.Context(), storage.BacklogQuery{
 				Outlet: storage.OutletID(fmt.Sprintf("o%d/pending", n)),
 				Chats:  []tidemark.ChatID{chat},

@@ -86,4 +86,4 @@ func (s *Server) serves(said string) bool {
 }
 
 // end ends the emulator and removes its directory.
-func (s *Server) end() error { return errors.Join(s.home.Close(), s.emulator.Wait(10*time.Second)) }
+func (s *Server) end() error { return errors.Join(s.home.Close(), s.emulator.Wait(time.Minute)) }

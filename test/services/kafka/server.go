@@ -121,4 +121,4 @@ func (s *Server) Thaw(t testing.TB) {
 }
 
 // end ends the broker and removes its directory.
-func (s *Server) end() error { return errors.Join(s.home.Close(), s.broker.Wait(10*time.Second)) }
+func (s *Server) end() error { return errors.Join(s.home.Close(), s.broker.Wait(time.Minute)) }

@@ -113,7 +113,7 @@ func (p *Program) Signal(t testing.TB, signal syscall.Signal) {
 func (p *Program) Kill(t testing.TB) {
 	t.Helper()
 	p.Signal(t, syscall.SIGKILL)
-	if err := p.Wait(10 * time.Second); err != nil {
+	if err := p.Wait(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 }

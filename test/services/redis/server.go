@@ -100,7 +100,7 @@ func ends(t testing.TB, home *process.Home, servers ...*Server) {
 func end(home *process.Home, servers ...*Server) error {
 	err := home.Close()
 	for _, s := range servers {
-		err = errors.Join(err, s.program.Wait(10*time.Second))
+		err = errors.Join(err, s.program.Wait(time.Minute))
 	}
 	return err
 }
