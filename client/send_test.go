@@ -135,7 +135,7 @@ func TestClient_sends_once_or_says_that_it_does_not_know(t *testing.T) {
 			return true
 		})
 		var err error
-		// Without an answer in time it cannot know.
+		// If the answer to the first attempt is late, the outcome is unknown after any code.
 		for within := 200 * time.Millisecond; ; within *= 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			_, err = newBot(t, url).Send(ctx, Draft{ChatID: "c", Content: "x"})

@@ -18,8 +18,8 @@ import (
 // canary is what redacted messages say. No test finds it where it may not be.
 const canary = "canary-5f1c9e"
 
-// tailsTrust waits until nodes keep in memory what others send them: in the first minute of a term
-// they keep only what follows.
+// tailsTrust waits until nodes keep in memory all that others send them: in the first minute of a
+// term they keep only what certainly was stored in it.
 func tailsTrust() {
 	nodesTrust()
 	time.Sleep(time.Minute)

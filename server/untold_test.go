@@ -16,9 +16,9 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// complaints are what the nodes of a cluster complain of. A publisher writes its complaints with its
-// next heartbeat. Each then stands for six seconds: the other node finds it with a heartbeat, and
-// trusts its caches again after two without one.
+// complaints has what the nodes of a cluster complain of. A publisher writes its complaints with
+// its next heartbeat. Each then stands for six seconds. The other node finds it with a heartbeat,
+// and trusts its caches again after two without one.
 type complaints struct {
 	w  *cluster
 	mu sync.Mutex
@@ -116,7 +116,7 @@ func (c *complaints) write(by tidemark.NodeID) {
 	delete(c.unwritten, by)
 }
 
-// end calls missed when no complaint of a node stands any more.
+// end calls missed when no complaint about a node stands any more.
 func (c *complaints) end(of tidemark.NodeID, missed func()) {
 	c.mu.Lock()
 	left := time.Until(c.stand[of])
@@ -261,7 +261,7 @@ func TestMove_a_node_that_died_delays_no_other(t *testing.T) {
 		time.Sleep(time.Minute)
 		const most = 600
 		if answers < 3 || answers > most {
-			t.Errorf("the dead node got %d answers, want at most %d", answers, most)
+			t.Errorf("the dead node got %d answers, want 3 to %d", answers, most)
 		}
 		m.publish.clear()
 	})

@@ -200,8 +200,8 @@ func (c *cluster) polls(t *testing.T) {
 				Payload message
 			}
 		}
-		// On a busy machine a node may not give the session in time. Then a new one begins with what
-		// is not acknowledged.
+		// On a busy machine a node may not give the session in time. Then a new session begins with
+		// what is not acknowledged.
 		status, body, err := bob.try(t.Context(), http.MethodGet, path, nil)
 		switch {
 		case err != nil || status == http.StatusServiceUnavailable:

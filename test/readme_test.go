@@ -120,8 +120,8 @@ func shellBlocks(markdown string) []string {
 func runBlocks(t *testing.T, blocks []string, address string) []string {
 	t.Helper()
 	const mark = "=== end of block ===\n"
-	// A person waits until they see something. The script waits longer than the page, so that a busy
-	// machine has done it by then.
+	// A person waits until they see something. The script waits longer than the page says, so that
+	// a busy machine has done each step by then.
 	const patient = "sleep() { case $1 in *.*) command sleep \"$1\";; " +
 		"*) command sleep $(( $1 * 5 ));; esac; }\n"
 	script := patient + strings.Join(blocks, "printf '"+strings.TrimSpace(mark)+`\n'`+"\n")

@@ -285,10 +285,10 @@ func (r *rolling) check() {
 		"answers to sends that were not a confirmation, by status: %v",
 		head, len(r.devices), opens, resumed, gone, r.refused)
 	// On a busy machine a node may not be told in time where a session is, and the client opens a
-	// new one. A program that cannot take over resumes few of the streams, and loses the
-	// sessions of polls by the hundred: the proxy sends each poll to any node.
+	// new one. A program that cannot take over resumes few of the streams, and loses the sessions
+	// of polls by the hundred: the proxy sends each poll to any node.
 	if opens < len(r.nodes) || resumed*4 <= opens || gone >= 10*polls {
-		t.Errorf("most sessions should have gone on; the logs of the older program:\n%s",
+		t.Errorf("too few sessions went on; the logs of the older program:\n%s",
 			strings.Join(r.logs, "\n"))
 	}
 }

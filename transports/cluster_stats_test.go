@@ -192,7 +192,6 @@ func (n *statsNode) stats() (a statsAnswer) {
 	return a
 }
 
-// shows returns the nodes as "id status version: sends, deliveries, acknowledgements".
 // answered returns how many nodes are in the sums.
 func (a statsAnswer) answered() (n int) {
 	for _, node := range a.Nodes {
@@ -203,6 +202,7 @@ func (a statsAnswer) answered() (n int) {
 	return n
 }
 
+// shows returns the nodes as "id status version: sends, deliveries, acknowledgements".
 func (a statsAnswer) shows() (lines []string) {
 	for _, n := range a.Nodes {
 		line := n.ID + " " + n.Status

@@ -78,7 +78,7 @@ func TestServe_with_the_keys_of_an_issuer(t *testing.T) {
 	url := startServer(t, "--store", "memory:", "--jwks-url", issuer.URL, "--jwt-audience",
 		"tidemark")
 	if n := fetches.Load(); n < 2 {
-		t.Errorf("ready after %d fetches, want 2", n)
+		t.Errorf("ready after %d fetches, want 2 or more", n)
 	}
 	for audience, want := range map[string]int{
 		"tidemark": http.StatusOK, "another": http.StatusUnauthorized,

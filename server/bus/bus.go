@@ -39,8 +39,8 @@ type Event struct {
 	Report   *Report
 }
 
-// Repeated reports whether nothing is missed if the event is lost. Its publisher asks again until it
-// is answered, or the event may be dropped anyway.
+// Repeated reports whether nothing is missed if the event is lost. It is a question that its
+// publisher repeats until it is answered, the answer to one, or an event that may be dropped.
 func (e *Event) Repeated() bool {
 	return e.Seek != nil || e.End != nil || e.Done != nil || e.Typing != nil || e.Survey != nil ||
 		e.Report != nil || e.Presence != nil && e.Presence.Look != nil
@@ -220,10 +220,11 @@ type Bus interface {
 	Publish(ctx context.Context, publications []Publication) []error
 }
 
-// Complainer is a Bus that records in the registry to which nodes a publication may not have come.
-// Such a node finds that with its next heartbeat after the publisher's. It then trusts nothing that
-// it has cached, reconciles its sessions, and joins the registry again once it is reached. So the
-// publisher need not do so, and a node that has died costs no epoch for each publication to it.
+// Complainer is a Bus that complains in the registry about nodes that a publication may not have
+// reached, unless all its events are Repeated. The publisher's next heartbeat writes the complaint.
+// The next heartbeat of the other node finds it. That node then trusts nothing that it has cached,
+// and reconciles its sessions. Once it is reached, it joins the registry again. So the publisher
+// need not join again, and no failed publication to a dead node raises the epoch.
 type Complainer interface {
 	Bus
 	// Complains only marks the type. It does nothing.

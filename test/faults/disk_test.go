@@ -98,9 +98,8 @@ func TestFault_disk_of_the_tables_full(t *testing.T) {
 			<-time.After(5 * time.Millisecond)
 		}
 		<-time.After(time.Duration(number(t, "TIDEMARK_FAULT_SECONDS", 2)) * time.Second)
-		// Small writes still succeed, but that does not make the node ready.
-		// A repeated message that is already stored counts as a success. Check is then green until
-		// the next write.
+		// Small writes still succeed, but that does not make the node ready. A repeated message
+		// that is already stored counts as a success. Check is then green until the next write.
 		for range 20 {
 			before := h.refusals("disk of the database is full")
 			_, ok := wait.Poll(func() (int, bool) {
@@ -116,7 +115,7 @@ func TestFault_disk_of_the_tables_full(t *testing.T) {
 		free()
 	})
 	if red < 20 {
-		t.Errorf("after %d writes of 20, Check said that the disk is full", red)
+		t.Errorf("after %d of 20 refused writes, Check said that the disk is full, want all", red)
 	}
 }
 

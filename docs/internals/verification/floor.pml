@@ -4,14 +4,13 @@
  * One chat. It has messages 1 and 2, and gets message 3 at any time. Message 2 is a relation whose
  * target is message 1. Which messages are old is arbitrary, because the clocks of nodes differ.
  * Sweepers look for old messages from the floor on, raise the floor, and then delete what is below
- * it, one message in a step. They may die at any point, and begin anew. An operator may place a
+ * it, one message in a step. Two run, and each may die at any point. An operator may place a
  * hold. A reader reads one row after another, since not every store has snapshots.
  *
  * What holds:
- *   - a message that is missing is below the floor, as a reader sees both;
+ *   - a message that a reader does not find is below the floor that they read;
  *   - a reader gets nothing that was below the floor when they began to read;
- *   - no message expires that is not old, or that was not yet below the floor when the hold was
- *     placed;
+ *   - only old messages expire, and none that was at or above the floor when a hold was placed;
  *   - a client that repeats a send whose message has expired stores no second one.
  *
  *   spin -a floor.pml && gcc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m300000
@@ -29,7 +28,7 @@
 #ifndef R_HIDE
 #define R_HIDE 1
 #endif
-/* Whether there is a hold is decided in the step that raises the floor. */
+/* The step that raises the floor checks that there is no hold. */
 #ifndef R_HOLD
 #define R_HOLD 1
 #endif
@@ -59,7 +58,7 @@ byte head = 2, floor = 1;
 byte held;
 bool twice;
 
-/* A sweep that may end at any point. It reads the floor and the ages, which do not change. */
+/* A sweep that may end at any point. Ages do not change, so it reads them in one step. */
 proctype Sweeper() {
 	byte to, at, until, seen;
 	bool may;

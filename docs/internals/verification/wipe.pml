@@ -25,8 +25,8 @@
 #ifndef R_REMEMBER
 #define R_REMEMBER 1
 #endif
-/* A node that could not tell another one joins again, which raises the epoch. Or it complains of
- * the other one in the registry, whose next heartbeat finds that. */
+/* A node that could not tell another one joins again, which raises the epoch. Or it complains about
+ * the other one in the registry, and the next heartbeat of that one finds the complaint. */
 #ifndef R_REJOIN
 #define R_REJOIN 1
 #endif
@@ -38,9 +38,10 @@
 #ifndef R_KEEP
 #define R_KEEP 1
 #endif
-/* A node takes no message that was stored before its term: before it last began to rely on being
- * told, or last dropped everything. For the first minute it takes only what follows a message that
- * it stored in the term, or the end of the chat as it read it. Later no such message arrives. */
+/* A node takes no message that was stored before its term. A term begins when the node begins to
+ * rely on being told, or drops everything. In the first minute of a term, the code knows this only
+ * of messages that follow one which it stored in the term, or the end of the chat as it read it.
+ * Later no message from before the term arrives. */
 #ifndef R_YOUNG
 #define R_YOUNG 1
 #endif
@@ -73,12 +74,13 @@ bool known[2], trusts[2];
 byte epoch, noticed[2];
 /* Message 1 was stored before the node's term. */
 bool before[2];
-/* The node has read the text from storage, and has not kept it yet. In which term that began. */
+/* The node has read the text from storage, and has not kept it yet. */
 bool reads[2];
+/* The node's term, and the term in which it began to read. */
 byte term[2], since[2];
 /* The message is stored, the relation is stored, and telling has ended. */
 bool stored, related, told;
-/* A complains of B in the registry. */
+/* A complains about B in the registry. */
 bool complained;
 /* B cannot reach the registry. B has done all that it does. A cannot reach the registry. */
 bool away, ended, cut;
@@ -131,7 +133,8 @@ proctype Teller() {
 				if
 				:: told
 				:: atomic { !told -> complained = known[B]; told = 1 }	/* with its heartbeat */
-				:: atomic { !told -> epoch++; text[A] = 0; trusts[A] = 0; told = 1 }	/* it dies */
+				/* it dies */
+				:: atomic { !told -> epoch++; text[A] = 0; trusts[A] = 0; told = 1 }
 				fi
 			fi
 		fi

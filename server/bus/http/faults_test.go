@@ -258,7 +258,8 @@ func TestPublish_that_its_caller_left(t *testing.T) {
 // Heartbeats that come early do not show that nobody complains any more.
 func TestComplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := bushttp.New(bushttp.Config{Secret: []byte(secret), Peers: newPeers("")}) // never started
+		// It is never started.
+		b := bushttp.New(bushttp.Config{Secret: []byte(secret), Peers: newPeers("")})
 		var c count
 		c.subscribe(t, b, nodeA)
 		for i, step := range []struct {
@@ -278,8 +279,8 @@ func TestComplained(t *testing.T) {
 				t.Errorf("step %d: Check: %v", i, err)
 			}
 			if _, missed := c.got(); missed != step.missed {
-				t.Errorf("step %d: it was told %d times that it missed something, want %d", i, missed,
-					step.missed)
+				t.Errorf("step %d: it was told %d times that it missed something, want %d", i,
+					missed, step.missed)
 			}
 		}
 	})
@@ -461,7 +462,7 @@ func TestSubscribe_stop_waits_for_the_call_under_way(t *testing.T) {
 
 var _ bushttp.Peers = (*peers)(nil)
 
-// TestPublish_of_what_is_repeated: whoever asks repeats it, so nobody has to learn of the failure.
+// TestPublish_of_what_is_repeated: the asking node asks again, so a failure needs no complaint.
 func TestPublish_of_what_is_repeated(t *testing.T) {
 	others := newPeers(nobody(t))
 	b, _ := open(t, others, secret)

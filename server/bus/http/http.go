@@ -102,7 +102,7 @@ type subscription struct {
 	// silent is how many more heartbeats without complaints show that other nodes reach the node.
 	// It is 0 while they do.
 	silent atomic.Int32
-	// complained is when the last complaint came: how long after Bus.began.
+	// complained is when the last complaint came, as the time since Bus.began.
 	complained atomic.Int64
 	// calls counts the calls of the subscriber under way.
 	calls sync.WaitGroup
@@ -199,9 +199,10 @@ func (b *Bus) Check(context.Context) error {
 	return nil
 }
 
-// quietBeats is how many heartbeats without complaints show that a node is reached, and quietTime
-// how long there is none. After one heartbeat, the next complaint may be on its way: those who
-// complain do so with their own heartbeats, one each three seconds. A node may have its own sooner.
+// quietBeats is how many heartbeats without a complaint show that a node is reached. quietTime is
+// how long after the last complaint the last of them must come. Nodes complain with their own
+// heartbeats, one every three seconds, so after one heartbeat the next complaint may be on its way.
+// A node's own heartbeat may come early.
 const (
 	quietBeats = 2
 	quietTime  = 5 * time.Second

@@ -37,7 +37,7 @@ type Cache struct {
 	// trust limits what may be used. If it is nil, all may be used. trusting guards its changes.
 	trust    atomic.Pointer[trust]
 	trusting sync.Mutex
-	terms    Term // how many have begun after the first one
+	terms    Term // how many terms began after alone
 
 	// Count holds the cache's counters.
 	Count Counters
@@ -59,17 +59,18 @@ type trust struct {
 	until time.Time
 	// age bounds the time since a roster was read. 0 means no bound.
 	age time.Duration
-	// term is the present term, and began its first moment.
+	// term is the present term, and began is the time at which it began.
 	term  Term
 	began time.Time
 }
 
-// Term is a time in which every relation reaches this node. A new one begins when a relation may
-// have been missed: whatever was cached before may be outdated. Terms ascend.
+// Term numbers a period in which every relation reaches this node. When a relation may have been
+// missed, a new term begins, and what was cached before may be outdated. Terms ascend.
 type Term uint64
 
 const (
-	// NoTerm is no term: relations may be missed now, or it is not known when something was stored.
+	// NoTerm stands for no term. Relations may be missed now, or it is not known in which term a
+	// message was stored.
 	NoTerm Term = 0
 	// alone is the first term of a node that has met no other one. It misses nothing.
 	alone Term = 1
@@ -317,11 +318,11 @@ func (c *Cache) Relate(id tidemark.ChatID, relation tidemark.Sequence) {
 	c.bytes.Add(int64(e.tail.relate(relation)))
 }
 
-// refill caches a message that a session read from storage in a term, because nodes send no content
-// of its kind, or because it may be from before the term. If it is a relation that this node did
-// not know, refill first drops the messages before it. A message older than recent is cached only
-// if it is the latest known relation. put refuses a message if the node has learned of a later
-// relation meanwhile.
+// refill caches a message that a session read from storage in a term. It is for messages that nodes
+// send without content, and for those that Put leaves out early in a term. If the message is a
+// relation that this node did not know, refill first drops the messages before it. A message that
+// looks older than recent is cached only if it is the latest known relation. If the node has
+// learned of a later relation meanwhile, put refuses the message.
 func (c *Cache) refill(e *Entry, m *tidemark.Message, read Term) {
 	late := time.Since(m.CreatedAt) < recent
 	e.mu.Lock()

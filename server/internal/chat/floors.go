@@ -12,8 +12,8 @@ const (
 	// lateFor is how long a message may take to a node. For so long a node remembers a relation,
 	// also of a chat that it has forgotten: otherwise it would take a late message from before it.
 	lateFor = time.Minute
-	// recent is how old a message may look that is younger than lateFor: the clocks of two nodes
-	// may be ten minutes apart.
+	// recent is how old a message may look that was stored less than lateFor ago. The clocks of two
+	// nodes may differ by ten minutes.
 	recent = lateFor + 10*time.Minute
 	// maxFloors is how many relations are remembered.
 	maxFloors = 50_000

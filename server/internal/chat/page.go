@@ -182,8 +182,9 @@ func (c *Cache) fill(ctx context.Context, readings []reading) error {
 	return nil
 }
 
-// learn caches what was read from storage in a term, if nodes could not send it here, or if what
-// they send is not kept yet (R_WIPE).
+// learn caches what a session read from storage in a term: what nodes send without content, and all
+// of it while Put leaves out what may be from before the term (R_WIPE). If that was the end of the
+// chat, learn records that what follows it is from the term.
 func (c *Cache) learn(rd *reading, messages []tidemark.Message, term Term) {
 	present, settled := c.present()
 	news := !settled && term == present && term != NoTerm

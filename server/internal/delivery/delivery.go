@@ -101,8 +101,8 @@ type Announcement struct {
 // nothing is sent, else only this node's sessions get it. failed says of each announcement that a
 // node that may be alive may not have got it.
 //
-// A node that misses an announcement with AllNodes keeps a wrong cache, so it is made to drop it
-// (leases.Untold).
+// A node that misses an announcement with AllNodes has an outdated cache. leases.Untold makes it
+// drop that.
 func (d *Delivery) Publish(
 	ctx context.Context, all []Announcement, onlyCertain bool,
 ) (certain bool, failed []bool) {
@@ -134,7 +134,7 @@ func (d *Delivery) Publish(
 		}
 		failed[of[i]] = true
 		if all[of[i]].AllNodes && slices.Contains(nodes, publications[i].Node) {
-			//rule:nothing_outside_membership.rejoin-when-nodes-are-unknown
+			//rule:nothing_outside_membership.drop-caches-of-nodes-that-missed-it
 			d.Leases.Untold()
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // wipe tells all nodes of the relations among stored messages, before these are handed over. What
 // the nodes have cached of the chats' earlier messages may be outdated (R_WIPE).
 //
-// A node that may be alive and was not told is made to drop its cache (leases.Untold). If this node
+// If a node that may be alive was not told, leases.Untold makes it drop its cache. If this node
 // dies before it has told anybody, all nodes drop theirs (R_EPOCH).
 func (d *Delivery) wipe(ctx context.Context, stored []message) {
 	var publications []bus.Publication
@@ -32,7 +32,7 @@ func (d *Delivery) wipe(ctx context.Context, stored []message) {
 		}
 	}
 	for i, err := range d.publish(ctx, publications) {
-		//rule:R_WIPE.rejoin-when-a-node-was-not-told
+		//rule:R_WIPE.drop-caches-of-nodes-that-missed-it
 		if err != nil && tidemark.CodeOf(err) != tidemark.NotFound &&
 			slices.Contains(d.Leases.Nodes(), publications[i].Node) {
 			d.Leases.Untold()

@@ -238,7 +238,7 @@ func (l *Leases) unanswered(err error) Report {
 	l.mu.Lock()
 	l.silent = true
 	l.mu.Unlock()
-	// The heartbeat may have found complaints of this node before it failed.
+	// The heartbeat may have found complaints about this node before it failed.
 	//rule:nothing_outside_membership.no-trust-after-half-a-heartbeat
 	if l.reached() != nil {
 		l.cfg.Chats.TrustUntil(time.Time{}, 0)

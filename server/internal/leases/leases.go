@@ -107,9 +107,9 @@ func (l *Leases) Rejoin() {
 	l.early.Set()
 }
 
-// Untold makes a node drop what it has cached, because it may be alive and could not be told of a
-// change. Either the bus complains of it, which a heartbeat writes down soon. Or this node joins the
-// registry again, so that all nodes drop their caches (Rejoin).
+// Untold makes a node that missed a change drop what it has cached: the node may be alive. If the
+// bus complains (bus.Complainer), Untold requests a heartbeat, which writes the complaint.
+// Otherwise this node joins the registry again, so that all nodes drop their caches (Rejoin).
 func (l *Leases) Untold() {
 	//rule:R_EPOCH.no-epoch-for-each-failure
 	if _, complains := l.cfg.Bus.(bus.Complainer); complains {

@@ -16,9 +16,10 @@ import (
 const (
 	// reachWithin is how long Seek and End look for the session.
 	reachWithin = time.Second
-	// reachPause is the time after the first attempt. It doubles up to reachPauses.
-	reachPause  = 50 * time.Millisecond
-	reachPauses = 200 * time.Millisecond
+	// reachPause is the pause after the first attempt. Each further one is twice as long, up to
+	// maxReachPause.
+	reachPause    = 50 * time.Millisecond
+	maxReachPause = 200 * time.Millisecond
 )
 
 // Seek sets a session's positions. The caller has checked that the session is the user's. Seek
@@ -101,7 +102,7 @@ func (s *Sessions) reach(
 	defer cancel()
 	done := s.asked.ask(q.id)
 	defer s.asked.forget(q.id)
-	for pause := reachPause; ; pause = min(2*pause, reachPauses) {
+	for pause := reachPause; ; pause = min(2*pause, maxReachPause) {
 		missing := ErrUncertain
 		if sess := s.Table.Get(id); sess != nil {
 			//rule:nothing_outside_membership.reach-for-its-user-only

@@ -11,8 +11,8 @@ import (
 	"github.com/tidemark-im/tidemark/server/registry"
 )
 
-// maxQueued is how many events wait for each answerLoop to take them. More are dropped: the nodes
-// that sent them stop waiting after a time.
+// maxQueued is how many events wait in a queue until answerLoop takes them. More are dropped: the
+// nodes that sent them stop waiting after a time.
 const maxQueued = 4_096
 
 // Receive handles the events of moving sessions from other nodes. It does not block.
@@ -53,11 +53,11 @@ func (s *Sessions) transferLoop(ctx context.Context) {
 	})
 }
 
-// maxAsked is how many events of one asking node wait for their answers. More are dropped.
+// maxAsked is how many events of one asking node may be queued or under way. More are dropped.
 const maxAsked = 512
 
 // answerLoop answers events until ctx ends: those of one asking node in order, and those of
-// different nodes side by side. An answer may take seconds if the asking node has died.
+// different nodes concurrently. An answer may take seconds if the asking node has died.
 func answerLoop(
 	ctx context.Context, events <-chan bus.Event, asker func(bus.Event) registry.Node,
 	answer func(bus.Event),

@@ -43,7 +43,7 @@ type side struct {
 func turns(t *testing.T, nodes int) spent {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
-		// If a node could not send a heartbeat in time, all of them have read again.
+		// If a node was late with a heartbeat, the epoch rose, and all nodes read again.
 		if cost, undisturbed := turnsOnce(t, nodes); undisturbed {
 			return cost
 		}
@@ -56,8 +56,8 @@ func turns(t *testing.T, nodes int) spent {
 func turnsOnce(t *testing.T, nodes int) (cost spent, undisturbed bool) {
 	t.Helper()
 	const warm, messages = 8, 20
-	// A new node that is not alone reads rosters again until it has been known for ttl. Then it keeps
-	// the messages that follow one of its own.
+	// A new node that is not alone reads rosters again until it has been known for ttl. Then it
+	// keeps the messages that follow one of its own.
 	const ttl = 3 * time.Second
 	const trusted = 3 * ttl
 	began := time.Now()

@@ -74,7 +74,7 @@ func (n Node) Redeemed(t *testing.T, by Node) string {
 }
 
 // Accepts reports whether the node accepts a ticket of ann for a session. Any error but
-// Unauthenticated fails the test. A ticket that is resumed is asked for again if the service did not
+// Unauthenticated fails the test. With a session, Accepts asks again while the service does not
 // answer.
 func (n Node) Accepts(t *testing.T, name string, session tidemark.SessionID) bool {
 	t.Helper()
