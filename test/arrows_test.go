@@ -202,7 +202,7 @@ func arrows() []arrow {
 			"server/internal/session", "server/internal/watermark",
 		}},
 		{place: "server/internal/sessions", own: []string{
-			"", "storage", "internal/signal", "server/bus", "server/registry",
+			"", "storage", "internal/batch", "internal/signal", "server/bus", "server/registry",
 			"server/internal/delivery",
 			"server/internal/leases", "server/internal/receipts",
 			"server/internal/retry", "server/internal/session",

@@ -65,8 +65,8 @@ func TestRates_bound_a_user_on_all_nodes(t *testing.T) {
 	})
 	took := time.Since(began).Seconds()
 	// Each node may allow a burst and a second's share before it knows of the other node. On a busy
-	// machine it learns of the other one late. Two nodes that knew nothing of each other would allow
-	// twice the rate.
+	// machine it learns of the other one late. Two nodes that knew nothing of each other would
+	// allow twice the rate.
 	if most := int(perSecond*took*1.5) + 2*burst + 2*perSecond; sends > most ||
 		sends < int(perSecond*took)-burst {
 		t.Errorf("%d sends in %.1f s, want about %.0f and at most %d",
