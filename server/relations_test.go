@@ -22,7 +22,7 @@ const canary = "canary-5f1c9e"
 // term they keep only what certainly was stored in it.
 func tailsTrust() {
 	nodesTrust()
-	time.Sleep(time.Minute)
+	time.Sleep(75 * time.Second)
 }
 
 // relate sends a relation, and returns its sequence.
