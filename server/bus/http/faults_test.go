@@ -269,9 +269,9 @@ func TestComplained(t *testing.T) {
 		}{
 			{3, false, false, 0}, {3, true, true, 0}, {3, true, true, 0},
 			{3, false, true, 0}, {3, true, true, 0}, // one heartbeat between two complaints
-			{3, false, true, 0}, {3, false, false, 1}, {3, false, false, 1},
+			{3, false, true, 0}, {3, false, true, 0}, {3, false, false, 1}, {3, false, false, 1},
 			{3, true, true, 1}, {1, false, true, 1}, {1, false, true, 1}, {1, false, true, 1},
-			{2, false, false, 2},
+			{4, false, false, 2},
 		} {
 			time.Sleep(step.after * time.Second)
 			b.Complained(nodeA, step.complained)

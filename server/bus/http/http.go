@@ -201,11 +201,11 @@ func (b *Bus) Check(context.Context) error {
 
 // quietBeats is how many heartbeats without a complaint show that a node is reached. quietTime is
 // how long after the last complaint the last of them must come. Nodes complain with their own
-// heartbeats, one every three seconds, so after one heartbeat the next complaint may be on its way.
+// heartbeats, a little more than three seconds apart, or twice that if one finds no time to probe.
 // A node's own heartbeat may come early.
 const (
 	quietBeats = 2
-	quietTime  = 5 * time.Second
+	quietTime  = 7 * time.Second
 )
 
 // Complained takes from the registry, with each heartbeat of a node of this process, whether other

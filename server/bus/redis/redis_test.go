@@ -3,6 +3,7 @@ package redis_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -20,7 +21,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // open returns a bus on a Redis.
 func open(t *testing.T, url string) *busredis.Bus {
 	t.Helper()
-	client, err := redis.Open(redis.Config{URL: url, Timeout: wait.Hang})
+	return openFor(t, url, redis.DefaultTimeout)
+}
+
+// patient is open for a Redis that always answers, however busy the machine is.
+func patient(t *testing.T, url string) *busredis.Bus {
+	t.Helper()
+	return openFor(t, url, wait.Hang)
+}
+
+func openFor(t *testing.T, url string, timeout time.Duration) *busredis.Bus {
+	t.Helper()
+	client, err := redis.Open(redis.Config{URL: url, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,10 +63,12 @@ func (a apart) Publish(ctx context.Context, publications []bus.Publication) []er
 // suite runs the suite within one process, and between two.
 func suite(t *testing.T, url string) {
 	t.Run("one process", func(t *testing.T) {
-		bustest.Run(t, func(t *testing.T) bus.Bus { return open(t, url) })
+		bustest.Run(t, func(t *testing.T) bus.Bus { return patient(t, url) })
 	})
 	t.Run("two processes", func(t *testing.T) {
-		bustest.Run(t, func(t *testing.T) bus.Bus { return apart{open(t, url), open(t, url)} })
+		bustest.Run(t, func(t *testing.T) bus.Bus {
+			return apart{patient(t, url), patient(t, url)}
+		})
 	})
 }
 

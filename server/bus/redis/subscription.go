@@ -90,6 +90,7 @@ func (s *subscription) run(ctx context.Context, attempted chan struct{}) {
 			s.listen(ctx, connection, interrupted)
 			s.up.Store(false)
 			connection.Close()
+			interrupted = false // until now
 		}
 		if !interrupted && ctx.Err() == nil {
 			s.bus.count.missed.Add(1)

@@ -115,14 +115,14 @@ func (c *Cache) TrustUntil(until time.Time, age time.Duration) {
 	defer c.trusting.Unlock()
 	now, next := time.Now(), &trust{until: until, age: age}
 	switch t := c.trust.Load(); {
-	case t != nil && now.Before(t.until):
+	case t != nil && now.Before(t.until) && (t.age > 0 || age == 0):
 		next.term, next.began = t.term, t.began
 	case age > 0 || c.terms > 0:
 		//rule:R_WIPE.new-term-after-distrust
 		c.terms++
 		next.term, next.began = alone+c.terms, now
 	default:
-		next.term = alone
+		next.term, next.began = alone, now
 	}
 	c.trust.Store(next)
 }
@@ -167,7 +167,7 @@ func (c *Cache) trusts(read time.Time) bool {
 	}
 	now := time.Now()
 	//rule:nothing_outside_membership.no-roster-from-before-the-term
-	if t.term != alone && read.Before(t.began) {
+	if read.Before(t.began) {
 		return false
 	}
 	//rule:nothing_outside_membership.limit-cache-age

@@ -193,17 +193,41 @@ func TestR_WIPE_a_term_does_not_come_back(t *testing.T) {
 // TestRoster_from_before_a_term_is_read_again: a change of members may have been missed since it
 // was read.
 func TestRoster_from_before_a_term_is_read_again(t *testing.T) {
-	s := &stored{head: 1}
-	c := termed(s)
-	s.reading = c.Forget
-	for _, want := range []int{1, 2, 2} {
-		if _, err := c.Roster(t.Context(), "c", 0); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := &stored{head: 1}
+		c := termed(s)
+		s.reading = func() {
+			time.Sleep(time.Second)
+			c.Forget()
 		}
-		if s.rosters != want {
-			t.Errorf("%d reads of the roster, want %d", s.rosters, want)
+		for _, want := range []int{1, 2, 2} {
+			if _, err := c.Roster(t.Context(), "c", 0); err != nil {
+				t.Fatal(err)
+			}
+			if s.rosters != want {
+				t.Errorf("%d reads of the roster, want %d", s.rosters, want)
+			}
+			s.reading = nil
 		}
-		s.reading = nil
+	})
+}
+
+// TestR_WIPE_a_node_that_meets_another_one begins a term: it may not know the messages of the other
+// one.
+func TestR_WIPE_a_node_that_meets_another_one_begins_a_term(t *testing.T) {
+	c := chat.New(&stored{}, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 8})
+	until := time.Now().Add(time.Hour)
+	c.TrustUntil(until, 0)
+	alone := c.Term()
+	c.TrustUntil(until, 0)
+	if got := c.Term(); got != alone {
+		t.Errorf("term %d while it is alone, want %d", got, alone)
+	}
+	c.TrustUntil(until, time.Minute)
+	met := c.Term()
+	c.TrustUntil(until, time.Minute)
+	if got := c.Term(); met == alone || got != met {
+		t.Errorf("terms %d and then %d after it met another node, want a new one", met, got)
 	}
 }
 

@@ -238,9 +238,9 @@ func (l *Leases) unanswered(err error) Report {
 	l.mu.Lock()
 	l.silent = true
 	l.mu.Unlock()
-	// The heartbeat may have found complaints about this node before it failed.
+	// The registry has no lease of this node, or the heartbeat found complaints before it failed.
 	//rule:nothing_outside_membership.no-trust-after-half-a-heartbeat
-	if l.reached() != nil {
+	if l.isOutdated() || l.reached() != nil {
 		l.cfg.Chats.TrustUntil(time.Time{}, 0)
 	}
 	//rule:pending_or_delivered.compare-while-disconnected

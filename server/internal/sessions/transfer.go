@@ -53,8 +53,9 @@ func (s *Sessions) transferLoop(ctx context.Context) {
 	})
 }
 
-// maxAsked is how many events of one asking node may be queued or under way. More are dropped.
-const maxAsked = 512
+// maxAsked is how many events of one asking node may be queued or under way. More are dropped: the
+// node asks again, or its arrival ends and the client gets a new session.
+const maxAsked = 2_048
 
 // answerLoop answers events until ctx ends: those of one asking node in order, and those of
 // different nodes concurrently. An answer may take seconds if the asking node has died.
@@ -64,16 +65,19 @@ func answerLoop(
 ) {
 	var mu sync.Mutex
 	waiting := make(map[registry.Node]int)
+	leave := func(node registry.Node) {
+		mu.Lock()
+		defer mu.Unlock()
+		if waiting[node]--; waiting[node] == 0 {
+			delete(waiting, node)
+		}
+	}
 	answers := batch.NewKeyed(0, func(node registry.Node, some []bus.Event, _ bool) {
 		for _, e := range some {
 			if ctx.Err() == nil {
 				answer(e)
 			}
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if waiting[node] -= len(some); waiting[node] == 0 {
-			delete(waiting, node)
+			leave(node)
 		}
 	})
 	defer answers.Wait()

@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -25,7 +26,22 @@ func open(t testing.TB, url string) *registryredis.Registry {
 // openWith also returns the registry's client.
 func openWith(t testing.TB, url string) (*registryredis.Registry, *redis.Client) {
 	t.Helper()
-	client, err := redis.Open(redis.Config{URL: url, Timeout: wait.Hang})
+	return openFor(t, url, redis.DefaultTimeout)
+}
+
+// patient is open for a Redis that always answers, however busy the machine is.
+func patient(t testing.TB, url string) *registryredis.Registry {
+	t.Helper()
+	r, _ := openFor(t, url, wait.Hang)
+	return r
+}
+
+// openFor is openWith with a client that waits for an answer for a time.
+func openFor(
+	t testing.TB, url string, timeout time.Duration,
+) (*registryredis.Registry, *redis.Client) {
+	t.Helper()
+	client, err := redis.Open(redis.Config{URL: url, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +60,7 @@ func TestRegistry(t *testing.T) {
 	// The tests wait for leases to expire, so they run in parallel.
 	together := func(t *testing.T, test func(*testing.T)) { t.Parallel(); test(t) }
 	registrytest.Run(t, together,
-		func(t *testing.T) registrytest.Registry { return open(t, service.Database(t)) })
+		func(t *testing.T) registrytest.Registry { return patient(t, service.Database(t)) })
 }
 
 func TestRegistry_behind_sentinels(t *testing.T) {
@@ -52,7 +68,7 @@ func TestRegistry_behind_sentinels(t *testing.T) {
 	watched := service.StartSentinel(t)
 	registrytest.Run(t, nil, func(t *testing.T) registrytest.Registry {
 		watched.Master.Do(t, "FLUSHALL")
-		return open(t, watched.URL())
+		return patient(t, watched.URL())
 	})
 }
 
@@ -63,7 +79,7 @@ func TestRegistry_on_a_cluster(t *testing.T) {
 		for _, shard := range cluster.Shards {
 			shard.Master.Do(t, "FLUSHALL")
 		}
-		return open(t, cluster.URL())
+		return patient(t, cluster.URL())
 	})
 }
 
