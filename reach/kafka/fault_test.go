@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -218,5 +219,30 @@ func TestDeliver_told_in_order_whatever_brokers_answer(t *testing.T) {
 			}
 			t.Logf("%d faults, %d repetitions", hits, p.InOrder(chats, last))
 		})
+	}
+}
+
+// TestDeliver_without_an_answer: a delivery whose time is over, or whose outlet was closed, is
+// refused like any other.
+func TestDeliver_without_an_answer(t *testing.T) {
+	o, err := kafka.New(kafka.Config{
+		Cluster: kafka.Cluster{Brokers: fake(t).ListenAddrs()}, URL: "kafka:test",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := []outlet.Event{kafkatest.Message("c", 1, 10), kafkatest.Message("c", 2, 10)}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, why := o.Deliver(over, events); n != 0 || why == nil || why.Detail == "" {
+		t.Errorf("after its time: %d accepted, %+v, want a refusal", n, why)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, why := range o.DeliverEach(t.Context(), events) {
+		if why == nil || why.Detail == "" {
+			t.Errorf("after the end, event %d: %+v, want a refusal", i, why)
+		}
 	}
 }

@@ -126,10 +126,13 @@ func (o *Outlet) DeliverEach(ctx context.Context, events []outlet.Event) []*outl
 	errs, err := o.lane.Do(ctx, events)
 	refusals := make([]*outlet.Refusal, len(events))
 	for i := range refusals {
-		if err == nil && errs[i] == nil {
-			continue
+		why := err
+		if err == nil { // otherwise there are no errs
+			why = errs[i]
 		}
-		refusals[i] = o.judge(&events[i], cmp.Or(err, errs[i]))
+		if why != nil {
+			refusals[i] = o.judge(&events[i], why)
+		}
 	}
 	return refusals
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // startWithin is how long Java may take to start on a busy machine.
-const startWithin = 3 * time.Minute
+const startWithin = 5 * time.Minute
 
 // settings are those of a node that is broker and controller. Memory and files are small.
 const settings = `
