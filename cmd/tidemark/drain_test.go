@@ -99,8 +99,9 @@ func TestDrain_is_told_to_balancers_first_and_then_to_clients(t *testing.T) {
 		t.Errorf("/healthz: %d", got)
 	}
 	poll(t, func() error {
-		if got := connections(t, url, "longpoll"); got != 1 {
-			return fmt.Errorf("%d polls wait", got)
+		values, _, _ := series(t, url+"/metrics")
+		if got := values[`tidemark_connections{transport="longpoll"}`]; got != 1 {
+			return fmt.Errorf("%v polls wait", got)
 		}
 		return nil
 	})
@@ -146,24 +147,6 @@ func TestDrain_is_told_to_balancers_first_and_then_to_clients(t *testing.T) {
 	case <-time.After(2 * drainWithin):
 		t.Fatal("serve did not end")
 	}
-}
-
-// connections returns how many clients wait over a transport.
-func connections(t *testing.T, url, transport string) int {
-	t.Helper()
-	response, err := dev(t.Context(), "GET", url+"/metrics", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var n int
-	_, after, _ := strings.Cut(string(text), `tidemark_connections{transport="`+transport+`"} `)
-	_, _ = fmt.Sscan(after, &n)
-	return n
 }
 
 func TestLimits_defaults(t *testing.T) {
