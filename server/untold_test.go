@@ -267,3 +267,52 @@ func TestMove_a_node_that_died_delays_no_other(t *testing.T) {
 		m.publish.clear()
 	})
 }
+
+// endedRegistry notes that the registry has no lease of a node any more.
+type endedRegistry struct {
+	unreachable
+	ended *atomic.Bool
+}
+
+func (r endedRegistry) Refresh(
+	ctx context.Context, node registry.Node, nodeTTL time.Duration, leases []registry.Lease,
+	ttl time.Duration,
+) (registry.Refreshed, error) {
+	refreshed, err := r.unreachable.Refresh(ctx, node, nodeTTL, leases, ttl)
+	if tidemark.CodeOf(err) == tidemark.NotFound {
+		r.ended.Store(true)
+	}
+	return refreshed, err
+}
+
+// TestMembership_a_node_without_a_lease_asks_storage: nobody tells it anything, from when the
+// registry says so, and not only once it joins again.
+func TestMembership_a_node_without_a_lease_asks_storage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		var up, ended atomic.Bool
+		a := w.node("a")
+		b := w.node("b", func(cfg *server.Config) {
+			r := endedRegistry{unreachable{w.reg, &up}, &ended}
+			cfg.Registry, cfg.Nodes = r, r
+		})
+		nodesTrust()
+		chat := a.chat("abc", "alice", "bob", "carol")
+		if _, err := b.Chat(w.ctx, server.Caller{User: "carol"}, chat); err != nil {
+			t.Fatal(err)
+		}
+		b.open("bob")
+		if err := w.reg.Leave(w.ctx, w.leases("bob")[0].Holder()); err != nil {
+			t.Fatal(err)
+		}
+		w.dropping(func(to registry.Node, _ bus.Event) bool { return to.ID == "b" })
+		a.remove(chat, "carol")
+		for !ended.Load() {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond) // it joins again after a second
+		_, err := b.Chat(w.ctx, server.Caller{User: "carol"}, chat)
+		wantCode(t, "carol on b", err, tidemark.NotMember)
+		w.publish.clear()
+	})
+}
