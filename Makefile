@@ -41,12 +41,21 @@ DATABASES = $(addprefix github.com/tidemark-im/tidemark/storage/,postgres dynamo
 # which the detector knows. So the detector still finds a race around it.
 RACE := -race -gcflags=modernc.org/...=-race=false
 
+# These tests of the stores call them one by one, or look at plans. The detector would find nothing
+# there, and take three times as long. `make stores` runs them without it. The schedules and
+# histories, in which calls meet, run under the detector.
+WRAPPERS := Count_changes_nothing|Fault_without_hooks_changes_nothing|Shared_of_one_store
+ONE_BY_ONE := ^Test(Store(_shared|_durable.*)?|$(WRAPPERS))$$/^(rules|model)$$|^TestPlans_
+
 # Its calls go through the SDK of AWS, which is slow under the race detector. These tests make so
 # many of them that they run without it (make store-dynamodb). The others run with it (make
 # race-dynamodb).
 DYNAMODB  = github.com/tidemark-im/tidemark/storage/dynamodb
 SLOW_UNDER_RACE := \
 	^Test(Limits|Cost|Store$$|Store_durable)|^TestStore_shared$$/^(rules|model|schedules)$$
+# On DynamoDB's emulator these take as long as all other rules. TestLimits_ has the limits that
+# DynamoDB adds, and make soak runs both.
+LARGE_ON_DYNAMODB := ^TestStore$$/^rules$$/^Limits$$
 
 # These tests wait for many seconds, or start clusters of Redis or several nodes. `make check`
 # leaves them out. `make race`, a stage of `make test`, runs them.
@@ -148,7 +157,7 @@ check: ## static, and the tests of the packages without Postgres and DynamoDB: <
 # waits. The longest come first. chaos-short has bounds in seconds, so it runs alone.
 # A red stage does not end the run. After three, no further stage begins (tools/stages).
 TOGETHER := race backends-postgres verify static backends-dynamodb race-dynamodb store-dynamodb \
-	backends-sqlite web simulation resume
+	stores backends-sqlite web simulation resume
 STAGES := deps $(subst $() ,+,$(strip $(TOGETHER))) suites chaos-short
 
 .PHONY: test
@@ -174,11 +183,12 @@ deps: ## stage: installs what the tests need: programs by apt, npm, pip and Mave
 race: stages postgres-deps dynamodb-deps redis-deps push-deps webhook-deps versitygw-deps
 race: ## stage: the packages' own tests under the race detector, on memory
 	@scripts/need gcc gcc libc6-dev
-	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 TIDEMARK_REACH_RUNS=50 \
+	@CGO_ENABLED=1 TIDEMARK_SIMULATION_RUNS=100 TIDEMARK_REACH_RUNS=20 \
 		TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),50) \
 		TIDEMARK_HISTORY_RUNS=$(or $(TIDEMARK_HISTORY_RUNS),10) \
 		TIDEMARK_UNREAD_RUNS=$(or $(TIDEMARK_UNREAD_RUNS),30) $(TEST) race $(VET) \
-		$(SIDE_BY_SIDE) -count=1 $(RACE) -timeout 40m $(SLOWEST) \
+		$(SIDE_BY_SIDE) -count=1 $(RACE) -timeout 40m \
+		-skip '$(ONE_BY_ONE)|^TestMatrix_(membership|credentials)$$' $(SLOWEST) \
 		$(filter-out $(DYNAMODB) $(SLOWEST),$(PACKAGES))
 
 race-dynamodb: stages dynamodb-deps
@@ -191,7 +201,13 @@ race-dynamodb: ## stage: the tests that only storage/dynamodb has, under the rac
 store-dynamodb: stages dynamodb-deps
 store-dynamodb: ## stage: the other tests of storage/dynamodb: the contract, limits, cost
 	@TIDEMARK_UNREAD_RUNS=$(or $(TIDEMARK_UNREAD_RUNS),30) $(TEST) store-dynamodb $(VET) -count=1 \
-		-timeout 20m -run '$(SLOW_UNDER_RACE)' ./storage/dynamodb
+		-timeout 20m -run '$(SLOW_UNDER_RACE)' -skip '$(LARGE_ON_DYNAMODB)' ./storage/dynamodb
+
+.PHONY: stores
+stores: stages postgres-deps
+stores: ## stage: the contract of the other storages, and Postgres' plans
+	@$(TEST) stores $(VET) $(SIDE_BY_SIDE) -count=1 -timeout 20m -run '$(ONE_BY_ONE)' \
+		$(filter-out $(DYNAMODB)%,$(shell go list ./storage/...))
 
 .PHONY: verify
 verify: ## stage: the models in Spin, with all rules and without each; kept until a model changes
@@ -204,10 +220,11 @@ backends: stages ## the three stages backends-…
 backends-sqlite: ## stage: the tests of the core and of the transports on SQLite
 backends-postgres: ## stage: the same on Postgres
 backends-dynamodb: ## stage: the same on DynamoDB's emulator
-# The core decides who may do what, not the store. The test of its table makes a chat for each cell.
-# On a database that takes three quarters of the time of ./transports. Memory, SQLite and make soak
-# run it.
-backends-postgres backends-dynamodb: LEFT_OUT = -skip '^TestMatrix_membership$$'
+# The core decides who may do what, and the transports who calls, not the store. The tests of these
+# tables make a chat or a session for each cell. On a database that takes most of the time of
+# ./transports. SQLite, memory (`make check`) and make soak run them.
+backends-postgres backends-dynamodb: \
+	LEFT_OUT = -skip '^TestMatrix_(membership|credentials)$$'
 $(addprefix backends-,$(BACKENDS)): stages postgres-deps dynamodb-deps redis-deps
 	@TIDEMARK_TEST_STORE=$(@:backends-%=%) TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) \
 		TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),1000) \
@@ -352,6 +369,7 @@ soak: ## the suites, and the random histories of every storage, with long counts
 	$(MAKE) --no-print-directory mutate
 	npm --prefix web/client run --silent build
 	TIDEMARK_CLIENT_SEEDS=$(or $(TIDEMARK_CLIENT_SEEDS),100000) \
+		TIDEMARK_DIFFERENTIAL_SEEDS=$(or $(TIDEMARK_DIFFERENTIAL_SEEDS),1000) \
 		npm --prefix web/client run --silent simulate
 	TIDEMARK_TRACE=$(CURDIR)/.build/traces.jsonl \
 		TIDEMARK_TRACE_RUNS=$(or $(TIDEMARK_TRACE_RUNS),500) \

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 )
 
@@ -164,8 +165,14 @@ func inWholeChromium(t *testing.T, file string, env ...string) {
 		append(env, "TIDEMARK_TEST_CHROMIUM="+chromium(t, "chromium", "chromium-browser"))...)
 }
 
+// browsers has room for one file of browser/ more than there are cores. With more browsers at a
+// time, no file ends sooner, and on a slow machine each is so slow that it reaches its deadlines.
+var browsers = make(chan struct{}, runtime.NumCPU()+1)
+
 func inNode(t *testing.T, file string, env ...string) {
 	t.Helper()
+	browsers <- struct{}{}
+	defer func() { <-browsers }()
 	node := lookPath(t, "node", "nodejs npm")
 	needDrivers(t)
 	cmd := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=spec", file)

@@ -6,10 +6,10 @@ import { after, before, test } from 'node:test';
 import { Script } from './script.js';
 import { fakeWorld, RealServer } from './worlds.js';
 
-const seeds = Number(process.env['TIDEMARK_DIFFERENTIAL_SEEDS'] ?? 100);
+const seeds = Number(process.env['TIDEMARK_DIFFERENTIAL_SEEDS'] ?? 40);
 const first = Number(process.env['TIDEMARK_DIFFERENTIAL_FIRST'] ?? 0);
 const steps = 40;
-const atOnce = 25;
+const atOnce = 20;
 /** How long nothing must happen at the real server until its answer counts as whole. */
 const quietMs = 80;
 /** The same for seeds that differ, which run again one by one. */

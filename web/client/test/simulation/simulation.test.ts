@@ -7,7 +7,7 @@ import { simulate } from './simulation.js';
 import { ops, stepsOf } from './steps.js';
 import { sweep } from './sweep.js';
 
-const seeds = Number(process.env['TIDEMARK_CLIENT_SEEDS'] ?? 2000);
+const seeds = Number(process.env['TIDEMARK_CLIENT_SEEDS'] ?? 500);
 const first = Number(process.env['TIDEMARK_CLIENT_FIRST_SEED'] ?? 0);
 /** So many seeds reach every kind of fault. */
 const enough = 500;
