@@ -81,9 +81,11 @@ func (f coreFlags) check() error {
 // rateFlags are the rates of users. docs/limits.md says what they count.
 type rateFlags struct {
 	UserSends       limit.Rate `env:"TIDEMARK_USER_SENDS" placeholder:"RATE" help:"Sends of a user: PER_SECOND, PER_SECOND:AT_ONCE, or none. Default 50:500."`
+	UserSilent      limit.Rate `env:"TIDEMARK_USER_SILENT" placeholder:"RATE" help:"Sends of a user that nobody is shown: edits, redactions, control messages. Default 1:60."`
 	UserCalls       limit.Rate `env:"TIDEMARK_USER_CALLS" placeholder:"RATE" help:"Other calls of a user. Default 200:1000."`
 	UserStatuses    limit.Rate `env:"TIDEMARK_USER_STATUSES" placeholder:"RATE" help:"Chats of which a user asks for the delivery status. Default 600:1200."`
 	BackendSends    limit.Rate `env:"TIDEMARK_BACKEND_SENDS" placeholder:"RATE" help:"Sends of a backend for one user. Default 1000:5000."`
+	BackendSilent   limit.Rate `env:"TIDEMARK_BACKEND_SILENT" placeholder:"RATE" help:"Such sends of a backend for one user. Default 1000:5000."`
 	BackendCalls    limit.Rate `env:"TIDEMARK_BACKEND_CALLS" placeholder:"RATE" help:"Other calls of a backend for one user. Default 2000:10000."`
 	BackendStatuses limit.Rate `env:"TIDEMARK_BACKEND_STATUSES" placeholder:"RATE" help:"Chats of which a backend asks for the delivery status, for one user. Default 2000:10000."`
 }
@@ -91,9 +93,13 @@ type rateFlags struct {
 // config returns the rates; those without a flag have their default.
 func (f rateFlags) config() limit.Config {
 	return limit.Config{
-		User: limit.Rates{Sends: f.UserSends, Calls: f.UserCalls, Statuses: f.UserStatuses},
+		User: limit.Rates{
+			Sends: f.UserSends, Silent: f.UserSilent,
+			Calls: f.UserCalls, Statuses: f.UserStatuses,
+		},
 		Backend: limit.Rates{
-			Sends: f.BackendSends, Calls: f.BackendCalls, Statuses: f.BackendStatuses,
+			Sends: f.BackendSends, Silent: f.BackendSilent,
+			Calls: f.BackendCalls, Statuses: f.BackendStatuses,
 		},
 	}
 }

@@ -16,8 +16,8 @@ const rereadEvery = 5 * time.Second
 
 // live are the keys of the configuration file that take effect while the server runs.
 var live = []string{
-	"user-sends", "user-calls", "user-statuses",
-	"backend-sends", "backend-calls", "backend-statuses", "log-level",
+	"user-sends", "user-silent", "user-calls", "user-statuses",
+	"backend-sends", "backend-silent", "backend-calls", "backend-statuses", "log-level",
 }
 
 // reload reads the configuration file again while the server runs. It applies the keys of live. It

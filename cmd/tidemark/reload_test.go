@@ -77,7 +77,7 @@ func TestReload_of_a_file_that_changes(t *testing.T) {
 			who := server.Caller{User: tidemark.UserID(fmt.Sprint("u", i))}
 			sends := 0
 			for ; sends < 100; sends++ {
-				if _, err := limiter.Send(who); err != nil {
+				if _, err := limiter.Send(who, tidemark.KindMessage); err != nil {
 					break
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 )
 
@@ -14,6 +15,8 @@ import (
 const (
 	SendsPerSecond    = 50
 	SendBurst         = 500
+	SilentPerSecond   = 1
+	SilentBurst       = 60
 	CallsPerSecond    = 200
 	CallBurst         = 1_000
 	StatusesPerSecond = 600
@@ -24,6 +27,8 @@ const (
 const (
 	BackendSendsPerSecond    = 1_000
 	BackendSendBurst         = 5_000
+	BackendSilentPerSecond   = 1_000
+	BackendSilentBurst       = 5_000
 	BackendCallsPerSecond    = 2_000
 	BackendCallBurst         = 10_000
 	BackendStatusesPerSecond = 2_000
@@ -65,6 +70,9 @@ type Config struct {
 type Rates struct {
 	// Sends are of messages.
 	Sends Rate
+	// Silent are sends of kinds that nobody is shown (tidemark.Kind.Shown), such as edits. They
+	// also count as Sends. Nobody sees a flood of them, so the rate is low (lifecycle.md §2).
+	Silent Rate
 	// Calls are all other calls, by their cost. Their burst must be at least LargeCall.
 	Calls Rate
 	// Statuses are chats whose delivery status is asked for. Clients poll it (ADR-008 §4.2).
@@ -76,6 +84,7 @@ type kind uint8
 
 const (
 	sends kind = iota
+	silent
 	calls
 	statuses
 	kinds
@@ -121,6 +130,11 @@ func (l *Limiter) SetRates(user, backend Rates) {
 			Rate{SendsPerSecond, SendBurst}, Rate{BackendSendsPerSecond, BackendSendBurst},
 		},
 		{
+			"silent", user.Silent, backend.Silent,
+			Rate{SilentPerSecond, SilentBurst},
+			Rate{BackendSilentPerSecond, BackendSilentBurst},
+		},
+		{
 			"calls", user.Calls, backend.Calls,
 			Rate{CallsPerSecond, CallBurst}, Rate{BackendCallsPerSecond, BackendCallBurst},
 		},
@@ -155,9 +169,18 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Send counts one send of the caller. It returns Exhausted, with the time to retry after, if they
-// are over their limit.
-func (l *Limiter) Send(who server.Caller) (Quota, error) { return l.take(who, sends, 1) }
+// Send counts one send of the caller, of a message of this kind. It returns Exhausted, with the
+// time to retry after, if they are over their limit of sends, or of silent ones. A send that is
+// refused may have counted as a silent one.
+func (l *Limiter) Send(who server.Caller, of tidemark.Kind) (Quota, error) {
+	//rule:bounded_use.silent-kinds-have-a-rate
+	if !of.Shown() {
+		if quota, err := l.take(who, silent, 1); err != nil {
+			return quota, err
+		}
+	}
+	return l.take(who, sends, 1)
+}
 
 // Call counts a call by its cost. It returns Exhausted, with the time to retry after, if the caller
 // is over their limit.

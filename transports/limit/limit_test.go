@@ -14,7 +14,7 @@ import (
 
 // sends counts a send of a user with credentials of their own.
 func sends(l *limit.Limiter, user tidemark.UserID) error {
-	_, err := l.Send(server.Caller{User: user})
+	_, err := l.Send(server.Caller{User: user}, tidemark.KindMessage)
 	return err
 }
 
@@ -79,8 +79,9 @@ func TestTake_classes_and_kinds_are_apart(t *testing.T) {
 		backend := server.Caller{User: "ann", Backend: true}
 		l := limit.New(limit.Config{
 			User: limit.Rates{
-				Sends: limit.Rate{PerSecond: 1, Burst: 1},
-				Calls: limit.Rate{PerSecond: 1, Burst: 2},
+				Sends:  limit.Rate{PerSecond: 1, Burst: 9},
+				Silent: limit.Rate{PerSecond: 1, Burst: 4},
+				Calls:  limit.Rate{PerSecond: 1, Burst: 2},
 			},
 			Backend: limit.Rates{
 				Sends:    limit.Rate{PerSecond: 1, Burst: 3},
@@ -92,8 +93,21 @@ func TestTake_classes_and_kinds_are_apart(t *testing.T) {
 			take func() (limit.Quota, error)
 			want int
 		}{
-			{"sends of a user", func() (limit.Quota, error) { return l.Send(ann) }, 1},
-			{"sends of a backend", func() (limit.Quota, error) { return l.Send(backend) }, 3},
+			{
+				"edits of a user", func() (limit.Quota, error) {
+					return l.Send(ann, tidemark.KindEdit)
+				}, 4,
+			},
+			{
+				"sends of a user who has edited", func() (limit.Quota, error) {
+					return l.Send(ann, tidemark.KindMessage)
+				}, 9 - 4,
+			},
+			{
+				"edits of a backend, which are sends", func() (limit.Quota, error) {
+					return l.Send(backend, tidemark.KindEdit)
+				}, 3,
+			},
 			{"calls of a user", func() (limit.Quota, error) { return l.Call(ann, 1) }, 2},
 			{
 				"large calls of a backend", func() (limit.Quota, error) {
@@ -158,7 +172,7 @@ func TestSetRates_changes_only_what_changed(t *testing.T) {
 			}
 			return n
 		}
-		send := func() (limit.Quota, error) { return l.Send(ann) }
+		send := func() (limit.Quota, error) { return l.Send(ann, tidemark.KindMessage) }
 		call := func() (limit.Quota, error) { return l.Call(ann, 1) }
 		if sends, calls := taken(send), taken(call); sends != 2 || calls != 10 {
 			t.Fatalf("%d sends and %d calls at once, want 2 and 10", sends, calls)

@@ -32,7 +32,7 @@ func TestRates_fill_and_are_forgotten_when_full(t *testing.T) {
 
 // allowed reports whether ann may send once more.
 func allowed(l *limit.Limiter) bool {
-	_, err := l.Send(server.Caller{User: "ann"})
+	_, err := l.Send(server.Caller{User: "ann"}, tidemark.KindMessage)
 	return err == nil
 }
 

@@ -27,7 +27,7 @@ func (h *Handler) SendMessage(c echo.Context, id ChatId) error {
 	}
 	caller(c).Author(&req)
 	user := caller(c).User
-	if err := counted(c)(h.limit.Send(caller(c))); err != nil {
+	if err := counted(c)(h.limit.Send(caller(c), req.Kind)); err != nil {
 		return err
 	}
 	sent, err := h.server.Send(c.Request().Context(), user, req)

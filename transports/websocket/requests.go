@@ -47,7 +47,7 @@ func (c *connection) handle(raw []byte) {
 	case wire.FrameSend:
 		err := c.identity.Permits(auth.ScopeSend)
 		if err == nil {
-			_, err = c.adapter.cfg.Limit.Send(c.identity.Caller)
+			_, err = c.adapter.cfg.Limit.Send(c.identity.Caller, f.Send.Kind)
 		}
 		//rule:caller_does_only_what_they_may.frames-need-the-scope
 		if err != nil {
