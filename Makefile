@@ -45,7 +45,7 @@ RACE := -race -gcflags=modernc.org/...=-race=false
 # there, and take three times as long. `make stores` runs them without it. The schedules and
 # histories, in which calls meet, run under the detector.
 WRAPPERS := Count_changes_nothing|Fault_without_hooks_changes_nothing|Shared_of_one_store
-ONE_BY_ONE := ^Test(Store(_shared|_durable.*)?|$(WRAPPERS))$$/^(rules|model)$$|^TestPlans_
+ONE_BY_ONE := ^Test(Store(_shared)?|$(WRAPPERS))$$/^(rules|model)$$|^TestPlans_
 
 # Its calls go through the SDK of AWS, which is slow under the race detector. These tests make so
 # many of them that they run without it (make store-dynamodb). The others run with it (make
