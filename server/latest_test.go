@@ -54,6 +54,9 @@ func TestLatest_open_costs_nothing_for_silent_chats(t *testing.T) {
 				t.Errorf("%d statuses, want those of both members of 50 chats", got)
 			}
 			calls[n] = a.since(before).Calls
+			if known := a.Counters()["latest_chats_known_total"]; known == 0 {
+				t.Errorf("with %d chats the node counts no snapshot without a list", n)
+			}
 		})
 	}
 	want := map[string]int{"PendingOf": 1, "States": 1}

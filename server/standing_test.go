@@ -35,6 +35,10 @@ func TestR_STANDS_a_row_that_stands_is_not_asked_for_again(t *testing.T) {
 			a.send("alice", chat)
 		}
 		wantMarks(t, "while three are away", a.since(before), 1)
+		// Two rows of nine messages stood, and one of four.
+		if n := a.Counters()["pending_rows_known_total"]; n != 2*9+4 {
+			t.Errorf("%d rows were known to stand, want %d", n, 2*9+4)
+		}
 		w.wantRows("bob", "bob", row("bob", chat, 1))
 		w.wantRows("carol", "carol", row("carol", chat, 1))
 		w.wantRows("dave", "dave", row("dave", chat, 6))

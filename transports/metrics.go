@@ -115,6 +115,10 @@ var metricTable = []metric{
 		"pending_rows_written_total",
 		"Pending rows created or lowered. The others stood already, and cost no write.", "",
 	},
+	{
+		"pending_rows_known_total",
+		"Pending rows that were known to stand, so storage was not asked for them.", "",
+	},
 	{"clears_total", "Pending rows looked for behind an acknowledgement.", ""},
 	{"pending_rows_cleared_total", "Pending rows ended or trimmed.", ""},
 	{
@@ -149,6 +153,10 @@ var metricTable = []metric{
 		"Sessions whose client did not come back within the resume window.", "",
 	},
 	{"pending_listings_total", "Pages of pending rows that sessions read to reconcile.", ""},
+	{
+		"latest_chats_known_total",
+		"Snapshots whose chats the node remembered, so that it listed none.", "",
+	},
 	{
 		"comparisons_total",
 		"Pages of heads that sessions compared with watermarks to reconcile. Rises after " +

@@ -62,7 +62,9 @@ type Workers interface {
 
 // Counters count events of a Delivery. They only grow.
 type Counters struct {
-	Sends, Duplicates, Notifications, Marks, MarksWritten, StorageErrors, BusErrors atomic.Int64
+	Sends, Duplicates, Notifications, StorageErrors, BusErrors atomic.Int64
+	// MarksKnown are rows that were known to stand (R_STANDS), so they are not in Marks.
+	Marks, MarksWritten, MarksKnown atomic.Int64
 }
 
 // Delivery sends messages and marks pending rows. It is safe for concurrent use.

@@ -332,7 +332,11 @@ func (d *Delivery) markMissed(ctx context.Context, m *message, certain bool, n *
 	var marked []int // of m.users
 	for i, user := range m.users {
 		//rule:R_NOBODY.mark-absent-members
-		if len(m.leases[i]) > 0 || (m.covered && user == m.stored.SenderID) || m.standing.Has(i) {
+		if len(m.leases[i]) > 0 || (m.covered && user == m.stored.SenderID) {
+			continue
+		}
+		if m.standing.Has(i) {
+			d.Count.MarksKnown.Add(1)
 			continue
 		}
 		absent, marked = append(absent, user), append(marked, i)

@@ -97,6 +97,8 @@ type Counters struct {
 	Deliveries, Listings, Compares, Resumes, Resets atomic.Int64
 	Rewinds, Replaced, Overflows, ReadErrors        atomic.Int64
 	TypingDropped                                   atomic.Int64
+	// LatestKnown counts snapshots for which the latest chats were remembered, and not listed.
+	LatestKnown atomic.Int64
 	// Landed and Unlanded count arriving sessions that landed, and that did not.
 	Landed, Unlanded atomic.Int64
 }

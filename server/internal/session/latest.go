@@ -180,6 +180,7 @@ func (s *Session) latest() (chats []tidemark.ChatID, known bool) {
 			return nil, false
 		}
 	}
+	s.host.Count.LatestKnown.Add(1)
 	slices.Sort(news) // so that a run of the simulation is repeatable
 	return append(chats, news...), true
 }
