@@ -463,8 +463,11 @@ const noRoute = "none"
 // handler logs its failure. It calls the error handler itself, so that it knows the status.
 func (t *traffic) watch(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		began := time.Now()
+		began, request := time.Now(), c.Request()
 		err := next(c)
+		// The error handler asks the caller's context whether they have gone. That of a handler may
+		// be detached from it, and has ended.
+		c.SetRequest(request)
 		span, _ := c.Get(traceKey).(requestTrace)
 		if err != nil {
 			c.Error(err)

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage/storagetest"
+	"github.com/tidemark-im/tidemark/test/services/stores"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/internal/problem"
 	"github.com/tidemark-im/tidemark/transports/limit"
@@ -275,6 +278,51 @@ func TestLog_says_that_nobody_can_connect(t *testing.T) {
 		!strings.Contains(got, "too many open files") {
 		t.Errorf("with the files at their limit, the log is %q", got)
 	}
+}
+
+// Calls run in a context that is detached from their request's. It has ended when the error handler
+// looks whether the caller has gone.
+func TestLog_says_that_a_call_failed(t *testing.T) {
+	var fault atomic.Pointer[error]
+	var log bytes.Buffer
+	o := dev()
+	store := storagetest.Fault(stores.Open(t))
+	store.Before = func(string) error {
+		if err := fault.Load(); err != nil {
+			return *err
+		}
+		return nil
+	}
+	o.storage, o.log = store, slog.New(slog.NewTextHandler(&log, nil))
+	o.poll = func(echo.Context) error { return *fault.Load() }
+	ann := start(t, o).as("ann")
+	get[rest.Chat](ann, 201, "POST", "/chats", group)
+	for _, tt := range []struct {
+		err    error
+		status int
+		level  string
+	}{
+		{errors.New("a defect"), 500, "level=ERROR"},
+		{tidemark.Errorf(tidemark.Unavailable, "no answer"), 503, "level=WARN"},
+	} {
+		fault.Store(&tt.err)
+		for method, path := range map[string]string{
+			"POST": "/chats/team/messages", "PATCH": "/chats/team", "GET": "/poll",
+		} {
+			log.Reset()
+			body := map[string]string{
+				"POST": `{"client_message_id":"c1","content":"x"}`, "PATCH": `{"name":"x"}`,
+			}[method]
+			if r := ann.do(method, path, body); r.StatusCode != tt.status {
+				t.Errorf("%s %s: %d, want %d", method, path, r.StatusCode, tt.status)
+			}
+			if got := log.String(); !strings.Contains(got, tt.level) ||
+				!strings.Contains(got, "a request failed") {
+				t.Errorf("%s %s answers %d, and the log is %q", method, path, tt.status, got)
+			}
+		}
+	}
+	fault.Store(nil)
 }
 
 func TestPanic_in_a_handler_is_a_problem(t *testing.T) {
