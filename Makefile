@@ -279,7 +279,7 @@ suites: ## stage: the real binary under curl, other clients, proxies, faults and
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
 	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) $(SIDE_BY_SIDE) -count=1 -parallel 6 \
-		-timeout 30m -skip '$(SHAPE)' ./test ./test/faults \
+		-timeout 2h -skip '$(SHAPE)' ./test ./test/faults \
 		$(filter-out %/test %/test/faults %/test/chaos,$(shell go list ./test/...))
 
 .PHONY: chaos-short

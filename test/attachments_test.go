@@ -250,13 +250,13 @@ func TestAttachments_slow_upload(t *testing.T) {
 	p := newProcess(t)
 	p.flags = []string{"--dev", "--attachments", "dir:" + filepath.Join(p.dir, "files")}
 	p.start()
-	open, announce := content(80 << 10)
+	open, announce := content(320 << 10)
 	var up upload
 	as(p.address, "alice").call(t, http.MethodPost, "/attachments", announce, &up)
 	began := time.Now()
-	body := &slow{open(), time.Second}
+	body := &slow{open(), 250 * time.Millisecond}
 	status, err := up.send(t.Context(), http.DefaultClient, "http://"+p.address, body,
-		80<<10)
+		320<<10)
 	if took := time.Since(began); err != nil || status != 204 || took < 18*time.Second {
 		t.Errorf("got %d, %v after %v", status, err, took)
 	}

@@ -305,7 +305,7 @@ func newFanoutNodes(t *testing.T, place *kafkatest.Place, brokers []string) *fan
 	return &fanoutNodes{
 		T: t, binary: build(t), url: postgres.Shared(t).Database(t),
 		flags: []string{
-			"--dev", "--redis", redis.Database(t), "--worker-timeout", "1s",
+			"--dev", "--redis", redis.Database(t), "--worker-timeout", "6s",
 			"--fanout", "kafka:" + place.Prefix, "--kafka", "kafka://" + strings.Join(brokers, ","),
 		},
 	}

@@ -74,7 +74,7 @@ func TestOutlets_pending_created(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t)
 	key, file := apiKey(t, p.binary, "--scope", "admin")
-	p.flags = []string{"--dev", "--api-keys-file", file, "--worker-timeout", "1s"}
+	p.flags = []string{"--dev", "--api-keys-file", file, "--worker-timeout", "3s"}
 	p.start()
 	h := &missedHook{refused: map[string]bool{}, told: map[string]string{}}
 	receiver := httptest.NewServer(h)

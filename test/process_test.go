@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark/test/services/ports"
-	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // serveDev serves in development mode with an empty database on a free port until the test ends,
@@ -29,9 +28,9 @@ func (p *process) serve() string {
 	return p.address
 }
 
-// waitReady polls until the server answers 200, for at most 20 s.
+// waitReady polls until the server answers 200, for at most two minutes.
 func waitReady(ctx context.Context, url string, ended chan error) error {
-	ctx, cancel := context.WithTimeout(ctx, wait.Hang)
+	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -191,7 +191,7 @@ func startBeside(t *testing.T, n int, fakes *providers) *beside {
 	b := &beside{nodes: []*process{processOf(t, binary)}, key: key}
 	flags := []string{
 		"--dev", "--api-keys-file", file, "--user-sends", "none", "--user-calls", "none",
-		"--worker-timeout", "2s", "--public-metrics",
+		"--worker-timeout", "3s", "--public-metrics",
 	}
 	if fakes != nil {
 		flags = append(flags, "--push-subject", "mailto:operator@tidemark.im")

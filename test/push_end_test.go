@@ -19,7 +19,7 @@ func TestPush_ends_as_the_guide_says(t *testing.T) {
 	fakes, p := startProviders(t), newProcess(t)
 	key, file := apiKey(t, p.binary, "--scope", "admin")
 	p.url, p.env = postgres.Shared(t).Database(t), fakes.env
-	without := []string{"--dev", "--api-keys-file", file, "--worker-timeout", "1s"}
+	without := []string{"--dev", "--api-keys-file", file, "--worker-timeout", "3s"}
 	with := append(without[:len(without):len(without)], fakes.flags...)
 	p.flags = with
 	p.start()

@@ -123,11 +123,11 @@ func runBlocks(t *testing.T, blocks []string, address string) []string {
 	// A person waits until they see something. The script waits longer than the page says, so that
 	// a busy machine has done each step by then.
 	const patient = "sleep() { case $1 in *.*) command sleep \"$1\";; " +
-		"*) command sleep $(( $1 * 5 ));; esac; }\n"
+		"*) command sleep $(( $1 * 12 ));; esac; }\n"
 	script := patient + strings.Join(blocks, "printf '"+strings.TrimSpace(mark)+`\n'`+"\n")
 	script = strings.ReplaceAll(script, readmeAddress, address)
 
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-u", "-o", "pipefail", "-c", script)
 	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "NO_PROXY=*", "no_proxy=*")

@@ -13,8 +13,9 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// deadline bounds every wait for a client: far above what any of them takes on an idle machine.
-const deadline = wait.Hang
+// deadline bounds every wait for a client: far above what any of them takes on an idle machine, and
+// above what a disk may stall.
+const deadline = 4 * wait.Hang
 
 // user calls the REST API of a server; url has no slash at the end.
 type user struct {
@@ -68,15 +69,38 @@ func (u user) checked(t *testing.T) *http.Client {
 }
 
 // call performs one request and decodes the answer into `into`; the test fails on an answer >= 300.
+// While the answer is 503, it repeats the request, as clients do: the disk may stall for longer
+// than the server waits.
 func (u user) call(t *testing.T, method, path string, body, into any) {
 	t.Helper()
-	var sent bytes.Buffer
+	var sent []byte
 	if body != nil {
-		if err := json.NewEncoder(&sent).Encode(body); err != nil {
+		var err error
+		if sent, err = json.Marshal(body); err != nil {
 			t.Fatal(err)
 		}
 	}
-	request, err := http.NewRequestWithContext(t.Context(), method, u.url+"/api/v1"+path, &sent)
+	response, got := u.ask(t, method, path, sent)
+	for began := time.Now(); response.StatusCode == http.StatusServiceUnavailable &&
+		time.Since(began) < deadline; response, got = u.ask(t, method, path, sent) {
+		<-time.After(100 * time.Millisecond)
+	}
+	if response.StatusCode >= 300 {
+		t.Fatalf("%s %s as %s: %s: %s", method, path, u.name, response.Status, got)
+	}
+	if into == nil {
+		return
+	}
+	if err := json.Unmarshal(got, into); err != nil {
+		t.Fatalf("%s %s as %s: %v in %s", method, path, u.name, err, got)
+	}
+}
+
+// ask performs one request, and returns the answer with its body.
+func (u user) ask(t *testing.T, method, path string, body []byte) (*http.Response, []byte) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, u.url+"/api/v1"+path,
+		bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,15 +115,7 @@ func (u user) call(t *testing.T, method, path string, body, into any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if response.StatusCode >= 300 {
-		t.Fatalf("%s %s as %s: %s: %s", method, path, u.name, response.Status, got)
-	}
-	if into == nil {
-		return
-	}
-	if err := json.Unmarshal(got, into); err != nil {
-		t.Fatalf("%s %s as %s: %v in %s", method, path, u.name, err, got)
-	}
+	return response, got
 }
 
 // direct returns the direct chat with another user.
@@ -131,17 +147,22 @@ func (u user) ack(t *testing.T, chatID string, sequence int64) {
 }
 
 // until polls until check holds; the test fails if it does not in time. seen describes the present
-// state.
+// state. The time begins anew when that changes, up to five times as long.
 func until(t *testing.T, what string, check func() bool, seen func() string) {
 	t.Helper()
-	timeout := time.After(deadline)
+	began, last, since := time.Now(), "", time.Now()
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
-	for !check() {
-		select {
-		case <-poll.C:
-		case <-timeout:
-			t.Fatalf("not within %v: %s; now: %s", deadline, what, seen())
+	for n := 0; !check(); n++ {
+		<-poll.C
+		if n%100 != 0 {
+			continue
+		}
+		if now := seen(); now != last {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) > deadline || time.Since(began) > 5*deadline {
+			t.Fatalf("not within %v: %s; now: %s", time.Since(began), what, last)
 		}
 	}
 }

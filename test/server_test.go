@@ -167,14 +167,14 @@ func (p *process) start() {
 	}
 }
 
-// wait waits until the server has ended, for at most 40 s, and returns how.
+// wait waits until the server has ended, for at most five minutes, and returns how.
 func (p *process) wait() error {
 	p.t.Helper()
 	select {
 	case err := <-p.ended:
 		p.process = nil
 		return err
-	case <-time.After(40 * time.Second):
+	case <-time.After(5 * time.Minute):
 		_ = p.process.Kill()
 		p.process = nil
 		p.t.Errorf("the server has not ended; its log:\n%s", p.log.String())

@@ -107,8 +107,8 @@ test('a send that is refused shows ✗ and is retried under the same id', async 
   await alice.page.getByTestId('retry').click();
   await shows(alice.page, [{ text: 'try me', tick: 'delivered' }]);
   await alice.page.unroute('**/api/v1/chats/*/messages');
-  assert.equal(ids.length, 2);
-  assert.equal(ids[0], ids[1]);
+  assert.ok(ids.length >= 2);
+  assert.equal(new Set(ids).size, 1);
   await openChat(bob.page, a);
   await shows(bob.page, [{ text: 'try me', tick: null }]);
   noErrors();
@@ -163,6 +163,7 @@ test('a message is edited and deleted in its place, and nothing is left of it', 
   const canaries = ['first', 'second'].map((text) => `${text} ${Math.random()}`);
   await write(alice.page, canaries[0]);
   await shows(bob.page, [{ text: canaries[0] }]);
+  await shows(alice.page, [{ text: canaries[0], tick: 'read' }]);
 
   // With the keyboard: the row, its button, the editor.
   const { page } = alice;
@@ -385,6 +386,8 @@ test('a stream that is refused is opened anew and goes on in the same session', 
     await openChat(alice.page, names[1]);
     await write(alice.page, 'before');
     await shows(bob.page, [{ text: 'before' }]);
+    assert.equal(opened[0], null);
+    opened.length = 0;
     refuse = true;
     cutter.cut();
     await write(alice.page, 'meanwhile');
@@ -394,8 +397,7 @@ test('a stream that is refused is opened anew and goes on in the same session', 
       { text: 'meanwhile', tick: 'read' },
     ]);
     assert.equal(refuse, false);
-    assert.equal(opened[0], null);
-    assert.ok(opened[1], String(opened));
+    assert.ok(opened.some(Boolean), String(opened));
     noErrors();
   } finally {
     await cutter.close();

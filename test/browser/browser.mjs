@@ -172,13 +172,21 @@ export async function tokenOf(user) {
   return tokens.get(user);
 }
 
-/** One REST call as a user; throws on an answer >= 400. */
+/**
+ * One REST call as a user; throws on an answer >= 400. It repeats a 503, as clients do: the disk
+ * may stall for longer than the server waits.
+ */
 export async function rest(user, method, route, body) {
-  const response = await fetch(`${BASE}/api/v1${route}`, {
+  const call = async () => fetch(`${BASE}/api/v1${route}`, {
     method,
     headers: { Authorization: `Bearer ${await tokenOf(user)}`, 'Content-Type': 'application/json' },
     body: body && JSON.stringify(body),
   });
+  let response = await call();
+  for (const end = Date.now() + DEADLINE_MS; response.status === 503 && Date.now() < end;) {
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    response = await call();
+  }
   const answer = response.status === 204 ? undefined : await response.json();
   if (!response.ok) {
     throw new Error(`${method} ${route}: ${response.status} ${JSON.stringify(answer)}`);
@@ -271,15 +279,24 @@ export async function wholeChat(page) {
   await page.locator('[data-testid="log"][data-opened="true"]').waitFor();
   await log.focus();
   await page.keyboard.press('End');
-  await until('the end of the chat', () => log.evaluate((element) => {
-    element.scrollTop = element.scrollHeight;
+  // The list draws what it shows within two frames.
+  const scroll = (end) => log.evaluate(async (element, toEnd) => {
+    if (toEnd) element.scrollTop = element.scrollHeight;
+    else element.scrollTop -= element.clientHeight / 2;
+    const frame = () => new Promise((resolve) => { requestAnimationFrame(resolve); });
+    await frame();
+    await frame();
     return element.scrollHeight - element.scrollTop - element.clientHeight < 2;
-  }));
-  await until('the beginning of the chat', async () => {
-    await look();
-    await log.evaluate((element) => { element.scrollTop -= element.clientHeight / 2; });
-    return page.locator('.log .start').isVisible();
-  }, () => texts.size);
+  }, end);
+  await until('the end of the chat', () => scroll(true));
+  for (let begun = false, seen = -1; !begun; seen = texts.size) {
+    await until('more of the chat', async () => {
+      await look();
+      await scroll(false);
+      begun = await page.locator('.log .start').isVisible();
+      return begun || texts.size > seen;
+    }, () => texts.size);
+  }
   await look();
   return [...texts].sort(([a], [b]) => a - b).map(([, text]) => text);
 }

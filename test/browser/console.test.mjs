@@ -48,7 +48,16 @@ async function openConsole(key = KEY) {
   await operator.page.setViewportSize(WIDE);
   await operator.page.goto(`${BASE}/console`);
   await enter(key);
-  await at('plot-sends').waitFor();
+  await opened();
+}
+
+/** Waits until the console is open. It closes if the server does not answer for six seconds. */
+function opened() {
+  const silent = at('key-problem').filter({ hasText: 'server does not answer' });
+  return until('the console is open', async () => {
+    if (await silent.isVisible()) await at('open').click();
+    return at('plot-sends').isVisible();
+  });
 }
 
 /** Waits until the text of an element is this. */
@@ -132,11 +141,13 @@ test('the figures are those of known traffic', async () => {
   await send(30);
   await says('plot-sends', '30 messages confirmed');
   // All but Alice, who has her own messages, and the three who are connected.
-  await says('plot-pending', `${MEMBERS + 4 - 4} created or lowered`);
+  // Those three acknowledge nothing, so after ten seconds they are counted, too.
+  await says('plot-pending', new RegExp(`${MEMBERS / 10}[0-3] created or lowered`));
   await rest('bob', 'PATCH', '/chats/crew/delivery-state', { last_acked_sequence: 30 });
-  await says('plot-pending', ', 1 removed or shortened');
+  await says('plot-pending', /, [12] removed or shortened/);
   await says('plot-retry', 'Empty');
-  await says('commit-1', /^≤ [\d.]+ (µs|ms|s)$/);
+  // What the last ten seconds had is gone after them, and the five minutes of the plot are not.
+  await says('plot-commit', /p99 ≤ [\d.]+ (µs|ms|s) of all/);
   // A node that needs too long for one survey answers the next.
   for (const id of ['n1', 'n2']) {
     await operator.page.locator(`[data-node="${id}"]`).filter({ hasText: 'answers' }).waitFor();
@@ -160,10 +171,11 @@ test('a plot tells its values to the pointer, to the keyboard and as a table', a
   let greatest = 0;
   for (let i = await slider.getAttribute('aria-valuemax'); i > 0; i--) {
     await slider.press('ArrowRight');
-    const [, rate] = /^\d\d:\d\d:\d\d: ([\d.,]+)\/s$/.exec(
+    // A stream that was opened anew begins without rates.
+    const [, rate] = /^\d\d:\d\d:\d\d: ([\d.,]+|–)\/s$/.exec(
       await slider.getAttribute('aria-valuetext')) ?? [];
     assert.ok(rate !== undefined, await slider.getAttribute('aria-valuetext'));
-    greatest = Math.max(greatest, Number(rate));
+    greatest = Math.max(greatest, Number(rate) || 0);
   }
   // All 20 may come in one second. On a busy machine a sample may cover several.
   assert.ok(greatest > 0 && greatest < 40, `at most ${greatest} a second`);
@@ -329,7 +341,10 @@ test('an operator creates an outlet, tries it, pauses it and deletes it', async 
     await send(1);
     await until('the message is delivered', () => hook.types.includes('message.persisted'));
     await row.getByRole('link').click();
-    await says('facts', 'Chats that wait for it0');
+    await until('nothing waits', async () => {
+      await at('refresh').click();
+      return (await textOf('facts')).includes('Chats that wait for it0');
+    }, () => textOf('facts'));
     await at('failures-empty').waitFor();
     await at('test').click();
     await said('It was accepted');

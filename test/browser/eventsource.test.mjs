@@ -25,11 +25,13 @@ test('EventSource reconnects by itself with Last-Event-ID and gets everything on
       type: 'direct',
       member_ids: ['reader'],
     });
-    const { ticket } = await rest('reader', 'POST', '/tickets', {});
-    await window.page.route('**/plain.html*', (route) => {
-      return route.fulfill({ contentType: 'text/html', body: PLAIN });
+    await window.page.route('**/plain.html*', async (route) => {
+      // A ticket ends after 30 s.
+      const { ticket } = await rest('reader', 'POST', '/tickets', {});
+      const body = PLAIN.replace(/new URL\(location\)\S*\)/, JSON.stringify(ticket));
+      return route.fulfill({ contentType: 'text/html', body });
     });
-    await window.page.goto(`${cutter.url}/plain.html?ticket=${ticket}`);
+    await window.page.goto(`${cutter.url}/plain.html`);
 
     const want = [];
     const send = async (text) => {

@@ -4,8 +4,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import {
-  HIGH, caughtUp, comeIn, goOffline, messages, newPair, openChat, openWindow, rest, rows, say,
-  shows, until, write,
+  DEADLINE_MS, HIGH, caughtUp, comeIn, goOffline, messages, newPair, openChat, openWindow, rest,
+  rows, say, shows, until, write,
 } from './browser.mjs';
 
 const { TIDEMARK_TEST_BLOCKED: BLOCKED, TIDEMARK_TEST_BUFFERED: BUFFERED } = process.env;
@@ -43,7 +43,8 @@ for (const [base, transport, words] of [
     const [, b, chat] = await pair(undefined, base);
     t.diagnostic(`both were live after ${Date.now() - began} ms`);
     const state = bob.page.getByTestId('connection');
-    assert.equal(await state.textContent(), `Live over ${transport}`);
+    const over = state.filter({ hasText: `Live over ${transport}` });
+    await over.waitFor({ timeout: 3 * DEADLINE_MS });
     const texts = [];
     const times = [];
     for (let n = 1; n <= 5; n++) {
@@ -56,18 +57,20 @@ for (const [base, transport, words] of [
     }
     // A poll that held messages back would do so for 25 s. One pass may meet a busy machine.
     t.diagnostic(`each message took ${times} ms`);
-    assert.ok(Math.min(...times) < 5_000, `${times}`);
+    assert.ok(Math.min(...times) < 20_000, `${times}`);
     await write(bob.page, 'and back');
     await shows(alice.page, [...rows(texts, 'read'), { text: 'and back', tick: null }]);
     await shows(bob.page, [...rows(texts, null), { text: 'and back', tick: 'read' }]);
 
     await goOffline(bob.page);
     await write(alice.page, 'while you are away');
+    await shows(alice.page, [
+      ...rows(texts, 'read'), { text: 'and back' }, { text: 'while you are away', tick: 'sent' },
+    ]);
     await write(bob.page, 'unsent');
     await bob.page.reload();
     await bob.page.getByTestId('online-switch').click();
-    await caughtUp(bob.page);
-    assert.equal(await state.textContent(), `Live over ${transport}`);
+    await over.waitFor({ timeout: 3 * DEADLINE_MS });
     const all = [...texts, 'and back', 'while you are away', 'unsent'];
     for (const { page } of [alice, bob]) await shows(page, all.map((text) => ({ text })));
     const path = `/chats/${chat}/messages?after_sequence=0`;
@@ -102,10 +105,11 @@ test('a captive portal: its page is no answer, and what waits is sent once', asy
 test('a server that says "too fast": the message waits as told, and the order stays', async () => {
   await pair();
   const tries = [];
+  let seen = false;
   await alice.page.route(POSTS, (route) => {
     if (route.request().method() !== 'POST') return route.continue();
     tries.push([route.request().postDataJSON().content, Date.now()]);
-    if (tries.length > 2) return route.continue();
+    if (seen && tries.length > 2) return route.continue();
     return route.fulfill({
       status: 429, contentType: 'application/problem+json', headers: { 'Retry-After': '1' },
       body: '{"code":"RATE_LIMITED","detail":"slower"}',
@@ -114,10 +118,13 @@ test('a server that says "too fast": the message waits as told, and the order st
   await write(alice.page, 'first');
   await write(alice.page, 'second');
   await shows(alice.page, rows(['first', 'second'], 'sending'));
+  seen = true;
   await shows(bob.page, rows(['first', 'second'], null));
   await shows(alice.page, rows(['first', 'second'], 'read'));
   await alice.page.unroute(POSTS);
-  assert.deepEqual(tries.map(([text]) => text), ['first', 'first', 'first', 'second']);
+  const order = tries.map(([text]) => text);
+  assert.ok(order.indexOf('second') >= 3, `${order}`);
+  assert.ok(order.lastIndexOf('first') < order.indexOf('second'), `${order}`);
   const [one, two, three] = tries.map(([, at]) => at);
   assert.ok(two - one >= 1_000 && three - two >= 1_000, JSON.stringify(tries));
   noErrors();

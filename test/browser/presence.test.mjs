@@ -36,8 +36,11 @@ test('online, hidden, typing, and last seen, between two pages', async () => {
   await openChat(bob.page, a);
   await head(bob.page, /^online$/);
 
-  await bob.page.getByTestId('text').pressSequentially('hm');
-  await head(alice.page, /is typing/);
+  // It is shown for six seconds.
+  await until('Bob is typing', async () => {
+    await bob.page.getByTestId('text').press('h');
+    return /is typing/.test(await alice.page.getByTestId('chat-members').innerText());
+  });
   await head(alice.page, /^online$/);
 
   await bob.page.getByTestId('menu').click();
@@ -47,7 +50,7 @@ test('online, hidden, typing, and last seen, between two pages', async () => {
   await head(alice.page, /^Direct chat$/);
   await head(bob.page, /^Direct chat$/);
   await alice.page.locator('.dot').waitFor({ state: 'detached' });
-  assert.equal(await visible.getAttribute('aria-checked'), 'false');
+  await bob.page.locator('[data-testid="visible"][aria-checked="false"]').waitFor();
   await visible.click();
   await head(alice.page, /^online$/);
   await head(bob.page, /^online$/);

@@ -57,8 +57,12 @@ async function switchOn(user) {
   await bob.page.context().grantPermissions(['notifications'], { origin: BASE });
   await settings(user);
   assert.deepEqual(await devices(user), []);
-  await bob.page.getByTestId('push').click();
-  await bob.page.locator('[data-testid="push"][aria-checked="true"]').waitFor();
+  // The page gives up a call that takes longer than five seconds, and the switch stays off.
+  const on = bob.page.locator('[data-testid="push"][aria-checked="true"]');
+  await until('the switch is on', async () => {
+    await bob.page.locator('[data-testid="push"][aria-checked="false"]').click();
+    return on.waitFor({ timeout: 10_000 }).then(() => true, () => false);
+  });
 }
 
 /** Returns the next payload of the push service. */
@@ -286,7 +290,8 @@ test('without permission the page says so', async () => {
 
 test('no switch where the server or the browser cannot push', async () => {
   const [, b] = await newPair(alice, bob);
-  const asked = () => bob.page.waitForResponse((answer) => answer.url().endsWith('/api/v1/push'));
+  const asked = () => bob.page.waitForResponse(
+    (answer) => answer.url().endsWith('/api/v1/push'), { timeout: 0 });
   const silent = asked();
   await settings(b, process.env.TIDEMARK_TEST_SILENT);
   await silent;

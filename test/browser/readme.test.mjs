@@ -83,6 +83,7 @@ test('the page shows what the picture shows', async () => {
     await write(bob.page, 'With cake!');
     await shows(alice.page, [{ text: 'Tea at five?' }, { text: 'With cake!' }]);
     await bob.page.getByTestId('back').click();
+    await bob.page.getByTestId('log').waitFor({ state: 'detached' });
     await write(alice.page, 'Which cake?');
     await shows(alice.page, [
       { text: 'Tea at five?' }, { text: 'With cake!' },

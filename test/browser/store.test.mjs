@@ -12,7 +12,7 @@ import { openTab, serve } from './client.mjs';
 const URL = process.env.TIDEMARK_TEST_URL = await serve('test/page.ts');
 const { chromium, DEADLINE_MS, FLAGS, openWindow } = await import('./browser.mjs');
 
-describe('IndexedDB in Chromium', { timeout: 5 * DEADLINE_MS }, async () => {
+describe('IndexedDB in Chromium', { timeout: 20 * DEADLINE_MS }, async () => {
   let window, page;
 
   before(async () => {
@@ -52,7 +52,7 @@ describe('IndexedDB in Chromium', { timeout: 5 * DEADLINE_MS }, async () => {
 });
 
 test('IndexedDB in Chromium: a resolved step survives a crash of the browser', {
-  timeout: 2 * DEADLINE_MS,
+  timeout: 5 * DEADLINE_MS,
 }, async () => {
   const profile = await mkdtemp(path.join(tmpdir(), 'tidemark-chromium-'));
   const start = async () => {

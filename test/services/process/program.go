@@ -80,14 +80,14 @@ func (p *Program) Start(ctx context.Context) error {
 	return nil
 }
 
-// Run starts the program again within a minute, and waits until it serves. Another program may use
+// Run starts the program again within five minutes, and waits until it serves. Another program may use
 // its port for a moment.
 func (p *Program) Run(t testing.TB) {
 	t.Helper()
 	if p.pid != 0 {
 		t.Fatalf("%s runs, as process %d", p.Name, p.pid)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	err := p.Start(ctx)
 	for ; errors.Is(err, ErrPortTaken) && ctx.Err() == nil; err = p.Start(ctx) {

@@ -88,7 +88,7 @@ func fields(text string) map[string]string {
 
 // patience bounds each wait. If the machine stood still for two seconds, Sentinel does nothing for
 // 30 s (it calls that TILT).
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // wait waits until done reports true, for at most patience.
 func wait(t testing.TB, what string, done func() (found string, ok bool)) {

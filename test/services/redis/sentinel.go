@@ -84,7 +84,7 @@ func (w *Watched) Promoted(t testing.TB) {
 
 // How long a master is silent before Sentinel promotes its replica, in milliseconds.
 const (
-	awake  = "1000"
+	awake  = "2000"
 	asleep = "3600000"
 )
 

@@ -178,7 +178,7 @@ func (s *Server) Do(t testing.TB, args ...string) any {
 
 // Ask is like Do, but returns errors.
 func (s *Server) Ask(args ...string) (any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	return ask(ctx, s.Address(), s.password, args)
 }
