@@ -606,6 +606,30 @@ void test('a sign-out empties all tabs', async () => {
   assert.deepEqual([one, two].map((tab) => tab.client.chats.get().length), [0, 0]);
 });
 
+void test('a sign-out notices a send that waits for its turn', async () => {
+  const scene = new Scene('ann', 'bob');
+  const store = memoryStore({ durable: true });
+  scene.says('ann', 'one');
+  const { client, place } = await scene.started('bob', { store });
+  await scene.until(() => client.chats.get()[0]?.prefix === 1);
+  place.link.setOffline(true);
+  let open = (): void => undefined;
+  const gate = new Promise<void>((resolve) => { open = resolve; });
+  const markRead = store.markRead.bind(store);
+  store.markRead = async (chat, through) => {
+    await gate;
+    return markRead(chat, through);
+  };
+  client.chat('team').shown(1);
+  const sent = client.chat('team').send({ content: 'hi' });
+  const refused = assert.rejects(scene.within(5_000, client.signOut()), { code: 'UNSENT' });
+  await scene.pass(1_000);
+  open();
+  await refused;
+  await scene.within(1_000, sent);
+  await scene.within(5_000, client.signOut({ unsent: 'discard' }));
+});
+
 void test('the same objects until something changes', async () => {
   const scene = new Scene('ann', 'bob');
   const { client } = await scene.started('bob');

@@ -8,11 +8,14 @@ import { entriesOf, factsOf, ME, messageOf, SERVER, sendOf, type Scene } from '.
 import { randomTest } from './storemodel.js';
 import { storeTests } from './storetest.js';
 
+/** A disk may stall for longer than a page waits. */
+const patient = { openMs: 120_000, stepMs: 120_000 };
+
 let scenes = 0;
 
 function scene(): Scene {
   const name = `scene ${Math.random()} ${scenes++}`;
-  return { tab: () => indexedDBStore({ name }) };
+  return { tab: () => indexedDBStore({ name, ...patient }) };
 }
 
 const runs = new Map<string, () => Promise<void>>();
@@ -22,7 +25,7 @@ for (const one of faultTests) {
 }
 
 /** The store of the page that tests of several pages use. */
-const store = indexedDBStore();
+const store = indexedDBStore(patient);
 
 /** Fills a store with messages, as catching up does. Returns the milliseconds it took. */
 async function fill(to: Store, first: number, count: number, batch: number): Promise<number> {

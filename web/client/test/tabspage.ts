@@ -7,7 +7,7 @@ import type { Channel } from '../src/types.js';
 import { ME, SERVER } from './scene.js';
 
 const tabs = browserTabs();
-const store = indexedDBStore();
+const store = indexedDBStore({ openMs: 120_000, stepMs: 120_000 });
 const notices: object[] = [];
 let release: (() => void) | undefined;
 let wish = new AbortController();

@@ -28,7 +28,7 @@ export interface Data {
 }
 
 /** Returns what runs steps one after the other, also after one that has failed. */
-export function queue(): <T>(step: () => Promise<T>) => Promise<T> {
+export function queue(): <T>(step: () => T | Promise<T>) => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();
   return (step) => {
     const result = last.then(step);

@@ -473,7 +473,8 @@ export function tabOf(owner: TabOwner): Tab {
     async signOut(how) {
       // The store would refuse it, too, but then it has to be opened again.
       if (how === 'refuse') {
-        await data?.reread();
+        // A send that waits for its turn is not in the outbox yet.
+        await inOrder(() => data?.reread());
         if (data?.outbox.length) throw unsent();
       }
       const used = data?.store ?? own;
