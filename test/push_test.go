@@ -340,7 +340,7 @@ func (p *providers) clears(t *testing.T, through int64) {
 				count[r.Kind]++
 			}
 		}
-		return count[push.Clear] == 2 && count[push.Badge] == 1
+		return count[push.Clear] >= 2 && count[push.Badge] >= 1 // a repeated one counts again
 	}, func() string { return fmt.Sprintf("%+v", got) })
 }
 

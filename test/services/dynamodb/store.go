@@ -25,7 +25,7 @@ func (s *Server) Store(t testing.TB) string {
 		if s.endpoint != os.Getenv(Variable) && s.PID() == 0 {
 			return // the tables disappear with the directory
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if err := s.Drop(ctx, prefix); err != nil {
 			t.Errorf("dropping the tables of the test: %v", err)

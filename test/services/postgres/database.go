@@ -31,10 +31,10 @@ func (s *Server) Copy(t testing.TB, template string) string {
 	return s.URL(name)
 }
 
-// Exec runs statements as the superuser over a connection of its own, within 30 s.
+// Exec runs statements as the superuser over a connection of its own, within five minutes.
 func (s *Server) Exec(t testing.TB, database, statements string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.URL(database))
 	if err != nil {

@@ -138,7 +138,7 @@ func (s *Server) Stop(t testing.TB, mode string) {
 		t.Fatalf("there is no mode %q", mode)
 	}
 	s.postmaster.Signal(t, signal)
-	if err := s.postmaster.Wait(60 * time.Second); err != nil {
+	if err := s.postmaster.Wait(5 * time.Minute); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -152,11 +152,11 @@ func (s *Server) Kill(t testing.TB) {
 	for _, pid := range family {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
-	if err := s.postmaster.Wait(20 * time.Second); err != nil {
+	if err := s.postmaster.Wait(5 * time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	for _, pid := range family[1:] {
-		for deadline := time.Now().Add(20 * time.Second); process.Runs(pid); {
+		for deadline := time.Now().Add(5 * time.Minute); process.Runs(pid); {
 			if time.Now().After(deadline) {
 				t.Fatalf("process %d of Postgres does not end", pid)
 			}

@@ -84,7 +84,7 @@ func Ends(t *testing.T, least int) {
 			must(t, tc.end(command.Process, input, pid))
 			_ = command.Wait() // how it ended is the case
 			left := Left(dir, family...)
-			deadline := time.Now().Add(30 * time.Second)
+			deadline := time.Now().Add(5 * time.Minute)
 			for ; len(left) > 0; left = Left(dir, family...) {
 				if time.Now().After(deadline) {
 					t.Fatalf("there is left: %q", left)
