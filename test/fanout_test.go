@@ -87,7 +87,9 @@ func TestFanout_by_kafka(t *testing.T) {
 		arrives(fmt.Sprint("by Kafka ", n))
 	}
 	// On a busy machine Kafka may not answer in time. What it stored then goes both ways.
-	handed := func() int { return fanouts(t, "stored", p) - stored + fanouts(t, "direct", p) - direct }
+	handed := func() int {
+		return fanouts(t, "stored", p) - stored + fanouts(t, "direct", p) - direct
+	}
 	// A message is counted after it was handed over.
 	eventually(t, "20 messages were handed over", func() bool { return handed() >= 20 },
 		func() string { return fmt.Sprint(handed(), " were") })

@@ -14,8 +14,8 @@ import (
 // says. The second run shows that the tool notices a contract that is wrong.
 func TestSchemathesis_finds_nothing(t *testing.T) {
 	t.Parallel()
-	// The tool feeds answers into later requests. So no answer may depend on the disk, or on how long
-	// a session has been silent.
+	// The tool feeds answers into later requests. So no answer may depend on the disk, or on how
+	// long a session has been silent.
 	p := newProcess(t)
 	p.url, p.migrated = "memory:", true
 	p.flags = append(p.flags, "--resume-window", "1h", "--sessions-per-user", "10000")

@@ -80,8 +80,8 @@ func (p *Program) Start(ctx context.Context) error {
 	return nil
 }
 
-// Run starts the program again within five minutes, and waits until it serves. Another program may use
-// its port for a moment.
+// Run starts the program again within five minutes, and waits until it serves. Another program may
+// use its port for a moment.
 func (p *Program) Run(t testing.TB) {
 	t.Helper()
 	if p.pid != 0 {
