@@ -134,7 +134,7 @@ export const breaks: readonly Break[] = [
   tab('a store that is being filled takes the place of the one before',
     'for (const item of before?.outbox ?? []) {',
     'data = news;\n      for (const item of before?.outbox ?? []) {'),
-  tab('a sign-out refuses without another look', 'await data?.reread();\n        if', 'if'),
+  tab('a sign-out refuses without another look', 'await inOrder(() => data?.reread());\n        if', 'if'),
   tab('a later write overtakes an earlier one', 'inOrder(() => write(step))', 'write(step)'),
   tab('a send is in the data that were replaced only',
     'data && data.id !== used.id ? write(step) : result;', 'result;'),
