@@ -11,7 +11,7 @@ import (
 )
 
 // heal ends all faults and lets time pass. It then checks the live sessions, users who open a
-// session now, and users who open one after all nodes were stopped.
+// session now, users who come and go, and users who open one after all nodes were stopped.
 func (w *simulation) heal() {
 	w.calm = true
 	w.transcribe("nothing goes wrong any more")
@@ -36,6 +36,7 @@ func (w *simulation) heal() {
 	w.truth.stored()
 	w.comeBack(w.up(), true)
 	w.converse(w.up())
+	w.visits()
 	if w.roll(2) == 0 {
 		w.acknowledgeAll()
 	}
