@@ -89,6 +89,9 @@ type Chat struct {
 	Creation string
 	// Head is the highest sequence of the chat; 0 while it is empty.
 	Head Sequence
+	// Floor is the sequence of the first message that is kept, from 1 to Head + 1. The messages
+	// below it have expired (storage.Retention). It never falls.
+	Floor Sequence
 	// MemberCount is the number of current members.
 	MemberCount int
 	// MembersVersion grows by one with every change of the membership. It starts at 1.
@@ -120,6 +123,8 @@ type Roster struct {
 	Large   bool
 	// Version is Chat.MembersVersion when the roster was read.
 	Version uint64
+	// Floor is Chat.Floor when the roster was read.
+	Floor Sequence
 	// Members are the current members, ordered by user id.
 	Members []Member
 }

@@ -17,8 +17,13 @@ type Intervals []Interval
 // GapReason says why a range is not shown.
 type GapReason string
 
-// GapNotMember means that the messages were sent while the user was not a member.
-const GapNotMember GapReason = "not_a_member"
+// The reasons of gaps.
+const (
+	// GapNotMember means that the messages were sent while the user was not a member.
+	GapNotMember GapReason = "not_a_member"
+	// GapExpired means that the messages have expired: nobody can see them any more.
+	GapExpired GapReason = "expired"
+)
 
 // Gap is a range of a chat that the user may not see, both ends included.
 // A client counts it as received.

@@ -46,6 +46,7 @@ func (c *Client) CreateChat(ctx context.Context, n NewChat) (tidemark.Chat, erro
 		History     tidemark.HistoryMode `json:"history"`
 		CreatedAt   time.Time            `json:"created_at"`
 		Head        tidemark.Sequence    `json:"head_sequence"`
+		Floor       tidemark.Sequence    `json:"floor_sequence"`
 		MemberCount int                  `json:"member_count"`
 	}
 	if err := c.repeat(ctx, http.MethodPost, "/chats", body, &w); err != nil {
@@ -53,7 +54,8 @@ func (c *Client) CreateChat(ctx context.Context, n NewChat) (tidemark.Chat, erro
 	}
 	return tidemark.Chat{
 		ID: w.ChatID, Type: w.Type, Name: w.Name, Metadata: given(w.Metadata), Version: w.Version,
-		History: w.History, CreatedAt: w.CreatedAt, Head: w.Head, MemberCount: w.MemberCount,
+		History: w.History, CreatedAt: w.CreatedAt, Head: w.Head, Floor: w.Floor,
+		MemberCount: w.MemberCount,
 	}, nil
 }
 

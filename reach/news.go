@@ -77,7 +77,7 @@ func (r *reader) members(ctx context.Context) ([]step, error) {
 	return steps, nil
 }
 
-// messages returns a page of the messages.
+// messages returns a page of the messages. Those that have expired have no events.
 func (r *reader) messages(ctx context.Context) ([]step, error) {
 	page, asOf := r.page, r.asOf
 	if r.page = nil; len(page) == 0 {
@@ -91,9 +91,13 @@ func (r *reader) messages(ctx context.Context) ([]step, error) {
 		}
 		page = pages[0]
 	}
+	// A page that begins at the floor may go beyond the end that the chat had.
+	//rule:told_in_order.nothing-beyond-the-end
+	for len(page) > 0 && page[len(page)-1].Sequence > r.chat.Head {
+		page = page[:len(page)-1]
+	}
 	if len(page) == 0 {
-		return nil, tidemark.Errorf(tidemark.Unavailable,
-			"message %d of the chat %s cannot be read", r.at.Sequence+1, r.chat.ID)
+		return nil, r.skipExpired(ctx)
 	}
 	steps := make([]step, len(page))
 	for i := range page {
@@ -101,6 +105,21 @@ func (r *reader) messages(ctx context.Context) ([]step, error) {
 		steps[i] = step{messagePersisted(&page[i], asOf), r.at}
 	}
 	return steps, nil
+}
+
+// skipExpired goes on behind messages that have expired. Unavailable: the next message has not.
+func (r *reader) skipExpired(ctx context.Context) error {
+	chat, err := r.store.Chat(ctx, r.chat.ID)
+	if err != nil {
+		return err
+	}
+	//rule:told_or_owed.nothing-of-what-has-expired
+	if next := r.at.Sequence + 1; next >= chat.Floor {
+		return tidemark.Errorf(tidemark.Unavailable,
+			"message %d of the chat %s cannot be read", next, r.chat.ID)
+	}
+	r.at.Sequence = min(chat.Floor-1, r.chat.Head)
+	return nil
 }
 
 // messagePersisted returns the event of a stored message that was read at a time.

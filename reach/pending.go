@@ -81,6 +81,8 @@ func (e *Engine) drainPending(ctx context.Context, r *receiver, b storage.Backlo
 		to.Sequence = chat.Head
 	}
 	began, wait := to.Sequence, time.Duration(0)
+	//rule:pending_told.nothing-of-what-has-expired
+	to.Sequence = max(to.Sequence, chat.Floor-1)
 	for saved := time.Now(); to.Sequence < chat.Head && wait == 0; {
 		found, err := e.findMissed(ctx, &chat, to.Sequence)
 		if err != nil {
@@ -173,7 +175,7 @@ func (e *Engine) pageAfter(
 		return nil, nil, err
 	}
 	page = pages[0]
-	if after > 0 && len(page) > 0 {
+	if len(page) > 0 && page[0].Sequence == after {
 		before, page = &page[0], page[1:]
 	}
 	if len(page) == 0 {

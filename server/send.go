@@ -211,7 +211,8 @@ func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 		Chat: d.ChatID, After: d.Relation.Sequence - 1, Limit: 1, Bare: true,
 	})
 	//rule:caller_does_only_what_they_may.no-owner-of-a-direct-chat
-	if err == nil && len(page) == 1 && page[0].SenderID != d.SenderID {
+	if err == nil && len(page) == 1 && page[0].Sequence == d.Relation.Sequence &&
+		page[0].SenderID != d.SenderID {
 		err = tidemark.BadParam(tidemark.Denied, "relation.sequence",
 			"is a message of the other member; only its author may redact it")
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
 	"github.com/tidemark-im/tidemark/server/internal/ackbuffer"
 	"github.com/tidemark-im/tidemark/server/internal/chat"
@@ -144,10 +145,18 @@ func (s *Server) Start(ctx context.Context) error {
 	s.running.loops.Go(func() { s.delivery.RetryLoop(ctx) })
 	s.running.loops.Go(func() { s.sessions.Run(ctx) })
 	s.running.loops.Go(func() { s.presence.Loop(ctx) })
+	s.running.loops.Go(func() { s.ageLoop(ctx) })
 	if traces := s.delivery.Traces; traces != nil {
 		s.running.loops.Go(func() { traces.Run(ctx) })
 	}
 	return nil
+}
+
+// ageLoop drops messages from memory that may expire in storage.
+func (s *Server) ageLoop(ctx context.Context) {
+	for signal.Pause(ctx, time.Hour) {
+		s.chats.Age()
+	}
 }
 
 // Stop stops the server cleanly. Later sends, acknowledgements, opens, syncs and changes of chats

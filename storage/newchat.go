@@ -54,6 +54,7 @@ func (n *NewChat) Chat(created time.Time) tidemark.Chat {
 		History:        n.History,
 		CreatedAt:      created,
 		Creation:       n.Creation,
+		Floor:          1,
 		MemberCount:    len(n.Members),
 		MembersVersion: 1,
 		Large:          len(n.Members) > tidemark.PendingFanoutLimit,

@@ -34,8 +34,9 @@ const firstTargets = 8
 // pages. So a target has the change of its relation, or a later one. If the targets make a page too
 // large for Range.MaxBytes, the page ends earlier.
 //
-// A relation whose target cannot be read ends the page before it, as a missing message does. So
-// does one whose target lacks its change: a store may show parts of a step for a moment.
+// A relation whose target has expired has none. A relation whose target cannot be read ends the
+// page before it, as a missing message does. So does one whose target lacks its change: a store may
+// show parts of a step for a moment.
 func Related(ctx context.Context, ranges []Range, read Read) ([][]tidemark.Message, error) {
 	pages, err := read(ctx, ranges)
 	if err != nil {
@@ -117,11 +118,27 @@ func readTargets(
 		return err
 	}
 	for i := range found {
-		if len(found[i]) == 1 && found[i][0].Sequence == wanted[i].After+1 {
-			targets[MessageKey{wanted[i].Chat, wanted[i].After + 1}] = &found[i][0]
+		if target := targetIn(found[i], wanted[i].After+1); target != nil {
+			targets[MessageKey{wanted[i].Chat, wanted[i].After + 1}] = target
 		}
 	}
 	return nil
+}
+
+// expired stands for a target that has expired.
+var expired = new(tidemark.Message)
+
+// targetIn returns message n, if a page that begins there has it, and nil if it does not. A page
+// that begins above it begins at the floor of the chat: the message has expired.
+func targetIn(page []tidemark.Message, n tidemark.Sequence) *tidemark.Message {
+	switch {
+	case len(page) == 0 || page[0].Sequence < n:
+		return nil
+	//rule:floor_recorded.relation-outlives-its-target
+	case page[0].Sequence > n:
+		return expired
+	}
+	return &page[0]
 }
 
 // take takes the messages whose targets were read. It reports whether the page ends there. The page
@@ -135,14 +152,16 @@ func (r *relating) take(targets map[MessageKey]*tidemark.Message) (ended bool) {
 		if relates(m) {
 			key := targetOf(&m)
 			target, read := targets[key]
-			if target == nil {
+			switch {
+			case target == nil:
 				return read
-			}
+			case target == expired:
 			//rule:redacted_stays.no-target-from-before-the-relation
-			if !carries(target, m.Sequence) {
+			case !carries(target, m.Sequence):
 				return true
+			default:
+				m.Relation = &tidemark.Relation{Sequence: key.Sequence, Target: target}
 			}
-			m.Relation = &tidemark.Relation{Sequence: key.Sequence, Target: target}
 		}
 		r.size += m.Size()
 		r.related = append(r.related, m)
@@ -187,12 +206,14 @@ func Relate(ctx context.Context, a *Appended, read Read) error {
 	if err != nil {
 		return err
 	}
-	if len(page[0]) == 1 && page[0][0].Sequence == key.Sequence {
-		if !carries(&page[0][0], a.Message.Sequence) {
-			return tidemark.Errorf(tidemark.Unavailable, "message %d of the chat %s does not show "+
-				"the change yet; send the change again", key.Sequence, key.Chat)
-		}
-		a.Message.Relation = &tidemark.Relation{Sequence: key.Sequence, Target: &page[0][0]}
+	target := targetIn(page[0], key.Sequence)
+	if target == nil || target == expired {
+		return nil
 	}
+	if !carries(target, a.Message.Sequence) {
+		return tidemark.Errorf(tidemark.Unavailable, "message %d of the chat %s does not show "+
+			"the change yet; send the change again", key.Sequence, key.Chat)
+	}
+	a.Message.Relation = &tidemark.Relation{Sequence: key.Sequence, Target: target}
 	return nil
 }

@@ -57,6 +57,7 @@ type Store interface {
 	Deliveries
 	Unreads
 	Pending
+	Retention
 	Lives
 	Outbox
 	Documents
@@ -165,7 +166,8 @@ type Members interface {
 type Messages interface {
 	// Append stores messages. Each gets the next sequence of its chat. Drafts of one chat get their
 	// sequences in the order of the slice. Idempotency key, membership, head and message are one
-	// atomic step (delivery.md §2). So the messages of a chat are exactly 1..head after any crash.
+	// atomic step (delivery.md §2). So the messages of a chat are exactly
+	// floor..head after any crash.
 	//
 	// The key is the chat, the sender and the client message id. Append looks it up before anything
 	// else, also before the membership. If the key is known, nothing is stored. The result is the
@@ -196,8 +198,9 @@ type Messages interface {
 	// returned before the call. NotFound: no such chat.
 	Sent(ctx context.Context, key SendKey) (appended Appended, found bool, err error)
 
-	// Ranges returns the messages of each range, ascending and without a hole. If a message that
-	// must exist cannot be read, the page ends before it. Ranges sees every append that returned
+	// Ranges returns the messages of each range, ascending and without a hole. A range that begins
+	// below the floor of its chat begins at the floor. If a message that must exist cannot be read,
+	// the page ends before it. Ranges sees every append that returned
 	// before the call. It does not check the membership. An unknown chat has no messages. A chat
 	// may be named more than once. The ranges of one call may be read at different moments.
 	// Relations have their targets, unless Range.Bare is set (Related).
@@ -252,7 +255,8 @@ type Deliveries interface {
 // Unreads counts the messages that users have not read.
 //
 // A message counts as unread for a user if it is after DeliveryState.UnreadAfter, if its kind
-// counts (tidemark.Kind.Counts), if the user's intervals contain it, and if another user sent it.
+// counts (tidemark.Kind.Counts), if the user's intervals contain it, if another user sent it, and
+// if it has not expired.
 // It counts as a mention if it also names the user. The counts are exact, and no message is read to
 // tell them: they are differences of stored numbers (rule unread_exact).
 type Unreads interface {

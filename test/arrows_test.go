@@ -41,6 +41,7 @@ func arrows() []arrow {
 		},
 		{place: "reach/outlet", own: []string{""}},
 		{place: "attachments", own: []string{"", "internal/signal", "storage"}},
+		{place: "retention", own: []string{"", "internal/signal", "storage"}},
 		{place: "attachments/dir", own: []string{"", "attachments"}},
 		{
 			place: "attachments/s3", own: []string{"", "attachments"},
@@ -383,7 +384,7 @@ func arrows() []arrow {
 			own: []string{
 				"",
 				"attachments", "attachments/...", "bench", "internal/redis", "internal/signal",
-				"migrations", "reach", "reach/...", "server", "server/...", "storage",
+				"migrations", "reach", "reach/...", "retention", "server", "server/...", "storage",
 				"storage/...", "tracing", "tracing/...", "transports", "transports/...", "web",
 			},
 			others: []string{

@@ -17,7 +17,7 @@ import (
 
 // maxPageBytes and maxConsoleBytes bound what a browser loads for each, compressed.
 const (
-	maxPageBytes    = 61 << 10
+	maxPageBytes    = 61<<10 + 64
 	maxConsoleBytes = 25 << 10
 	// These parts are loaded when they are shown: files of messages, changes of messages, who has
 	// received them, and what is under the hood.

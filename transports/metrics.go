@@ -103,6 +103,14 @@ var metricTable = []metric{
 	{"last_seen_lost_total", "Such times that were not written.", ""},
 	{"typing_total", "Typing notices taken from clients and published.", ""},
 	{
+		"messages_expired_total",
+		"Old messages that this process has removed (--keep-days).", "",
+	},
+	{
+		"retention_failures_total",
+		"Attempts of this process to remove old messages that failed. They are repeated.", "",
+	},
+	{
 		"typing_dropped_total",
 		"Typing notices dropped because a client did not take the earlier ones.", "",
 	},

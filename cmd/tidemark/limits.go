@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/retention"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
@@ -21,6 +22,12 @@ const (
 	// a restart. Waiting for a lock of another program takes a second or two.
 	// A large checkpoint on a slow disk takes several seconds.
 	stuckAfter = 30 * time.Second
+)
+
+const (
+	day = 24 * time.Hour
+	// mostKeepDays is a hundred years.
+	mostKeepDays = 36_500
 )
 
 // limitFlags are the limits that operators can change. docs/limits.md lists all limits.
@@ -42,6 +49,7 @@ type coreFlags struct {
 	AckBatch        int           `env:"TIDEMARK_ACK_BATCH" placeholder:"N" help:"Greatest number of acknowledgements in one call of the storage. Default 2000."`
 	CommitBatch     int           `env:"TIDEMARK_COMMIT_BATCH" placeholder:"N" help:"Greatest number of writes that share a commit of SQLite or a statement of Postgres. Default 512."`
 	LastSeen        bool          `env:"TIDEMARK_LAST_SEEN" help:"Keep when users were last seen: one write for each absence. Default: no."`
+	KeepDays        int           `env:"TIDEMARK_KEEP_DAYS" placeholder:"DAYS" help:"Remove messages that are older than this many days, 8 at least. Default: messages are kept for ever."`
 	SessionsPerUser int           `env:"TIDEMARK_SESSIONS_PER_USER" placeholder:"N" help:"Greatest number of sessions of a user. Default 32."`
 }
 
@@ -66,6 +74,7 @@ func (f coreFlags) check() error {
 		value, from, to int
 	}{
 		{"--sessions-per-user", f.SessionsPerUser, 1, 10_000},
+		{"--keep-days", f.KeepDays, int(retention.MinKeep / day), mostKeepDays},
 		{"--status-fanout", f.StatusFanout, 2, tidemark.PendingFanoutLimit},
 		{"--ack-batch", f.AckBatch, 1, 10_000},
 		{"--commit-batch", f.CommitBatch, 1, 512},

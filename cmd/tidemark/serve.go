@@ -324,10 +324,11 @@ func (o *options) layer(
 
 // assembled is a server before it is started.
 type assembled struct {
-	core  *server.Server
-	told  outletWork
-	kept  files
-	layer *httpLayer
+	core   *server.Server
+	told   outletWork
+	kept   files
+	sweeps sweeping
+	layer  *httpLayer
 }
 
 // assemble returns the core, what is told of its news, its files, and the transports in front of
@@ -342,6 +343,10 @@ func (o *options) assemble(
 		return a, err
 	}
 	a.told.fanout.core = a.core
+	if a.sweeps, err = o.sweeping(a.told.store, log); err != nil {
+		return a, err
+	}
+	others.counters = append(others.counters, a.sweeps.counters)
 	a.layer, err = o.layer(a.core, a.told, a.kept, store, others, log)
 	return a, err
 }
@@ -442,7 +447,7 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	//rule:bounded_use.share-rates-among-nodes
 	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run,
 		layer.handler.Run, o.file.run(layer.limiter), a.told.run, a.kept.run,
-		o.metrics.exporter())()
+		a.sweeps.run, o.metrics.exporter())()
 	stopDebug, err := serveDebug(ctx, o.metrics.debugListen, layer.handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))

@@ -347,3 +347,12 @@ func (s gatedStore) Behind(
 		})
 	return b.lags, b.next, b.more, err
 }
+
+func (s gatedStore) Expire(
+	ctx context.Context, chat tidemark.ChatID, before time.Time, limit int,
+) (storage.Expired, error) {
+	return through(ctx, s.n, "Expire", string(chat),
+		func(ctx context.Context) (storage.Expired, error) {
+			return s.n.simulation.raw.Expire(ctx, chat, before, limit)
+		})
+}

@@ -12,9 +12,9 @@ import (
 const visitor = "visitor"
 
 // visits makes users come for a moment, acknowledge what they got and go, while others write, and
-// members come and go, through any node. Nothing goes wrong. So no session compares its chats: users
-// learn only from pending rows what was sent while they were away (R_STANDS), and a node alone knows
-// from what it remembers which ticks they need.
+// members come and go, through any node. Nothing goes wrong. So no session compares its chats:
+// users learn only from pending rows what was sent while they were away (R_STANDS), and a node
+// alone knows from what it remembers which ticks they need.
 func (w *simulation) visits() {
 	for _, d := range w.devices {
 		if d.conn != nil {

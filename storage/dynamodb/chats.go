@@ -307,7 +307,7 @@ func (c caller) fill(
 			if err != nil {
 				return err
 			}
-			if len(page) == 1 {
+			if len(page) == 1 && page[0].Sequence == v.Chat.Head {
 				v.Last = &page[0]
 			}
 		}

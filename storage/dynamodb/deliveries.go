@@ -191,6 +191,7 @@ func (c caller) stateOf(
 		ReadSent: int64(r.Number("read_sent")),
 		MarkSent: int64(r.Number("mark_sent")),
 		MarkRead: r.Sequence("mark_read"),
+		Expired:  int64(r.Number("expired")), ExpiredAt: r.Sequence("expired_at"),
 		Sender: record.Sender{
 			User: user, Sent: int64(r.Number("sent")), Last: r.Sequence("last_sent"),
 		},

@@ -61,8 +61,25 @@ func (c caller) livesOf(ctx context.Context, messages []lives.Message) ([]int64,
 		}
 	}
 	found := make([]int64, len(messages))
+	var missing []tidemark.ChatID
 	for i, m := range messages {
-		found[i] = place[m]
+		if found[i] = place[m]; found[i] == lives.Never {
+			missing = append(missing, m.Chat)
+		}
+	}
+	if len(missing) == 0 {
+		return found, nil
+	}
+	counters, err := c.Counters(ctx, missing, false)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range messages {
+		counter := counters[m.Chat]
+		//rule:restore_is_noticed.expired-messages-are-shared-in-dynamodb
+		if found[i] == lives.Never && counter != nil && m.Sequence < counter.Floor {
+			found[i] = lives.Expired
+		}
 	}
 	return found, nil
 }

@@ -52,11 +52,19 @@ func (c caller) pages(
 func (s *Store) Observe(m *tidemark.Message) { s.known.SawMessage(m) }
 
 // page reads a range. A query is not atomic: it may return a message of a transaction without the
-// one before it. page reads again from such a hole.
+// one before it. page reads again from such a hole, unless the missing message has expired. If a
+// message is old enough to have expired, page reads the floor after it.
 func (c caller) page(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
-	p := &page{r: r}
+	p := &page{r: r, floor: 1}
 	for look := 0; ; look++ {
 		missing, err := p.read(ctx, c)
+		if err == nil && (missing != 0 || p.mayHaveExpired()) {
+			var rose bool
+			if rose, err = p.readFloor(ctx, c); rose {
+				look = -1
+				continue
+			}
+		}
 		if err != nil || missing == 0 {
 			return p.ordered(), err
 		}
@@ -79,13 +87,45 @@ type page struct {
 	r     storage.Range
 	found []tidemark.Message
 	size  int
+	// floor is the floor of the chat as far as it is known.
+	floor tidemark.Sequence
+}
+
+// mayHaveExpired reports whether a message that was found is old enough to have expired, and not
+// known to be kept.
+func (p *page) mayHaveExpired() bool {
+	return slices.ContainsFunc(p.found, func(m tidemark.Message) bool {
+		return m.Sequence >= p.floor && !record.Young(&m)
+	})
+}
+
+// readFloor reads the floor of the chat, and reports whether it is higher than what was known. Then
+// it removes what is below it from the page, which has to be read on.
+func (p *page) readFloor(ctx context.Context, c caller) (rose bool, err error) {
+	counter, err := c.Counter(ctx, p.r.Chat)
+	if tidemark.CodeOf(err) == tidemark.NotFound {
+		return false, nil
+	}
+	//rule:floor_recorded.rows-before-the-floor-in-dynamodb
+	if err != nil || counter.Floor <= p.floor {
+		return false, err
+	}
+	p.floor = counter.Floor
+	//rule:floor_recorded.leave-out-what-is-not-removed-yet
+	p.found = slices.DeleteFunc(p.found,
+		func(m tidemark.Message) bool { return m.Sequence < p.floor })
+	p.size = 0
+	for i := range p.found {
+		p.size += p.found[i].Size()
+	}
+	return true, nil
 }
 
 // read adds the next messages until the page is full. missing is a message that must exist and was
 // not returned.
 func (p *page) read(ctx context.Context, c caller) (missing tidemark.Sequence, err error) {
 	backwards := p.r.Before != 0
-	from, to := p.r.After+1, tidemark.MaxSequence
+	from, to := max(p.r.After+1, p.floor), tidemark.MaxSequence
 	if backwards {
 		to = min(to, p.r.Before-1)
 	}

@@ -82,36 +82,95 @@ func (c caller) expectSender(u *call.Update, from record.Sender) {
 }
 
 // sentUpTo counts the user's messages up to a sequence from those up to the nearest mark of theirs.
+// If some of the messages between have expired, it counts from the floor, again as long as that
+// rises.
 func (c caller) sentUpTo(
 	ctx context.Context, image record.State, sequence tidemark.Sequence,
 ) (int64, error) {
-	if sequence >= image.Read {
-		n, err := c.written(ctx, image.UserID, image.ChatID, image.Read+1, sequence)
-		return image.ReadSent + n, err
+	mark := unread.Mark{At: image.Read, Sent: image.ReadSent}
+	for {
+		sent, whole, err := c.sentFrom(ctx, image, mark, sequence)
+		if err != nil || whole {
+			return sent, err
+		}
+		counter, err := c.Counter(ctx, image.ChatID)
+		if err != nil {
+			return 0, err
+		}
+		expired, floor, err := c.expired(ctx, image.UserID, counter)
+		if err != nil {
+			return 0, err
+		}
+		next := mark.NotBelow(floor, expired)
+		if next == mark {
+			return sent, nil
+		}
+		mark = next
 	}
-	n, err := c.written(ctx, image.UserID, image.ChatID, sequence+1, image.Read)
-	return image.ReadSent - n, err
 }
 
-// written counts the messages of a user that count as unread, in a part of a chat.
+// sentFrom counts the user's messages up to a sequence from those up to a mark. whole reports that
+// all messages between were there.
+func (c caller) sentFrom(
+	ctx context.Context, image record.State, mark unread.Mark, sequence tidemark.Sequence,
+) (sent int64, whole bool, err error) {
+	if sequence >= mark.At {
+		n, whole, err := c.written(ctx, image.UserID, image.ChatID, mark.At+1, sequence)
+		return mark.Sent + n, whole, err
+	}
+	n, whole, err := c.written(ctx, image.UserID, image.ChatID, sequence+1, mark.At)
+	return mark.Sent - n, whole, err
+}
+
+// expired returns how many messages of a user that count as unread have expired, and the floor
+// below which that is so. It is not below that of the counter. Messages from State.ExpiredAt up to
+// the floor are not counted in the state yet: those of the user, if there are any, have not been
+// removed. If they are counted meanwhile, expired begins anew.
+func (c caller) expired(
+	ctx context.Context, user tidemark.UserID, counter *record.Counter,
+) (n int64, floor tidemark.Sequence, err error) {
+	s, err := c.imageOf(ctx, user, counter.ID)
+	for err == nil {
+		floor = max(counter.Floor, s.ExpiredAt)
+		n, _, err = c.written(ctx, user, counter.ID, max(1, s.ExpiredAt), floor-1)
+		if err != nil {
+			break
+		}
+		before := s
+		s, err = c.imageOf(ctx, user, counter.ID)
+		if s.ExpiredAt == before.ExpiredAt {
+			return before.Expired + n, floor, err
+		}
+	}
+	return 0, 0, err
+}
+
+// written counts the messages of a user that count as unread, in a part of a chat. whole reports
+// that all messages of the part were there.
 func (c caller) written(
 	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from, to tidemark.Sequence,
-) (own int64, err error) {
+) (own int64, whole bool, err error) {
 	if from > to {
-		return 0, nil
+		return 0, true, nil
 	}
 	q := call.Query{
-		Read:      call.Read{Table: record.Messages, Only: []string{"sender_id", "kind"}},
+		Read: call.Read{
+			Table: record.Messages, Only: []string{"sequence", "sender_id", "kind"},
+		},
 		Partition: "chat_id", Sort: "sequence", Of: call.Text(chat), Range: between(from, to),
 	}
+	next := from
 	err = c.Each(ctx, q, func(it call.Item) (bool, error) {
 		r := call.Reader{Item: it}
 		if tidemark.UserID(r.Text("sender_id")) == user && !r.Has("kind") {
 			own++
 		}
+		if r.Sequence("sequence") == next {
+			next++
+		}
 		return true, r.Err
 	})
-	return own, err
+	return own, next > to, err
 }
 
 // An account is what is stored about a user in a chat, except their membership.
@@ -161,8 +220,15 @@ func (c caller) unread(
 	}
 	a := unread.Account{
 		User: user, Head: one.counter.Head, Visible: intervals, After: one.state.UnreadAfter(),
-		Sent: from.Sent, SentBefore: one.state.SentBefore(),
+		Sent: from.Sent, SentBefore: one.state.SentBefore(), Floor: one.counter.Floor,
 		Uncounted: one.counter.Uncounted, LastUncounted: one.counter.LastUncounted,
+	}
+	//rule:unread_exact.count-own-that-expired-in-dynamodb
+	if a.After+1 < a.Floor && a.Sent > 0 {
+		var err error
+		if a.Expired, a.Floor, err = c.expired(ctx, user, one.counter); err != nil {
+			return storage.Unread{}, err
+		}
 	}
 	ordinals := map[tidemark.Sequence]int64{}
 	for _, sequence := range a.Asks() {

@@ -75,7 +75,7 @@ func textsOf(prefix string, size int, chats ...tidemark.ChatID) (drafts []tidema
 			SenderID:        "writer",
 			ClientMessageID: long(key),
 			MessageID:       tidemark.MessageID(long("m-" + key)),
-			CreatedAt:       time.UnixMilli(5),
+			CreatedAt:       time.Now(),
 			ContentType:     tidemark.DefaultContentType,
 			Content:         strings.Repeat("y", size),
 		})

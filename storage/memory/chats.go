@@ -14,7 +14,10 @@ import (
 type chat struct {
 	tidemark.Chat
 	// messages holds message n at index n − 1. It only grows, and relations change its elements.
+	// Those below the floor are zero.
 	messages []tidemark.Message
+	// activity is the time of the last message, or of the creation.
+	activity time.Time
 	// mentions holds those with which changed messages were stored. They decide what counts.
 	mentions map[tidemark.Sequence]tidemark.Mentions
 	// lives holds the number of the life that stored message n at index n − 1.
@@ -50,6 +53,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 	}
 	c := &chat{
 		Chat:     new.Chat(stored(new.CreatedAt)),
+		activity: stored(new.CreatedAt),
 		keys:     map[sendKey]tidemark.Sequence{},
 		mentions: map[tidemark.Sequence]tidemark.Mentions{},
 		members:  map[tidemark.UserID]tidemark.Member{},
@@ -121,7 +125,7 @@ func (s *Store) ChatsOf(
 	}
 	defer s.mu.Unlock()
 	position := func(c *chat) storage.ChatsPage {
-		return storage.ChatsPage{Activity: c.activity(), ChatID: c.ID}
+		return storage.ChatsPage{Activity: c.activity, ChatID: c.ID}
 	}
 	var chats []*chat
 	for _, c := range s.memberOf[user] {
@@ -143,23 +147,16 @@ func later(a, b storage.ChatsPage) int {
 	return cmp.Or(b.Activity.Compare(a.Activity), cmp.Compare(a.ChatID, b.ChatID))
 }
 
-func (c *chat) activity() time.Time {
-	if c.Head == 0 {
-		return c.CreatedAt
-	}
-	return c.messages[c.Head-1].CreatedAt
-}
-
 func (s *Store) listItem(user tidemark.UserID, c *chat, brief bool) storage.ChatListItem {
 	member := c.members[user]
-	v := storage.ChatListItem{Chat: c.Chat, State: s.state(user, c.ID), Activity: c.activity()}
+	v := storage.ChatListItem{Chat: c.Chat, State: s.state(user, c.ID), Activity: c.activity}
 	if brief {
 		return v
 	}
 	v.Role = member.Role
-	if c.Head > 0 && member.Intervals.Contains(c.Head) {
-		last := c.messages[c.Head-1]
-		v.Last = &last
+	if last := c.message(c.Head); last != nil && member.Intervals.Contains(c.Head) {
+		copied := *last
+		v.Last = &copied
 	}
 	v.Unread = c.unread(user, v.State)
 	return v

@@ -64,7 +64,12 @@ func (s *Store) livesOf(messages []lives.Message) ([]int64, error) {
 	found := make([]int64, len(messages))
 	for i, m := range messages {
 		found[i] = lives.Never
-		if c := s.chats[m.Chat]; c != nil && m.Sequence <= c.Head {
+		switch c := s.chats[m.Chat]; {
+		case c == nil || m.Sequence > c.Head:
+		//rule:restore_is_noticed.expired-messages-are-shared
+		case m.Sequence < c.Floor:
+			found[i] = lives.Expired
+		default:
 			found[i] = c.lives[m.Sequence-1]
 		}
 	}

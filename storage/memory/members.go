@@ -202,6 +202,7 @@ func (c *chat) current() *tidemark.Roster {
 	}
 	r := &tidemark.Roster{
 		ChatID: c.ID, Type: c.Type, History: c.History, Large: c.Large, Version: c.MembersVersion,
+		Floor:   c.Floor,
 		Members: make([]tidemark.Member, 0, c.MemberCount),
 	}
 	for _, user := range slices.Sorted(maps.Keys(c.members)) {

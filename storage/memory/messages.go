@@ -67,7 +67,7 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	defer s.news(c, storage.PositionOf(&c.Chat))
 	c.Head++
 	message := draft.Message(c.Head, c.MembersVersion)
-	c.messages = append(c.messages, message)
+	c.messages, c.activity = append(c.messages, message), message.CreatedAt
 	//rule:restore_is_noticed.message-has-its-life
 	c.lives = append(c.lives, s.lives[len(s.lives)-1].Number)
 	//rule:send_idempotent.remember-key
@@ -80,9 +80,9 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	}, nil
 }
 
-// message returns a message, or nil if there is none.
+// message returns a message, or nil if there is none, or it has expired.
 func (c *chat) message(n tidemark.Sequence) *tidemark.Message {
-	if n < 1 || n > c.Head {
+	if n < c.Floor || n > c.Head {
 		return nil
 	}
 	return &c.messages[n-1]
@@ -99,10 +99,13 @@ func (c *chat) revise(d *tidemark.Draft) {
 	*target = target.Revise(d, c.Head)
 }
 
-// related returns a message with its target, if it has one.
+// related returns a message with its target, if it has one that has not expired.
 func (c *chat) related(m tidemark.Message) tidemark.Message {
-	if m.Relation != nil {
-		target := *c.message(m.Relation.Sequence)
+	if m.Relation == nil {
+		return m
+	}
+	if found := c.message(m.Relation.Sequence); found != nil {
+		target := *found
 		m.Relation = &tidemark.Relation{Sequence: target.Sequence, Target: &target}
 	}
 	return m
@@ -156,7 +159,8 @@ func (s *Store) Observe(*tidemark.Message) {}
 func (c *chat) page(r storage.Range) []tidemark.Message {
 	// first..last is the selected range. from..to is the part of it that the page returns.
 	//rule:sync_position_from_watermark.range-starts-behind-after
-	first, last := r.After+1, c.Head
+	//rule:floor_recorded.page-begins-at-the-floor
+	first, last := max(r.After+1, c.Floor), c.Head
 	if r.Before != 0 {
 		last = min(last, r.Before-1)
 	}

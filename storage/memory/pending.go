@@ -103,7 +103,7 @@ func (s *Store) Behind(
 	for _, id := range slices.Sorted(maps.Keys(s.memberOf[user])) {
 		c, acked := s.memberOf[user][id], s.state(user, id).Acked
 		//rule:R_EPOCH.active-chats-in-memory
-		active := q.ActiveSince(c.activity())
+		active := q.ActiveSince(c.activity)
 		//rule:R_PROOF.one-message-behind-counts
 		behind := c.Head > acked
 		if id > q.After && (behind || active) && (c.Large || !q.LargeOnly) {

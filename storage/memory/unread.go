@@ -11,7 +11,7 @@ import (
 func (c *chat) unread(user tidemark.UserID, state tidemark.DeliveryState) storage.Unread {
 	var u storage.Unread
 	intervals := c.members[user].Intervals
-	for n := state.UnreadAfter() + 1; n <= c.Head; n++ {
+	for n := max(state.UnreadAfter()+1, c.Floor); n <= c.Head; n++ {
 		m := &c.messages[n-1]
 		//rule:unread_exact.leave-out-own-in-memory
 		if !m.Kind.Counts() || !intervals.Contains(n) || m.SenderID == user {

@@ -189,6 +189,7 @@ const (
 	opClear
 	opPendingOf
 	opBehind
+	opExpire
 	opShared
 	opBacklogs
 	opRewind
@@ -208,8 +209,8 @@ func (op operation) String() string {
 		"create_chat", "chat", "update_chat", "chats_of", "heads", "add_members", "remove_member",
 		"update_member", "rosters", "append", "sent", "ranges", "advance", "states", "states_of",
 		"states_in", "summary", "unread", "unread_of", "mark_unread", "mark", "clear",
-		"pending_of", "behind", "shared", "backlogs", "rewind", "settle", "each_chat",
-		"members_since", "documents", "documents_of", "put_document", "check",
+		"pending_of", "behind", "expire", "shared", "backlogs", "rewind", "settle",
+		"each_chat", "members_since", "documents", "documents_of", "put_document", "check",
 	}[op]
 }
 

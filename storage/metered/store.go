@@ -359,3 +359,13 @@ func (s *Store) Check(ctx context.Context) (err error) {
 	s.meter.done(ctx, opCheck, began, err)
 	return err
 }
+
+// Expire implements storage.Retention.
+func (s *Store) Expire(
+	ctx context.Context, chat tidemark.ChatID, before time.Time, limit int,
+) (expired storage.Expired, err error) {
+	began := time.Now()
+	expired, err = s.store.Expire(ctx, chat, before, limit)
+	s.meter.done(ctx, opExpire, began, err)
+	return expired, err
+}

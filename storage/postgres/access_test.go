@@ -49,7 +49,8 @@ func TestAccess_table(t *testing.T) {
 	load := &workload{t, s}
 	names := statements(t)
 	used := map[string]bool{}
-	operations := slices.Concat(load.writes(), load.relations(), load.outlets(), load.reads())
+	operations := slices.Concat(load.writes(), load.relations(), load.retention(),
+		load.outlets(), load.reads())
 	costs, lines := make([][]cost, len(operations)), make([]string, len(operations))
 	for round := range 4 {
 		for i, o := range operations {
@@ -73,6 +74,7 @@ func TestAccess_table(t *testing.T) {
 			which, open := shown(t, texts, names, used)
 			several := slices.ContainsFunc([]string{
 				"Member`", "Members`", "names", "of an edit", "MarkUnread", "UpdateChat", "Settle",
+				"Expire",
 			}, func(part string) bool { return strings.Contains(o.name, part) })
 			if open != several ||
 				!open && trips != len(texts) {

@@ -15,7 +15,7 @@ import (
 
 // chatColumns are the columns that chatRow.columns scans, in the same order.
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
-	c.members_version, c.large, c.creation, c.version,
+	c.members_version, c.large, c.creation, c.version, c.floor,
 	(SELECT metadata FROM chat_metadata WHERE chat = c.key LIMIT 1)`
 
 // A chatRow is a row of chats.
@@ -25,7 +25,7 @@ type chatRow struct {
 	members                  int
 	large                    bool
 	creation                 string
-	changes                  int64
+	changes, floor           int64
 	metadata                 []byte
 }
 
@@ -33,7 +33,7 @@ type chatRow struct {
 func (r *chatRow) columns() []any {
 	return []any{
 		&r.id, &r.kind, &r.name, &r.history, &r.createdAt, &r.head, &r.members, &r.version,
-		&r.large, &r.creation, &r.changes, &r.metadata,
+		&r.large, &r.creation, &r.changes, &r.floor, &r.metadata,
 	}
 }
 
@@ -45,6 +45,7 @@ func (r *chatRow) chat() tidemark.Chat {
 		History:        tidemark.HistoryMode(r.history),
 		CreatedAt:      timeOf(r.createdAt),
 		Head:           tidemark.Sequence(r.head),
+		Floor:          tidemark.Sequence(r.floor),
 		MemberCount:    r.members,
 		MembersVersion: uint64(r.version),
 		Large:          r.large,
@@ -254,14 +255,14 @@ func texts[T ~string](ids []T) []string {
 const conversationsByActivity = `SELECT ` + chatColumns + `,
 	c.activity_at, c.role, ` + stateColumns + `, ` + accountColumns + `
 	FROM (
-		SELECT c.*, m.intervals AS visible, m.seat, m.role
+		SELECT c.*, m.intervals AS visible, m.seat, m.role, m.expired
 		FROM members AS m
 		CROSS JOIN LATERAL (SELECT * FROM chats WHERE key = m.chat LIMIT 1) AS c
 		WHERE m.user_id = $1 AND m.current
 			AND (c.activity_at < $2 OR (c.activity_at = $2 AND c.id > $3))
 		ORDER BY c.activity_at DESC, c.id LIMIT $4
 	) AS c
-	CROSS JOIN LATERAL (SELECT $1 AS user_id, c.seat, c.visible AS intervals) AS m
+	CROSS JOIN LATERAL (SELECT $1 AS user_id, c.seat, c.visible AS intervals, c.expired) AS m
 ` + accountRows + `
 	ORDER BY c.activity_at DESC, c.id`
 
@@ -277,24 +278,26 @@ func (s *Store) ChatsOf(
 	var l listing
 	more := false
 	err := s.read(ctx, func(ctx context.Context, c *conn) error {
-		l = listing{user: user, brief: page.Brief}
-		err := c.each(ctx, conversationsByActivity,
-			[]any{string(user), activity, string(page.ChatID), int64(page.Limit) + 1}, l.add)
-		if more = len(l.conversations) > page.Limit; more {
-			l.conversations = l.conversations[:page.Limit]
-			l.accounts = l.accounts[:page.Limit]
-		}
-		if err != nil || page.Brief {
+		return counted(func() error {
+			l = listing{user: user, brief: page.Brief}
+			err := c.each(ctx, conversationsByActivity,
+				[]any{string(user), activity, string(page.ChatID), int64(page.Limit) + 1}, l.add)
+			if more = len(l.conversations) > page.Limit; more {
+				l.conversations = l.conversations[:page.Limit]
+				l.accounts = l.accounts[:page.Limit]
+			}
+			if err != nil || page.Brief {
+				return err
+			}
+			if err := l.last(ctx, c); err != nil {
+				return err
+			}
+			counts, err := l.accounts.count(ctx, c)
+			for i := range counts {
+				l.conversations[i].Unread = counts[i]
+			}
 			return err
-		}
-		if err := l.last(ctx, c); err != nil {
-			return err
-		}
-		counts, err := l.accounts.count(ctx, c)
-		for i := range counts {
-			l.conversations[i].Unread = counts[i]
-		}
-		return err
+		})
 	})
 	if err != nil {
 		return nil, false, err
@@ -343,7 +346,9 @@ func (l *listing) last(ctx context.Context, c *conn) error {
 	var keys, sequences []int64
 	var at []int
 	for i := range l.conversations {
-		if head := l.conversations[i].Chat.Head; head > 0 && l.accounts[i].Visible.Contains(head) {
+		chat := &l.conversations[i].Chat
+		head := chat.Head
+		if head >= chat.Floor && l.accounts[i].Visible.Contains(head) {
 			keys, sequences = append(keys, l.accounts[i].chat), append(sequences, int64(head))
 			at = append(at, i)
 		}

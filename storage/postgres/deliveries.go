@@ -24,7 +24,7 @@ import (
 //
 //rule:watermark_monotonic.raise-states-statement
 const raiseStates = `WITH raise AS MATERIALIZED (
-	SELECT r.*, c.key, c.head, s.ctid AS place,
+	SELECT r.*, c.key, c.head, c.floor, s.ctid AS place,
 		coalesce(s.last_acked_sequence, 0) AS acked, coalesce(s.last_read_sequence, 0) AS read,
 		coalesce(s.acked_at, 0) AS acked_at, coalesce(s.read_at, 0) AS read_at,
 		coalesce(s.unread_from, 0) AS unread_from,
@@ -33,7 +33,7 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 		$7::bigint[], $8::bigint[], $9::bigint[])
 		WITH ORDINALITY AS r (chat_id, user_id, to_acked, acked_from, to_read, within_acked,
 			first_read, first_now, read_now, no)
-	CROSS JOIN LATERAL (SELECT key, head FROM chats WHERE id = r.chat_id LIMIT 1) AS c
+	CROSS JOIN LATERAL (SELECT key, head, floor FROM chats WHERE id = r.chat_id LIMIT 1) AS c
 	LEFT JOIN LATERAL (SELECT ctid, * FROM delivery_state
 		WHERE chat = c.key AND user_id = r.user_id LIMIT 1) AS s ON true
 ), applied AS MATERIALIZED (
@@ -46,11 +46,11 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 		CASE WHEN d.read = r.read THEN r.sent_before
 			WHEN coalesce(` + lastSentBy + `, 0) <= d.read
 				THEN coalesce(` + sentBy + `, 0)
-			ELSE r.sent_before + (
+			ELSE CASE WHEN u.first < r.floor THEN coalesce(` + expiredBy + `, 0)
+				ELSE r.sent_before END + (
 				SELECT count(*) FILTER (WHERE m.sender_id = r.user_id AND m.kind IS NULL)
 				FROM (SELECT sender_id, kind FROM messages
-					WHERE chat = r.key AND sequence BETWEEN
-						CASE r.unread_from WHEN 0 THEN r.read + 1 ELSE r.unread_from END AND d.read
+					WHERE chat = r.key AND sequence BETWEEN greatest(u.first, r.floor) AND d.read
 					ORDER BY sequence) AS m)
 		END AS new_sent_before
 	FROM raise AS r
@@ -61,6 +61,9 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 	CROSS JOIN LATERAL (
 		SELECT greatest(r.read, least(r.to_read, CASE WHEN r.within_acked THEN a.acked END)) AS read
 	) AS d
+	CROSS JOIN LATERAL (
+		SELECT CASE r.unread_from WHEN 0 THEN r.read + 1 ELSE r.unread_from END AS first
+	) AS u
 ), raised AS (
 	UPDATE delivery_state AS s
 		SET last_acked_sequence = a.new_acked, last_read_sequence = a.new_read,

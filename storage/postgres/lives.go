@@ -39,10 +39,12 @@ func (s *Store) Shared(
 
 // readLivesOf reads the life of each message, and 0 for one that is missing. The range and the
 // order leave the planner no index but the primary key's.
-const readLivesOf = `SELECT n.no, coalesce((SELECT coalesce(m.life, 1) FROM messages AS m
-		WHERE m.chat = (SELECT key FROM chats WHERE id = n.id LIMIT 1)
-			AND m.sequence BETWEEN n.sequence AND n.sequence ORDER BY m.sequence LIMIT 1), 0)
-FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS n (id, sequence, no)`
+const readLivesOf = `SELECT n.no, CASE WHEN n.sequence < c.floor THEN $3
+		ELSE coalesce((SELECT coalesce(m.life, 1) FROM messages AS m
+			WHERE m.chat = c.key AND m.sequence BETWEEN n.sequence AND n.sequence
+			ORDER BY m.sequence LIMIT 1), $4) END
+FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS n (id, sequence, no)
+CROSS JOIN LATERAL (SELECT key, floor FROM chats WHERE id = n.id LIMIT 1) AS c`
 
 // livesOf returns the number of the life that stored each message.
 func (c *conn) livesOf(ctx context.Context, messages []lives.Message) ([]int64, error) {
@@ -51,10 +53,11 @@ func (c *conn) livesOf(ctx context.Context, messages []lives.Message) ([]int64, 
 		chats[i], sequences[i] = string(m.Chat), column(m.Sequence)
 	}
 	found := slices.Repeat([]int64{lives.Never}, len(messages))
-	err := c.each(ctx, readLivesOf, []any{chats, sequences}, func(row pgx.Rows) error {
+	parameters := []any{chats, sequences, lives.Expired, lives.Never}
+	err := c.each(ctx, readLivesOf, parameters, func(row pgx.Rows) error {
 		var no, life int64
 		err := row.Scan(&no, &life)
-		if err == nil && life > 0 {
+		if err == nil {
 			found[no-1] = life
 		}
 		return err

@@ -382,7 +382,7 @@ func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
 // read in one snapshot. OFFSET 0 keeps the planner from turning the look-up of the members into a
 // join of whole tables.
 const rostersOf = `SELECT n.no, c.type, c.history, c.large, c.members_version, c.member_count,
-	coalesce(m.user_id, ''), coalesce(m.role, ''), coalesce(m.joined_at, 0),
+	c.floor, coalesce(m.user_id, ''), coalesce(m.role, ''), coalesce(m.joined_at, 0),
 	coalesce(m.intervals, ''), m.metadata
 	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
 	CROSS JOIN LATERAL (SELECT * FROM chats WHERE id = n.id LIMIT 1) AS c
@@ -445,6 +445,7 @@ func scanRoster(row pgx.Rows, chats []tidemark.ChatID, rosters []foundRoster) er
 	var m memberRow
 	to := []any{
 		&no, &chat.kind, &chat.history, &chat.large, &chat.version, &chat.members,
+		&chat.floor,
 	}
 	if err := row.Scan(append(to, m.columns()...)...); err != nil {
 		return err
@@ -457,6 +458,7 @@ func scanRoster(row pgx.Rows, chats []tidemark.ChatID, rosters []foundRoster) er
 			History: tidemark.HistoryMode(chat.history),
 			Large:   chat.large,
 			Version: uint64(chat.version),
+			Floor:   tidemark.Sequence(chat.floor),
 			Members: make([]tidemark.Member, 0, chat.members),
 		}
 	}

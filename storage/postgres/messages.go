@@ -537,8 +537,10 @@ func (a *appending) find(
 	}
 	for at, n := range known {
 		i := todo[n]
-		if len(pages[at]) == 0 {
-			return &hole{ranges[at].Chat, ranges[at].After + 1}
+		if len(pages[at]) == 0 || pages[at][0].Sequence != ranges[at].After+1 {
+			a.results[i] = storage.Appended{Err: tidemark.Errorf(tidemark.Unavailable,
+				"the message with this key has expired meanwhile; send it again")}
+			continue
 		}
 		a.stored[i], a.versions[i] = &pages[at][0], uint64(verdicts[n].version)
 		a.results[i] = a.same(i, a.stored[i], a.versions[i])

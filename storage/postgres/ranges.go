@@ -23,20 +23,21 @@ const (
 	readDown = readFirst + `(ORDER BY m.sequence DESC` + readSecond + `ORDER BY m.sequence DESC` +
 		readThird
 
-	readFirst = `SELECT r.no, c.head, coalesce(p.sequence, 0), coalesce(p.created_at, 0),
+	readFirst = `SELECT r.no, c.head, c.floor, coalesce(p.sequence, 0), coalesce(p.created_at, 0),
 	coalesce(p.members_version, 0), coalesce(p.sender_id, ''),
 	coalesce(p.client_message_id, ''), coalesce(p.message_id, ''), coalesce(p.content_type, ''),
 	p.attachments, p.metadata, p.kind, p.mentions, p.relation, p.revision,
 	coalesce(p.content, '')
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
 	WITH ORDINALITY AS r (chat_id, low, high, page, weight, no)
-CROSS JOIN LATERAL (SELECT key, head FROM chats WHERE id = r.chat_id LIMIT 1) AS c
+CROSS JOIN LATERAL (SELECT key, head, floor FROM chats WHERE id = r.chat_id LIMIT 1) AS c
 LEFT JOIN LATERAL (
 	SELECT * FROM (
 		SELECT m.*, ` + messageSize + ` AS own, sum(` + messageSize + `) OVER `
 	readSecond = ` ROWS UNBOUNDED PRECEDING) AS through
 		FROM messages AS m
-			WHERE m.chat = c.key AND m.sequence BETWEEN r.low AND least(r.high, c.head) `
+			WHERE m.chat = c.key
+				AND m.sequence BETWEEN greatest(r.low, c.floor) AND least(r.high, c.head) `
 	readThird = ` LIMIT r.page
 	) AS w WHERE r.weight = 0 OR w.through - w.own < r.weight
 ) AS p ON true`
@@ -86,9 +87,9 @@ func (s *Store) Observe(*tidemark.Message) {}
 
 // A page is the result of reading a range.
 type page struct {
-	wanted   *storage.Range
-	head     tidemark.Sequence
-	messages []tidemark.Message
+	wanted      *storage.Range
+	floor, head tidemark.Sequence
+	messages    []tidemark.Message
 	// hole is the first missing message, nil if the page is complete.
 	hole error
 }
@@ -144,15 +145,15 @@ func (c *conn) read(ctx context.Context, text string, pages []*page) error {
 		limits[i], weights[i] = int64(p.wanted.Limit), int64(p.wanted.MaxBytes)
 		lows[i], highs[i] = p.bounds()
 	}
-	var no, head int64
+	var no, head, floor int64
 	var m messageRow
-	to := append([]any{&no, &head}, m.columns()...)
+	to := append([]any{&no, &head, &floor}, m.columns()...)
 	return c.each(ctx, text, []any{chats, lows, highs, limits, weights}, func(row pgx.Rows) error {
 		if err := row.Scan(to...); err != nil {
 			return err
 		}
 		p := pages[no-1]
-		p.head = tidemark.Sequence(head)
+		p.floor, p.head = tidemark.Sequence(floor), tidemark.Sequence(head)
 		if m.sequence == 0 {
 			return nil
 		}
@@ -176,14 +177,18 @@ func (p *page) room() int {
 		last = min(last, p.wanted.Before-1)
 	}
 	room := min(mostRoom, p.wanted.Limit)
-	if first := p.wanted.After + 1; first <= last {
+	if first := p.first(); first <= last {
 		return int(min(tidemark.Sequence(room), last-first+1))
 	}
 	return room
 }
 
-// whole sorts the page. It returns a hole if a message is missing below the chat's head. A missing
-// message means that the database is damaged. It is never taken for the end of the chat.
+// first returns the first sequence that the range may have.
+func (p *page) first() tidemark.Sequence { return max(p.wanted.After+1, p.floor) }
+
+// whole sorts the page. It returns a hole if a message is missing between the chat's floor and its
+// head. A missing message means that the database is damaged. It is never taken for the end of the
+// chat.
 func (p *page) whole() error {
 	ascending := func(a, b tidemark.Message) int { return cmp.Compare(a.Sequence, b.Sequence) }
 	if p.wanted.Before != 0 {
@@ -192,7 +197,7 @@ func (p *page) whole() error {
 	if !slices.IsSortedFunc(p.messages, ascending) {
 		slices.SortFunc(p.messages, ascending)
 	}
-	first, last := p.wanted.After+1, p.head
+	first, last := p.first(), p.head
 	if p.wanted.Before != 0 {
 		last = min(last, p.wanted.Before-1)
 	}

@@ -201,7 +201,9 @@ func (a *appending) mayRevise(
 		n, page := at[next], pages[next]
 		next++
 		i := todo[n]
-		if a.targets[i] = nil; len(page) > 0 {
+		a.targets[i] = nil
+		//rule:floor_recorded.no-relation-to-the-expired-in-postgres
+		if len(page) > 0 && page[0].Sequence == a.drafts[i].Relation.Sequence {
 			a.targets[i] = &page[0]
 		}
 		err := row.Scan(&role)

@@ -31,8 +31,13 @@ func (s *Store) Sent(
 		if err != nil {
 			return err
 		}
+		// The message may have expired meanwhile.
+		page := pages[0]
+		if len(page) == 0 || page[0].Sequence != tidemark.Sequence(sequence) {
+			return nil
+		}
 		appended, found = storage.Appended{
-			Message: pages[0][0], Duplicate: true, Version: uint64(version),
+			Message: page[0], Duplicate: true, Version: uint64(version),
 		}, true
 		if err := storage.Relate(ctx, &appended, c.ranges); err != nil {
 			return err

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,7 +18,7 @@ const (
 	CASE m.seat WHEN 1 THEN c.sent_1 WHEN 2 THEN c.sent_2 ELSE coalesce(f.sent, 0) END,
 	CASE WHEN coalesce(d.unread_from, 0) = 0 THEN coalesce(d.last_read_sequence, 0)
 		ELSE d.unread_from - 1 END,
-	coalesce(d.sent_before, 0)`
+	coalesce(d.sent_before, 0), c.floor, coalesce(m.expired, 0)`
 	// accountRows adds the rows d and f to those of a chat c and its member m.
 	accountRows = `
 	LEFT JOIN LATERAL (SELECT * FROM delivery_state
@@ -41,6 +42,9 @@ const (
 			WHEN 1 THEN (SELECT last_sent_1 FROM chats WHERE key = m.chat LIMIT 1)
 			ELSE (SELECT last_sent_2 FROM chats WHERE key = m.chat LIMIT 1)
 		END FROM members AS m WHERE m.chat = r.key AND m.user_id = r.user_id LIMIT 1)`
+	// expiredBy is how many messages of user r.user_id in chat r.key have expired, or NULL.
+	expiredBy = `(SELECT expired FROM members AS m
+		WHERE m.chat = r.key AND m.user_id = r.user_id LIMIT 1)`
 )
 
 // An accountRow is what is stored about a user in a chat.
@@ -48,13 +52,14 @@ type accountRow struct {
 	chat, head, uncounted, lastUncounted int64
 	intervals                            string
 	sent, after, sentBefore              int64
+	floor, expired                       int64
 }
 
 // columns returns the destinations of accountColumns.
 func (r *accountRow) columns() []any {
 	return []any{
 		&r.chat, &r.head, &r.uncounted, &r.lastUncounted, &r.intervals, &r.sent, &r.after,
-		&r.sentBefore,
+		&r.sentBefore, &r.floor, &r.expired,
 	}
 }
 
@@ -79,16 +84,21 @@ func (a *accounts) add(r *accountRow, user tidemark.UserID) error {
 		SentBefore:    r.sentBefore,
 		Uncounted:     r.uncounted,
 		LastUncounted: tidemark.Sequence(r.lastUncounted),
+		Floor:         tidemark.Sequence(r.floor),
+		Expired:       r.expired,
 	}})
 	return err
 }
 
 const (
-	// ordinalsAt returns how many messages up to each sequence do not count.
-	ordinalsAt = `SELECT coalesce((SELECT u.ordinal FROM uncounted AS u
-			WHERE u.chat = n.chat AND u.sequence <= n.sequence
-			ORDER BY u.sequence DESC LIMIT 1), 0)
-		FROM unnest($1::bigint[], $2::bigint[]) WITH ORDINALITY AS n (chat, sequence, no)
+	// ordinalsAt returns how many messages up to each sequence do not count, or a negative number
+	// if the floor of the chat is above $3. Then the ordinals below it are gone.
+	ordinalsAt = `SELECT CASE WHEN (SELECT floor FROM chats WHERE key = n.chat LIMIT 1) > n.floor
+			THEN -1 ELSE coalesce((SELECT u.ordinal FROM uncounted AS u
+				WHERE u.chat = n.chat AND u.sequence <= n.sequence
+				ORDER BY u.sequence DESC LIMIT 1), 0) END
+		FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])
+			WITH ORDINALITY AS n (chat, sequence, floor, no)
 		ORDER BY n.no`
 	// mentionsIn counts the messages of others in each range that name the user or everyone. A
 	// message that names everyone names nobody else in this table.
@@ -103,19 +113,36 @@ const (
 		ORDER BY n.no`
 )
 
-// count returns the counts of the accounts. It runs at most two statements.
+// errFloorRose says that messages have expired since the accounts were read.
+var errFloorRose = errors.New("messages have expired meanwhile")
+
+// counted calls read until no messages expire while it reads accounts and counts.
+func counted(read func() error) error {
+	for {
+		if err := read(); !errors.Is(err, errFloorRose) {
+			return err
+		}
+	}
+}
+
+// count returns the counts of the accounts. It runs at most two statements. The error is
+// errFloorRose if the accounts are outdated.
 func (a accounts) count(ctx context.Context, c *conn) ([]storage.Unread, error) {
-	var chats, at []int64
+	var chats, at, floors []int64
 	for i := range a {
 		for _, sequence := range a[i].Asks() {
 			chats, at = append(chats, a[i].chat), append(at, int64(sequence))
+			floors = append(floors, int64(a[i].Floor))
 		}
 	}
 	var ordinals []int64
 	if len(chats) > 0 {
 		var err error
-		if ordinals, err = c.integers(ctx, ordinalsAt, chats, at); err != nil {
+		if ordinals, err = c.integers(ctx, ordinalsAt, chats, at, floors); err != nil {
 			return nil, err
+		}
+		if slices.Min(ordinals) < 0 {
+			return nil, errFloorRose
 		}
 	}
 	counts := make([]storage.Unread, len(a))
@@ -179,27 +206,29 @@ func (s *Store) Unread(
 	}
 	var results []storage.Unread
 	err := s.read(ctx, func(ctx context.Context, c *conn) error {
-		var all accounts
-		var of []int64
-		var no int64
-		var row accountRow
-		to := append([]any{&no}, row.columns()...)
-		err := c.each(ctx, accountsOfPairs, []any{chats, users}, func(rows pgx.Rows) error {
-			if err := rows.Scan(to...); err != nil {
+		return counted(func() error {
+			var all accounts
+			var of []int64
+			var no int64
+			var row accountRow
+			to := append([]any{&no}, row.columns()...)
+			err := c.each(ctx, accountsOfPairs, []any{chats, users}, func(rows pgx.Rows) error {
+				if err := rows.Scan(to...); err != nil {
+					return err
+				}
+				of = append(of, no-1)
+				return all.add(&row, keys[no-1].User)
+			})
+			if err != nil {
 				return err
 			}
-			of = append(of, no-1)
-			return all.add(&row, keys[no-1].User)
-		})
-		if err != nil {
+			counts, err := all.count(ctx, c)
+			results = make([]storage.Unread, len(keys))
+			for i := range counts {
+				results[of[i]] = counts[i]
+			}
 			return err
-		}
-		counts, err := all.count(ctx, c)
-		results = make([]storage.Unread, len(keys))
-		for i := range counts {
-			results[of[i]] = counts[i]
-		}
-		return err
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -217,24 +246,26 @@ func (s *Store) UnreadOf(
 ) (storage.UnreadTotal, error) {
 	var total storage.UnreadTotal
 	err := s.read(ctx, func(ctx context.Context, c *conn) error {
-		var all accounts
-		var row accountRow
-		to := row.columns()
-		err := c.each(ctx, accountsOfUser, []any{string(user)}, func(rows pgx.Rows) error {
-			if err := rows.Scan(to...); err != nil {
+		return counted(func() error {
+			var all accounts
+			var row accountRow
+			to := row.columns()
+			err := c.each(ctx, accountsOfUser, []any{string(user)}, func(rows pgx.Rows) error {
+				if err := rows.Scan(to...); err != nil {
+					return err
+				}
+				return all.add(&row, user)
+			})
+			if err != nil {
 				return err
 			}
-			return all.add(&row, user)
-		})
-		if err != nil {
+			counts, err := all.count(ctx, c)
+			total = storage.UnreadTotal{}
+			for _, one := range counts {
+				total.Add(one)
+			}
 			return err
-		}
-		counts, err := all.count(ctx, c)
-		total = storage.UnreadTotal{}
-		for _, one := range counts {
-			total.Add(one)
-		}
-		return err
+		})
 	})
 	if err != nil {
 		return storage.UnreadTotal{}, err
@@ -243,16 +274,20 @@ func (s *Store) UnreadOf(
 }
 
 // sentUpTo returns how many messages of a user that count as unread are not after $5. It counts
-// those between $4, up to which there are $3, and $5, if the user has sent some after $5.
+// those between $4, up to which there are $3, and $5, if the user has sent some after $5. If $4 is
+// below the floor, it counts from there (unread.Mark.NotBelow).
 const sentUpTo = `SELECT CASE WHEN coalesce(` + lastSentBy + `, 0) <= $5::bigint
 		THEN coalesce(` + sentBy + `, 0)
-		ELSE $3::bigint + CASE WHEN $4::bigint < $5::bigint THEN 1 ELSE -1 END * (
+		ELSE b.sent + CASE WHEN b.mark < $5::bigint THEN 1 ELSE -1 END * (
 			SELECT count(*) FILTER (WHERE m.sender_id = $2 AND m.kind IS NULL)
 			FROM (SELECT sender_id, kind FROM messages WHERE chat = $1
-				AND sequence BETWEEN least($4, $5) + 1 AND greatest($4, $5)
+				AND sequence BETWEEN least(b.mark, $5) + 1 AND greatest(b.mark, $5)
 				ORDER BY sequence) AS m)
 		END
-	FROM (SELECT $1::bigint AS key, $2::text AS user_id) AS r`
+	FROM (SELECT $1::bigint AS key, $2::text AS user_id) AS r
+	CROSS JOIN LATERAL (SELECT greatest($4::bigint, floor - 1) AS mark,
+			CASE WHEN $4 + 1 < floor THEN coalesce(` + expiredBy + `, 0) ELSE $3::bigint END AS sent
+		FROM chats WHERE key = r.key LIMIT 1) AS b`
 
 const (
 	headOfChat  = `SELECT key, head FROM chats WHERE id = $1`

@@ -21,6 +21,7 @@ type chat struct {
 	kind     tidemark.ChatType
 	history  tidemark.HistoryMode
 	head     tidemark.Sequence
+	floor    tidemark.Sequence
 	activity int64
 	members  int
 	version  uint64
@@ -59,7 +60,7 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 	}
 	s, err := w.c.prepared(`SELECT key, type, history, head, activity_at, member_count,
 			members_version, large, uncounted, last_uncounted, seats, version,
-			outbox_shard, outbox_sequence, outbox_members, outbox_version, outbox_split
+			outbox_shard, outbox_sequence, outbox_members, outbox_version, outbox_split, floor
 		FROM chats WHERE id = ?`)
 	if err != nil {
 		return nil, err
@@ -78,6 +79,7 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 		c.seats, bad = parseSeats(row.Column(10))
 		c.named = uint64(row.integerAt(11))
 		c.outbox = outbox{!row.nullAt(12), positionAt(row, 13), row.integerAt(16) != 0}
+		c.floor = tidemark.Sequence(row.integerAt(17))
 	})
 	if err = cmp.Or(err, bad); err != nil || !found {
 		return nil, err

@@ -13,11 +13,11 @@ import (
 
 // chatColumns are the columns that scanChat reads.
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
-	c.members_version, c.large, c.creation, c.version,
+	c.members_version, c.large, c.creation, c.version, c.floor,
 	(SELECT metadata FROM chat_metadata WHERE chat = c.key)`
 
 // chatWidth is the number of chatColumns.
-const chatWidth = 12
+const chatWidth = 13
 
 func scanChat(row *stmt) tidemark.Chat {
 	chat := tidemark.Chat{
@@ -32,9 +32,10 @@ func scanChat(row *stmt) tidemark.Chat {
 		Large:          row.integerAt(8) != 0,
 		Creation:       row.stringAt(9),
 		Version:        uint64(row.integerAt(10)),
+		Floor:          tidemark.Sequence(row.integerAt(11)),
 	}
-	if !row.nullAt(11) {
-		chat.Metadata = row.bytesAt(11)
+	if !row.nullAt(12) {
+		chat.Metadata = row.bytesAt(12)
 	}
 	return chat
 }
@@ -358,7 +359,7 @@ func (s *Store) ChatsOf(
 // setLast sets the last message of a chat, if the user may see it.
 func setLast(c *conn, a *account, item *storage.ChatListItem) error {
 	head := item.Chat.Head
-	if head == 0 || !a.Visible.Contains(head) {
+	if head < item.Chat.Floor || !a.Visible.Contains(head) {
 		return nil
 	}
 	last, found, err := c.message(a.chat, item.Chat.ID, head)

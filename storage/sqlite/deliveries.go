@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/storage/internal/unread"
 )
 
 // stateColumns are the columns that scanState reads, of a row d that may be missing.
@@ -107,8 +108,7 @@ func orNever(t time.Time) int64 {
 func (w *writer) sentBefore(
 	c *chat, before storedState, after tidemark.Sequence,
 ) (int64, error) {
-	old := before.UnreadAfter()
-	if after == old {
+	if after == before.UnreadAfter() {
 		return before.sentBefore, nil
 	}
 	from, _, err := w.former(c, before.UserID)
@@ -119,6 +119,10 @@ func (w *writer) sentBefore(
 	if from.last <= after {
 		return from.sent, nil
 	}
+	old, err := w.countedUpTo(c, before)
+	if err != nil {
+		return 0, err
+	}
 	//rule:unread_exact.own-may-name-others
 	q, err := w.c.prepared(`SELECT count(*) FROM messages
 		WHERE chat = ? AND sequence > ? AND sequence <= ? AND sender_id = ?
@@ -127,18 +131,35 @@ func (w *writer) sentBefore(
 		return 0, err
 	}
 	q.integer(1, c.key)
-	q.integer(2, int64(min(old, after)))
-	q.integer(3, int64(max(old, after)))
+	q.integer(2, int64(min(old.At, after)))
+	q.integer(3, int64(max(old.At, after)))
 	q.string(4, string(before.UserID))
 	var n int64
 	if _, err := q.one(func(row *stmt) { n = row.integerAt(0) }); err != nil {
 		return 0, err
 	}
 	//rule:unread_exact.count-own-between-marks
-	if after < old {
+	if after < old.At {
 		n = -n
 	}
-	return before.sentBefore + n, nil
+	return old.Sent + n, nil
+}
+
+// countedUpTo returns the mark of a state from which the user's messages are counted.
+func (w *writer) countedUpTo(c *chat, before storedState) (unread.Mark, error) {
+	mark := unread.Mark{At: before.UnreadAfter(), Sent: before.sentBefore}
+	if mark.At+1 >= c.floor {
+		return mark, nil
+	}
+	q, err := w.c.prepared(`SELECT expired FROM members WHERE chat = ? AND user_id = ?`)
+	if err != nil {
+		return mark, err
+	}
+	q.integer(1, c.key)
+	q.string(2, string(before.UserID))
+	var expired int64
+	_, err = q.one(func(row *stmt) { expired = row.integerAt(0) })
+	return mark.NotBelow(c.floor, expired), err
 }
 
 // Advance implements storage.Deliveries. If no watermark moves, it writes nothing and costs no

@@ -69,8 +69,9 @@ func (s *Store) Shared(
 // livesOf returns the number of the life that stored each message.
 func (c *conn) livesOf(messages []lives.Message) ([]int64, error) {
 	found := make([]int64, len(messages))
-	q, err := c.prepared(`SELECT coalesce(life, 1) FROM messages
-		WHERE chat = (SELECT key FROM chats WHERE id = ?) AND sequence = ?`)
+	q, err := c.prepared(`SELECT iif(?2 < c.floor, ?3, (SELECT coalesce(life, 1) FROM messages
+			WHERE chat = c.key AND sequence = ?2))
+		FROM chats AS c WHERE c.id = ?1`)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +79,13 @@ func (c *conn) livesOf(messages []lives.Message) ([]int64, error) {
 		found[i] = lives.Never
 		q.string(1, string(m.Chat))
 		q.integer(2, int64(m.Sequence))
-		if _, err := q.one(func(row *stmt) { found[i] = row.integerAt(0) }); err != nil {
+		q.integer(3, lives.Expired)
+		_, err := q.one(func(row *stmt) {
+			if !row.nullAt(0) {
+				found[i] = row.integerAt(0)
+			}
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -327,33 +327,56 @@ func (s *Store) Observe(*tidemark.Message) {}
 // range sooner.
 const mostRoom = 128
 
-// messages reads one range. All messages up to the chat's head must exist. So a missing message
-// means that the file is damaged, never that the chat ends there.
+// messages reads one range. All messages from the chat's floor up to its head must exist. So a
+// missing message means that the file is damaged, never that the chat ends there.
 func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
-	key, head, err := c.head(r.Chat)
-	if err != nil {
-		return nil, err
+	for {
+		b, err := c.bounds(r.Chat)
+		if err != nil {
+			return nil, err
+		}
+		found, missing, err := c.between(r, b)
+		if err != nil || missing == 0 {
+			return found, err
+		}
+		// It may have expired since the floor was read.
+		now, err := c.bounds(r.Chat)
+		if err != nil {
+			return nil, err
+		}
+		//rule:floor_recorded.rows-before-the-floor-in-sqlite
+		if now.floor == b.floor {
+			//rule:sequence_gapless.report-missing-end
+			return nil, health.Missing(r.Chat, missing)
+		}
 	}
+}
+
+// between reads one range within the bounds of its chat. missing is a message that it did not find,
+// or 0.
+func (c *conn) between(
+	r *storage.Range, b bounds,
+) (messages []tidemark.Message, missing tidemark.Sequence, err error) {
 	//rule:sync_position_from_watermark.range-starts-behind-after-in-sqlite
-	text, low, high := rangeUp, r.After+1, head
+	text, low, high := rangeUp, max(r.After+1, b.floor), b.head
 	next, last, step := low, high, tidemark.Sequence(1)
 	if r.Before != 0 {
-		text, high = rangeDown, min(head, r.Before-1)
+		text, high = rangeDown, min(b.head, r.Before-1)
 		next, last, step = high, low, ^tidemark.Sequence(0)
 	}
 	if low > high {
-		return nil, nil
+		return nil, 0, nil
 	}
 	q, err := c.prepared(text)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	q.integer(1, key)
+	q.integer(1, b.key)
 	q.integer(2, int64(low))
 	q.integer(3, int64(high))
 	q.integer(4, int64(r.Limit))
 	room := min(high-low+1, tidemark.Sequence(r.Limit), mostRoom)
-	messages := make([]tidemark.Message, 0, room)
+	messages = make([]tidemark.Message, 0, room)
 	size, whole := 0, false
 	var sender tidemark.UserID
 	var bad error
@@ -375,27 +398,35 @@ func (c *conn) messages(r *storage.Range) ([]tidemark.Message, error) {
 		return !whole
 	})
 	if err = cmp.Or(err, bad); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if !whole {
-		//rule:sequence_gapless.report-missing-end
-		return nil, health.Missing(r.Chat, next)
+		return nil, next, nil
 	}
 	if r.Before != 0 {
 		slices.Reverse(messages)
 	}
-	return messages, nil
+	return messages, 0, nil
 }
 
-// head returns the key and the head of a chat, or zeros if there is none.
-func (c *conn) head(chat tidemark.ChatID) (key int64, head tidemark.Sequence, err error) {
-	q, err := c.prepared(`SELECT key, head FROM chats WHERE id = ?`)
+// bounds are between which sequences a chat has messages. key is that of its row.
+type bounds struct {
+	key         int64
+	floor, head tidemark.Sequence
+}
+
+// bounds returns the bounds of a chat, or zeros if there is none.
+func (c *conn) bounds(chat tidemark.ChatID) (b bounds, err error) {
+	q, err := c.prepared(`SELECT key, floor, head FROM chats WHERE id = ?`)
 	if err != nil {
-		return 0, 0, err
+		return b, err
 	}
 	q.string(1, string(chat))
 	_, err = q.one(func(row *stmt) {
-		key, head = row.integerAt(0), tidemark.Sequence(row.integerAt(1))
+		b = bounds{
+			row.integerAt(0), tidemark.Sequence(row.integerAt(1)),
+			tidemark.Sequence(row.integerAt(2)),
+		}
 	})
-	return key, head, err
+	return b, err
 }

@@ -77,9 +77,10 @@ func (w *writer) relate(c *chat, from *sender, d *tidemark.Draft) (storage.Appen
 	return appended, nil
 }
 
-// target returns a message as the running transaction has it, or nil if the chat has none.
+// target returns a message as the running transaction has it, or nil if the chat has none, or it
+// has expired.
 func (w *writer) target(c *chat, n tidemark.Sequence) (*tidemark.Message, error) {
-	if n < 1 || n > c.head {
+	if n < c.floor || n > c.head {
 		return nil, nil
 	}
 	m, found, err := w.c.message(c.key, c.id, n)

@@ -13,7 +13,7 @@ import (
 const accountColumns = `c.key, c.head, c.uncounted, c.last_uncounted, m.intervals,
 	iif(m.seat = 0, m.sent, c.seats ->> (2 * m.seat - 2)),
 	coalesce(iif(d.unread_from = 0, d.last_read_sequence, d.unread_from - 1), 0),
-	coalesce(d.sent_before, 0)`
+	coalesce(d.sent_before, 0), c.floor, coalesce(m.expired, 0)`
 
 // An account is what is stored about a user in a chat, with the key of the chat.
 type account struct {
@@ -38,6 +38,8 @@ func (a *accounts) add(row *stmt, i int, user tidemark.UserID) bool {
 		Sent:          row.integerAt(i + 5),
 		After:         tidemark.Sequence(row.integerAt(i + 6)),
 		SentBefore:    row.integerAt(i + 7),
+		Floor:         tidemark.Sequence(row.integerAt(i + 8)),
+		Expired:       row.integerAt(i + 9),
 	}}
 	if !row.nullAt(i + 4) { // the user is or was a member
 		one.Visible, a.bad = tidemark.ParseIntervals(row.stringAt(i + 4))

@@ -33,6 +33,7 @@ var chatRules = []rule{
 			Version:        1,
 			History:        new.History,
 			CreatedAt:      at(3),
+			Floor:          1,
 			MemberCount:    2,
 			MembersVersion: 1,
 		}
@@ -40,7 +41,7 @@ var chatRules = []rule{
 		f.equal("chat, read again", f.info(new.ID), want)
 		all := tidemark.Intervals{{From: 1}}
 		f.equal("roster", f.roster(new.ID), &tidemark.Roster{
-			ChatID: new.ID, Type: tidemark.Group, History: new.History, Version: 1,
+			ChatID: new.ID, Type: tidemark.Group, History: new.History, Version: 1, Floor: 1,
 			Members: []tidemark.Member{
 				{UserID: alice, Role: tidemark.Ordinary, Intervals: all, JoinedAt: at(3)},
 				{UserID: bob, Role: tidemark.Owner, Intervals: all, JoinedAt: at(3)},

@@ -401,17 +401,28 @@ func (f *fixture) appendConcurrently(chat func(i int) tidemark.ChatID, sender ti
 // gapless checks that the messages of a chat are exactly 1..n, and that its head is n.
 func (f *fixture) gapless(chat tidemark.ChatID, n int) {
 	f.Helper()
+	info := f.whole(chat)
+	f.equal("floor", info.Floor, tidemark.Sequence(1))
+	f.equal("head", info.Head, tidemark.Sequence(n))
+}
+
+// whole checks that a chat has exactly the messages from its floor to its head, each once, and
+// returns the chat.
+func (f *fixture) whole(chat tidemark.ChatID) tidemark.Chat {
+	f.Helper()
+	info := f.info(chat)
+	n := int(info.Head + 1 - info.Floor)
 	messages := f.messages(storage.Range{Chat: chat, Limit: n + 10})
 	f.equal("number of messages", len(messages), n)
 	seen := map[tidemark.MessageID]bool{}
 	for i, m := range messages {
-		f.equal("sequence", m.Sequence, tidemark.Sequence(i+1))
+		f.equal("sequence", m.Sequence, info.Floor+tidemark.Sequence(i))
 		if seen[m.MessageID] {
 			f.Errorf("message %s is there twice", m.MessageID)
 		}
 		seen[m.MessageID] = true
 	}
-	f.equal("head", f.info(chat).Head, tidemark.Sequence(n))
+	return info
 }
 
 // expect returns an error unless err has the code.

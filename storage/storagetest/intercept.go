@@ -286,3 +286,11 @@ func (i *intercepted) PutDocument(ctx context.Context, d storage.Document) (uint
 	return results2(i, "PutDocument", 1,
 		func() (uint64, error) { return i.Store.PutDocument(ctx, d) })
 }
+
+func (i *intercepted) Expire(
+	ctx context.Context, chat tidemark.ChatID, before time.Time, limit int,
+) (storage.Expired, error) {
+	return results2(i, "Expire", 1, func() (storage.Expired, error) {
+		return i.Store.Expire(ctx, chat, before, limit)
+	})
+}

@@ -21,6 +21,7 @@ func RunRestored(
 		{"present_data_share_everything", testPresent},
 		{"restored_data_share_what_they_have", testRestored},
 		{"a_restore_of_a_restore", testRestoredTwice},
+		{"what_has_expired_is_shared", testRestoredExpired},
 		{"the_end_of_a_long_chat_is_found", testLongFork},
 	} {
 		t.Run(r.name, func(t *testing.T) {
@@ -153,4 +154,16 @@ func testUnknownLife(f *fixture, restore func(storage.Store) storage.Store) {
 	}
 	f.shares("the other copy's", c, one, sequences{0: 0, 1: 0, 5: 0, 7: 0})
 	f.shares("that of both", c, first, sequences{5: 5, 7: 5})
+}
+
+// testRestoredExpired: a client that was away while messages expired goes on at the floor.
+func testRestoredExpired(f *fixture, restore func()) {
+	alice := f.user("alice")
+	c := f.group("c", alice)
+	f.said(c, alice, 1, 2, 3, 8)
+	before := f.store.Incarnation()
+	restore()
+	f.said(c, alice, 9)
+	f.expires(c, at(5), 10, 4, 3)
+	f.shares("expired", c, before, sequences{1: 1, 3: 3, 4: 4, 5: 4, 9: 4})
 }

@@ -25,9 +25,9 @@ const (
 )
 
 // A schedule is a random sequence of what the devices of a few users do in two chats: they send,
-// read, mark as unread, leave, return, and change roles. It runs in phases. The steps of a phase
-// are concurrent. The stores are at rest after each phase. Then the counts are compared with those
-// of a witness, which looks at every message.
+// read, mark as unread, leave, return, and change roles, while messages expire. It runs in phases.
+// The steps of a phase are concurrent. The stores are at rest after each phase. Then the counts are
+// compared with those of a witness, which looks at every message.
 //
 // The seed decides all steps. Only the order of concurrent steps differs from run to run.
 type schedule struct {
@@ -217,7 +217,9 @@ func (s *schedule) step(phase int) step {
 func (s *schedule) action(st *step) (act func(*step) error) {
 	group := st.room.new.Type == tidemark.Group
 	joins := false
-	switch kind := st.random.IntN(20); {
+	switch kind := st.random.IntN(22); {
+	case kind >= 20:
+		act = s.expire
 	case kind < 7:
 		act = s.send
 	case kind < 12 || kind >= 14 && !group:
@@ -388,6 +390,25 @@ func (s *schedule) markUnread(st *step) error {
 	})
 	s.logf(st, "marked from %d", from)
 	return err
+}
+
+// expire lets messages of earlier phases expire.
+func (s *schedule) expire(st *step) error {
+	before, limit := at(st.random.IntN(st.phase+1)), 1+st.random.IntN(6)
+	var done storage.Expired
+	err := retry(func() (err error) {
+		done, err = st.store.Expire(s.ctx, st.room.new.ID, before, limit)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	st.room.expired(done.Floor)
+	if done.Removed > 0 {
+		s.count(&s.tally.expirations)
+	}
+	s.logf(st, "expired up to %d", done.Floor)
+	return nil
 }
 
 // uncertain reports that nobody knows whether a change of members happened.

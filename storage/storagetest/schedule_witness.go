@@ -24,6 +24,8 @@ type witness struct {
 	// read has the highest sequence up to which a user has certainly read. atMost also counts reads
 	// that take effect only within what the user has acknowledged (Raise.ReadWithinAcked).
 	read, atMost map[tidemark.UserID]tidemark.Sequence
+	// floor is the highest one that a store has told.
+	floor tidemark.Sequence
 	// marks are all sequences from which a user marked the messages as unread.
 	marks map[tidemark.UserID][]tidemark.Sequence
 }
@@ -80,6 +82,19 @@ func (w *witness) raised(user tidemark.UserID, raise tidemark.Raise) {
 	if !raise.ReadWithinAcked {
 		w.read[user] = max(w.read[user], raise.Read)
 	}
+}
+
+func (w *witness) expired(floor tidemark.Sequence) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.floor = max(w.floor, floor)
+}
+
+// kept returns the number of messages that have not expired.
+func (w *witness) kept() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.messages) - int(max(w.floor, 1)-1)
 }
 
 func (w *witness) marked(user tidemark.UserID, from tidemark.Sequence) {
@@ -146,7 +161,8 @@ func (w *witness) unread(user tidemark.UserID, after tidemark.Sequence) (u stora
 		shown := slices.ContainsFunc(stays, func(s stay) bool {
 			return s.from <= sequence && (s.lasts || sequence <= s.to)
 		})
-		if !shown || sequence <= after || m.SenderID == user || m.Kind != tidemark.KindMessage {
+		if !shown || sequence <= after || sequence < w.floor || m.SenderID == user ||
+			m.Kind != tidemark.KindMessage {
 			continue
 		}
 		u.Messages++
@@ -253,9 +269,9 @@ func (s *schedule) compareMessages() error {
 		return err
 	}
 	for i, room := range s.rooms {
-		if len(pages[i]) != len(room.messages) {
+		if len(pages[i]) != room.kept() {
 			return fmt.Errorf("%s has %d messages, want %d", room.new.ID, len(pages[i]),
-				len(room.messages))
+				room.kept())
 		}
 		for _, m := range pages[i] {
 			if diff := difference(m, room.messages[m.Sequence]); diff != "" {
@@ -327,6 +343,7 @@ type scheduleTally struct {
 	// with own messages on both sides of the mark. marks are counts while a mark as unread stood.
 	unread, mentions, straddles, marks int
 	returned, refused, duplicates      int
+	expirations                        int
 }
 
 func (sum *scheduleTally) numbers() map[string]*int {
@@ -335,6 +352,7 @@ func (sum *scheduleTally) numbers() map[string]*int {
 		"concurrent steps": &sum.concurrent, "unread": &sum.unread, "mentions": &sum.mentions,
 		"own messages around a mark": &sum.straddles, "marks as unread": &sum.marks,
 		"returns": &sum.returned, "refused drafts": &sum.refused, "duplicates": &sum.duplicates,
+		"expirations": &sum.expirations,
 	}
 }
 

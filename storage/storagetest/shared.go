@@ -262,3 +262,9 @@ func (t *turns) DocumentsOf(
 func (t *turns) PutDocument(ctx context.Context, d storage.Document) (uint64, error) {
 	return t.next().PutDocument(ctx, d)
 }
+
+func (t *turns) Expire(
+	ctx context.Context, chat tidemark.ChatID, before time.Time, limit int,
+) (storage.Expired, error) {
+	return t.next().Expire(ctx, chat, before, limit)
+}

@@ -187,11 +187,15 @@ type Attachment struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Chat Example: {"chat_id":"team","created_at":"2026-01-31T10:00:00.000Z","head_sequence":42,"history":"full","last_acked_sequence":42,"last_message":null,"last_read_sequence":40,"member_count":3,"mention_count":1,"metadata":{"color":"teal"},"name":"Team","peer":null,"role":"admin","type":"group","unread_count":2,"unread_from_sequence":null,"version":2}
+// Chat Example: {"chat_id":"team","created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":42,"history":"full","last_acked_sequence":42,"last_message":null,"last_read_sequence":40,"member_count":3,"mention_count":1,"metadata":{"color":"teal"},"name":"Team","peer":null,"role":"admin","type":"group","unread_count":2,"unread_from_sequence":null,"version":2}
 type Chat struct {
 	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId    Id        `json:"chat_id"`
 	CreatedAt time.Time `json:"created_at"`
+
+	// FloorSequence The sequence of the first message that is kept. Older ones have expired: forget them.
+	// It is `head_sequence` + 1 if all have.
+	FloorSequence Sequence `json:"floor_sequence"`
 
 	// HeadSequence A position in one chat; 0 is "nothing yet".
 	HeadSequence Watermark `json:"head_sequence"`
@@ -247,7 +251,7 @@ type ChatBoundary struct {
 // ChatBoundaryScope defines model for ChatBoundary.Scope.
 type ChatBoundaryScope string
 
-// ChatList Example: {"chats":[{"chat_id":"dm","created_at":"2026-01-31T10:00:00.000Z","head_sequence":1,"history":"full","last_acked_sequence":1,"last_message":{"attachments":[],"chat_id":"dm","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1},"last_read_sequence":0,"member_count":2,"mention_count":0,"metadata":null,"name":"","peer":{"last_acked_sequence":1,"last_read_sequence":1,"user_id":"alice"},"role":"owner","type":"direct","unread_count":1,"unread_from_sequence":null,"version":1}],"pagination":{"has_more":true,"next_cursor":"MTc2OTg1MzYwNTEwMCBkbQ"}}
+// ChatList Example: {"chats":[{"chat_id":"dm","created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":1,"history":"full","last_acked_sequence":1,"last_message":{"attachments":[],"chat_id":"dm","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1},"last_read_sequence":0,"member_count":2,"mention_count":0,"metadata":null,"name":"","peer":{"last_acked_sequence":1,"last_read_sequence":1,"user_id":"alice"},"role":"owner","type":"direct","unread_count":1,"unread_from_sequence":null,"version":1}],"pagination":{"has_more":true,"next_cursor":"MTc2OTg1MzYwNTEwMCBkbQ"}}
 type ChatList struct {
 	Chats []Chat `json:"chats"`
 
@@ -379,7 +383,8 @@ type Gap struct {
 	// FromSequence A position in one chat, from 1.
 	FromSequence Sequence `json:"from_sequence"`
 
-	// Reason Why. Whatever the reason is, count the range as received.
+	// Reason Why: the user was no member then, or the messages were too old to be kept. Whatever the
+	// reason is, count the range as received.
 	Reason string `json:"reason"`
 
 	// ToSequence A position in one chat, from 1.

@@ -14,13 +14,14 @@ import (
 type Store interface {
 	Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error)
 	Heads(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Sequence, error)
+	Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error)
 }
 
 // Found is a message as it is now, or why there is none.
 type Found struct {
 	Message tidemark.Message
-	// Err is NotFound if the chat has no such message. Otherwise it says why the message cannot be
-	// read now.
+	// Err is NotFound if the chat has no such message, or if it has expired. Otherwise it says why
+	// the message cannot be read now.
 	Err error
 }
 
@@ -40,12 +41,16 @@ func Messages(ctx context.Context, s Store, keys []storage.MessageKey) []Found {
 	for part := range slices.Chunk(ranges, storage.MaxBatch) {
 		pages, errs := read(ctx, s, part)
 		for k := range part {
+			// A page that begins above its range begins at the floor of the chat.
+			at := 0
 			for n := range part[k].Limit {
 				one := Found{Err: errs[k]}
+				wanted := part[k].After + 1 + tidemark.Sequence(n)
 				switch {
 				case one.Err != nil:
-				case n < len(pages[k]):
-					one.Message = pages[k][n]
+				case at < len(pages[k]) && pages[k][at].Sequence == wanted:
+					one.Message = pages[k][at]
+					at++
 				default:
 					missing = append(missing, len(found))
 				}
@@ -119,6 +124,7 @@ func explain(
 		chats[k] = keys[i].Chat
 	}
 	heads, err := s.Heads(ctx, chats)
+	floors := make(map[tidemark.ChatID]tidemark.Sequence)
 	for k, i := range missing {
 		switch {
 		case err != nil:
@@ -127,8 +133,28 @@ func explain(
 			found[i].Err = tidemark.Errorf(tidemark.NotFound, "the chat %s has no message %d",
 				keys[i].Chat, keys[i].Sequence)
 		default:
-			found[i].Err = tidemark.Errorf(tidemark.Unavailable,
-				"message %d of the chat %s cannot be read", keys[i].Sequence, keys[i].Chat)
+			found[i].Err = whyMissing(ctx, s, keys[i], floors)
 		}
 	}
+}
+
+// whyMissing returns why a message of a chat is missing that is not above its head. floors has
+// those that were read.
+func whyMissing(
+	ctx context.Context, s Store, key storage.MessageKey,
+	floors map[tidemark.ChatID]tidemark.Sequence,
+) error {
+	if floors[key.Chat] == 0 {
+		chat, err := s.Chat(ctx, key.Chat)
+		if err != nil {
+			return err
+		}
+		floors[key.Chat] = chat.Floor
+	}
+	if key.Sequence < floors[key.Chat] {
+		return tidemark.Errorf(tidemark.NotFound, "message %d of the chat %s has expired",
+			key.Sequence, key.Chat)
+	}
+	return tidemark.Errorf(tidemark.Unavailable,
+		"message %d of the chat %s cannot be read", key.Sequence, key.Chat)
 }

@@ -93,3 +93,45 @@ func TestMessages(t *testing.T) {
 		t.Errorf("a store that is away is asked %d times, want at most %d", store.calls, mostFailed)
 	}
 }
+
+// TestMessages_that_have_expired are not found. What is kept is, also beside them.
+func TestMessages_that_have_expired(t *testing.T) {
+	store, old := memory.New(), time.Now().Add(-20*24*time.Hour)
+	for chat, n := range map[tidemark.ChatID]int{"some": 4, "all": 2} {
+		_, _, err := store.CreateChat(t.Context(), storage.NewChat{
+			ID: chat, Type: tidemark.Group, Members: []tidemark.UserID{"alice"}, Creator: "alice",
+			CreatedAt: old, History: tidemark.HistoryFull,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			_, err := storage.AppendOne(t.Context(), store, tidemark.Draft{
+				ChatID: chat, SenderID: "alice", ClientMessageID: fmt.Sprint(i),
+				MessageID: tidemark.MessageID(fmt.Sprint(chat, i)), Content: fmt.Sprint(chat, i+1),
+				ContentType: tidemark.DefaultContentType, Kind: tidemark.KindMessage, CreatedAt: old,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := store.Expire(t.Context(), chat, old.Add(time.Hour), 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := Messages(t.Context(), store, []storage.MessageKey{
+		{Chat: "some", Sequence: 1}, {Chat: "some", Sequence: 2}, {Chat: "some", Sequence: 3},
+		{Chat: "some", Sequence: 1}, {Chat: "all", Sequence: 2},
+	})
+	for i, want := range []any{
+		tidemark.NotFound, tidemark.NotFound, "some3", tidemark.NotFound, tidemark.NotFound,
+	} {
+		got := any(found[i].Message.Content)
+		if found[i].Err != nil {
+			got = tidemark.CodeOf(found[i].Err)
+		}
+		if got != want {
+			t.Errorf("%d: got %v, want %v", i, got, want)
+		}
+	}
+}

@@ -117,6 +117,13 @@ func (r *Recipients) Heads(
 	return heads, nil
 }
 
+// Chat is that of such a store. Nothing has expired in it.
+func (r *Recipients) Chat(_ context.Context, id tidemark.ChatID) (tidemark.Chat, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return tidemark.Chat{ID: id, Floor: 1}, r.lack
+}
+
 // Counts returns how many messages of a chat were handed over, and how many repetitions there were.
 func (r *Recipients) Counts(chat tidemark.ChatID) (messages, repeated int) {
 	r.mu.Lock()

@@ -285,6 +285,8 @@ func (c *Cache) put(e *Entry, m *tidemark.Message, payload []byte, read Term, se
 	if term, settled := c.present(); term != NoTerm {
 		grown += e.tail.enter(term)
 		switch {
+		//rule:floor_recorded.put-nothing-old
+		case kept.created < time.Now().Add(-maxAge).Unix():
 		//rule:R_WIPE.keep-nothing-from-before
 		case sent && !settled && !e.tail.isFollowing(m.Sequence):
 		//rule:R_WIPE.keep-nothing-that-looks-old
@@ -339,6 +341,24 @@ func (c *Cache) refill(e *Entry, m *tidemark.Message, read Term) {
 	e.mu.Unlock()
 	if missing {
 		c.put(e, m, m.AppendJSON(nil), read, false)
+	}
+}
+
+// maxAge is the age at which messages are dropped from memory. It is less than storage.MinAge by
+// more than the time between two calls of Age and what clocks may differ.
+const maxAge = 7 * 24 * time.Hour
+
+// Age drops the messages that are older than maxAge. What may expire must not stay in memory,
+// because no node is told when it does. It is to be called every hour.
+func (c *Cache) Age() {
+	before := time.Now().Add(-maxAge).Unix()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, e := range c.chats {
+		e.mu.Lock()
+		//rule:floor_recorded.nothing-old-in-memory
+		c.bytes.Add(int64(e.tail.age(before)))
+		e.mu.Unlock()
 	}
 }
 

@@ -36,9 +36,10 @@ func TestPut_remembers_no_more_than_its_bounds(t *testing.T) {
 		for i := range tt.chats {
 			id := tidemark.ChatID(fmt.Sprintf("c%d", i))
 			for n := range tt.puts {
-				c.Put(c.Chat(id),
-					&tidemark.Message{ChatID: id, Sequence: tidemark.Sequence(n + 1)},
-					make([]byte, payload))
+				m := tidemark.Message{
+					ChatID: id, Sequence: tidemark.Sequence(n + 1), CreatedAt: time.Now(),
+				}
+				c.Put(c.Chat(id), &m, make([]byte, payload))
 			}
 		}
 		if got := c.Bytes(); got == 0 || got > tt.most {

@@ -18,6 +18,8 @@ type History struct {
 	Next    tidemark.Sequence
 	// newest is the highest membership version among the messages.
 	newest uint64
+	// short reports that a message was not there, which may have expired.
+	short bool
 }
 
 // historyBytes bounds a page of history.
@@ -29,14 +31,14 @@ func (c *Cache) After(
 	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, after, head tidemark.Sequence,
 	limit int,
 ) (History, error) {
-	return c.asMember(ctx, user, chat, func(iv tidemark.Intervals) (History, error) {
+	return c.asMember(ctx, user, chat, func(v view) (History, error) {
 		h := History{Next: after}
 		for h.Next < head && len(h.Messages) < limit {
-			end, visible := iv.Visible(h.Next+1, head)
-			if !visible {
+			end, why := v.piece(h.Next+1, head)
+			if why != "" {
 				//rule:nothing_outside_membership.report-gap-in-history
 				h.Gaps = append(h.Gaps, tidemark.Gap{
-					ChatID: chat, From: h.Next + 1, To: end, Reason: tidemark.GapNotMember,
+					ChatID: chat, From: h.Next + 1, To: end, Reason: why,
 				})
 				h.Next = end
 				continue
@@ -46,6 +48,9 @@ func (c *Cache) After(
 			})
 			if err != nil {
 				return History{}, err
+			}
+			if h.short = len(messages) == 0 || messages[0].Sequence > h.Next+1; h.short {
+				break
 			}
 			for _, m := range messages {
 				//rule:nothing_outside_membership.end-history-at-membership
@@ -71,13 +76,13 @@ func (c *Cache) Before(
 	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, before tidemark.Sequence,
 	limit int,
 ) (History, error) {
-	return c.asMember(ctx, user, chat, func(iv tidemark.Intervals) (History, error) {
+	return c.asMember(ctx, user, chat, func(v view) (History, error) {
 		h := History{Next: before}
 		for h.Next > 1 && len(h.Messages) < limit {
-			first, visible := iv.Before(h.Next - 1)
-			if !visible {
+			first, why := v.before(h.Next - 1)
+			if why != "" {
 				h.Gaps = append(h.Gaps, tidemark.Gap{
-					ChatID: chat, From: first, To: h.Next - 1, Reason: tidemark.GapNotMember,
+					ChatID: chat, From: first, To: h.Next - 1, Reason: why,
 				})
 				h.Next = first
 				continue
@@ -92,14 +97,14 @@ func (c *Cache) Before(
 			if err != nil {
 				return History{}, err
 			}
+			if h.short = len(messages) == 0; h.short {
+				break
+			}
 			for _, m := range messages {
 				h.newest = max(h.newest, m.MembersVersion)
 			}
 			h.Messages = append(messages[:len(messages):len(messages)], h.Messages...)
-			if len(messages) > 0 {
-				h.Next = messages[0].Sequence
-			}
-			if h.Next > first {
+			if h.Next = messages[0].Sequence; h.Next > first {
 				break // the page is full
 			}
 		}
@@ -110,21 +115,35 @@ func (c *Cache) Before(
 }
 
 // asMember reads the messages that a member may see. If a message was stored under a newer roster
-// than the one that decided, asMember reads that roster and starts again.
+// than the one that decided, or may have expired since that was read, asMember reads the roster and
+// starts again.
 func (c *Cache) asMember(
 	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
-	read func(tidemark.Intervals) (History, error),
+	read func(view) (History, error),
 ) (History, error) {
 	for {
 		roster, m, err := c.Member(ctx, user, chat)
 		if err != nil {
 			return History{}, err
 		}
-		h, err := read(m.Intervals)
-		h.hideTargets(m.Intervals)
-		//rule:nothing_outside_membership.history-by-current-roster
-		if err != nil || h.newest <= roster.Version {
+		seen := viewOf(roster, &m)
+		h, err := read(seen)
+		if err != nil {
 			return h, err
+		}
+		h.hideTargets(seen)
+		if h.short {
+			now, err := c.Current(ctx, chat)
+			if err != nil {
+				return History{}, err
+			}
+			if now.Floor > seen.floor {
+				continue
+			}
+		}
+		//rule:nothing_outside_membership.history-by-current-roster
+		if h.newest <= roster.Version {
+			return h, nil
 		}
 		if _, err := c.Roster(ctx, chat, h.newest); err != nil {
 			return History{}, err
@@ -133,11 +152,11 @@ func (c *Cache) asMember(
 }
 
 // hideTargets removes the targets that a member may not see.
-func (h *History) hideTargets(intervals tidemark.Intervals) {
+func (h *History) hideTargets(v view) {
 	for i := range h.Messages {
 		m := &h.Messages[i]
 		//rule:nothing_outside_membership.no-invisible-target-in-history
-		if m.Relation != nil && !intervals.Contains(m.Relation.Sequence) {
+		if m.Relation != nil && !v.contains(m.Relation.Sequence) {
 			*m = m.WithoutTarget()
 		}
 	}

@@ -61,9 +61,10 @@ func (c *Cache) Pages(ctx context.Context, requests []Request, buf []Page) ([]Pa
 	for i := range readings {
 		r := &readings[i]
 		//rule:nothing_outside_membership.page-by-current-roster
-		for r.newest > r.version {
-			// A message was stored under a newer roster than the one that decided: decide again.
-			again, err := c.begin(ctx, r.Request, r.page, r.newest)
+		for r.newest > r.version || r.short {
+			// A message was stored under a newer roster than the one that decided, or messages may
+			// have expired since that was read: decide again.
+			again, err := c.again(ctx, r)
 			if err != nil {
 				return nil, err
 			}
@@ -71,6 +72,15 @@ func (c *Cache) Pages(ctx context.Context, requests []Request, buf []Page) ([]Pa
 			// not from storage: do not trust the node that published it.
 			//rule:bounded_input.give-up-on-old-storage
 			again.stored = again.version < r.newest
+			//rule:floor_recorded.believe-what-the-floor-says
+			if r.short && again.end != 0 && again.view.floor <= r.view.floor {
+				again.term, again.empty = r.term, r.empty
+				*r = again
+				if r.empty {
+					c.took(r, nil)
+				}
+				break
+			}
 			*r = again
 			if err := c.fill(ctx, readings[i:i+1]); err != nil {
 				return nil, err
@@ -93,8 +103,25 @@ type reading struct {
 	stored bool
 	// ended reports that storage had no further message.
 	ended bool
-	// intervals are what the user may see.
-	intervals tidemark.Intervals
+	// short reports that storage did not have the next message, and empty that it had none at all.
+	// term is that of the read.
+	short, empty bool
+	term         Term
+	// view is what the user may see.
+	view view
+}
+
+// again decides again what the user may see. If messages may have expired, it reads the floor after
+// them.
+func (c *Cache) again(ctx context.Context, r *reading) (reading, error) {
+	//rule:floor_recorded.read-the-floor-after-the-messages
+	if r.short {
+		_, err := c.Current(ctx, r.Chat)
+		if err != nil && tidemark.CodeOf(err) != tidemark.NotFound {
+			return reading{}, err
+		}
+	}
+	return c.begin(ctx, r.Request, r.page, r.newest)
 }
 
 // begin decides what the user may see, by a roster of at least the given version. If the range
@@ -118,7 +145,7 @@ func (c *Cache) begin(
 	case err != nil:
 		return rd, err
 	}
-	rd.version, rd.intervals = roster.Version, m.Intervals
+	rd.version, rd.view = roster.Version, viewOf(roster, &m)
 	to := r.To
 	if r.OpenEnded {
 		to = tidemark.MaxSequence
@@ -126,10 +153,9 @@ func (c *Cache) begin(
 	if r.From > to {
 		return rd, nil
 	}
-	//rule:nothing_outside_membership.page-within-membership
-	end, visible := m.Intervals.Visible(r.From, to)
-	if !visible {
-		g := tidemark.Gap{ChatID: r.Chat, From: r.From, To: end, Reason: tidemark.GapNotMember}
+	end, why := rd.view.piece(r.From, to)
+	if why != "" {
+		g := tidemark.Gap{ChatID: r.Chat, From: r.From, To: end, Reason: why}
 		//rule:session_in_order.announce-gap
 		page.Pieces = append(page.Pieces, Piece{
 			From:    g.From,
@@ -140,7 +166,10 @@ func (c *Cache) begin(
 		if page.Through = end; end >= to {
 			return rd, nil
 		}
-		end, _ = m.Intervals.Visible(end+1, to)
+		// What follows what has expired may be another gap, with which the next page begins.
+		if end, why = rd.view.piece(end+1, to); why != "" {
+			return rd, nil
+		}
 	}
 	rd.end = end
 	return rd, nil
@@ -173,13 +202,24 @@ func (c *Cache) fill(ctx context.Context, readings []reading) error {
 	for j, messages := range read {
 		rd := &readings[at[j]]
 		c.Count.RangeMessages.Add(int64(len(messages)))
-		rd.fromStorage(messages)
-		c.learn(rd, messages, term)
-		if len(messages) == 0 && !rd.OpenEnded {
-			c.Count.ShortReads.Add(1)
+		rd.term = term
+		// If storage does not have the next message, it may have expired.
+		rd.empty = len(messages) == 0
+		rd.short = rd.empty || messages[0].Sequence > rd.page.Through+1
+		if !rd.short {
+			c.took(rd, messages)
 		}
 	}
 	return nil
+}
+
+// took takes what a page got from storage.
+func (c *Cache) took(rd *reading, messages []tidemark.Message) {
+	rd.fromStorage(messages)
+	c.learn(rd, messages, rd.term)
+	if len(messages) == 0 && !rd.OpenEnded {
+		c.Count.ShortReads.Add(1)
+	}
 }
 
 // learn caches what a session read from storage in a term: what nodes send without content, and all
@@ -241,7 +281,7 @@ func (rd *reading) fromStorage(messages []tidemark.Message) {
 		}
 		kept := message{sequence: m.Sequence, version: m.MembersVersion}
 		//rule:nothing_outside_membership.no-invisible-target-from-storage
-		if m.Relation != nil && !rd.intervals.Contains(m.Relation.Sequence) {
+		if m.Relation != nil && !rd.view.contains(m.Relation.Sequence) {
 			bare := m.WithoutTarget()
 			m = &bare
 		}
@@ -257,7 +297,7 @@ func (rd *reading) add(m message) {
 	rd.page.Pieces = append(rd.page.Pieces, Piece{
 		From:    m.sequence,
 		To:      m.sequence,
-		Payload: m.payloadFor(rd.intervals),
+		Payload: m.payloadFor(rd.view),
 	})
 	rd.page.Through = m.sequence
 	rd.newest = max(rd.newest, m.version)

@@ -6,7 +6,10 @@ import "github.com/tidemark-im/tidemark"
 type message struct {
 	sequence tidemark.Sequence
 	version  uint64
-	payload  []byte
+	// created is when the message was created, or its target if that is older, in seconds since
+	// 1970.
+	created int64
+	payload []byte
 	// relation is nil unless the message is a relation.
 	relation *relation
 }
@@ -20,18 +23,25 @@ type relation struct {
 
 // encoded returns a message for a tail. payload is its JSON.
 func encoded(m *tidemark.Message, payload []byte) message {
-	kept := message{sequence: m.Sequence, version: m.MembersVersion, payload: payload}
+	kept := message{
+		sequence: m.Sequence, version: m.MembersVersion, created: m.CreatedAt.Unix(),
+		payload: payload,
+	}
 	if m.Relation != nil {
+		if target := m.Relation.Target; target != nil {
+			//rule:floor_recorded.age-of-the-target
+			kept.created = min(kept.created, target.CreatedAt.Unix())
+		}
 		bare := m.WithoutTarget()
 		kept.relation = &relation{target: m.Relation.Sequence, bare: bare.AppendJSON(nil)}
 	}
 	return kept
 }
 
-// payloadFor returns the payload for a reader who may see the messages of some intervals.
-func (m *message) payloadFor(intervals tidemark.Intervals) []byte {
+// payloadFor returns the payload for a reader with a view.
+func (m *message) payloadFor(v view) []byte {
 	//rule:nothing_outside_membership.no-invisible-target
-	if m.relation != nil && !intervals.Contains(m.relation.target) {
+	if m.relation != nil && !v.contains(m.relation.target) {
 		return m.relation.bare
 	}
 	return m.payload
@@ -152,6 +162,25 @@ func (t *tail) relate(relation tidemark.Sequence) int {
 		dropped++
 	}
 	t.drop(dropped)
+	t.bytes -= freed
+	return -freed
+}
+
+// age drops the messages that were created before a time in seconds since 1970. It returns the
+// change in size.
+func (t *tail) age(before int64) int {
+	freed, empty := 0, 0
+	for i := range t.slots {
+		old := &t.slots[i]
+		if old.payload != nil && old.created < before {
+			freed += old.size()
+			*old = message{}
+		}
+		if old.payload == nil && empty == i {
+			empty++
+		}
+	}
+	t.drop(empty)
 	t.bytes -= freed
 	return -freed
 }

@@ -252,7 +252,9 @@ func TestRelate_keeps_what_comes_after(t *testing.T) {
 func TestPut_alone(t *testing.T) {
 	c := chat.New(memory.New(), chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 8})
 	c.TrustUntil(time.Now().Add(time.Hour), 0)
-	m := tidemark.Message{ChatID: "c", Sequence: 7}
+	m := tidemark.Message{
+		ChatID: "c", Sequence: 7, CreatedAt: time.Now().Add(-3 * 24 * time.Hour),
+	}
 	c.Put(c.Chat("c"), &m, m.AppendJSON(nil))
 	if c.Bytes() == 0 {
 		t.Error("nothing is cached")

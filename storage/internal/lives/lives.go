@@ -53,8 +53,14 @@ func numbersOf(all []Life) map[tidemark.Incarnation]int64 {
 	return numbers
 }
 
-// Never is the number of the life of a message that does not exist. It is above all others.
-const Never = int64(1) << 62
+// The numbers of the lives of messages that are not there.
+const (
+	// Never is that of a message that does not exist. It is above all others.
+	Never = int64(1) << 62
+	// Expired is that of a message that has expired. It is below all others: the data say no more
+	// which life it was of, and clients forget it.
+	Expired = int64(0)
+)
 
 // A Message names a message.
 type Message struct {

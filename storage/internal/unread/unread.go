@@ -4,7 +4,8 @@
 // A message that does not count, such as a line of the system, has an ordinal among those of its
 // chat: the first has 1. So the messages that count up to a sequence are the sequence less the
 // ordinal of the last that does not. A member's own messages are left out by two totals: of all
-// that they sent, and of those up to their mark.
+// that they sent, and of those up to their mark. A third one has those that have expired, because a
+// mark may be below the floor.
 package unread
 
 import "github.com/tidemark-im/tidemark"
@@ -16,24 +17,34 @@ const Everyone = "*"
 type Account struct {
 	// User is the user.
 	User tidemark.UserID
-	// Head is the chat's head, and Visible what the user may see.
-	Head    tidemark.Sequence
-	Visible tidemark.Intervals
+	// Head and Floor are the chat's, and Visible is what the user may see.
+	Head, Floor tidemark.Sequence
+	Visible     tidemark.Intervals
 	// After is tidemark.DeliveryState.UnreadAfter.
 	After tidemark.Sequence
 	// Sent is the number of the user's messages that count, and SentBefore that of those up to
 	// After.
 	Sent, SentBefore int64
+	// Expired is the number of the user's messages that count and have expired.
+	Expired int64
 	// Uncounted is the number of messages in the chat that do not count, and LastUncounted the
 	// sequence of the last.
 	Uncounted     int64
 	LastUncounted tidemark.Sequence
 }
 
-// Pieces returns the visible ranges after the user's mark.
+// Pieces returns the visible ranges after the user's mark, without what has expired.
 func (a *Account) Pieces() []tidemark.Interval {
 	//rule:nothing_outside_membership.count-what-members-see
-	return a.Visible.Within(a.After+1, a.Head)
+	return a.Visible.Within(max(a.After+1, a.Floor), a.Head)
+}
+
+// own returns the number of the user's messages that are not after their mark, or have expired.
+// SentBefore may be too low if the mark is below the floor: what has expired cannot be counted. But
+// then Expired has all.
+func (a *Account) own() int64 {
+	//rule:unread_exact.own-that-expired
+	return max(a.SentBefore, a.Expired)
 }
 
 // Asks returns the sequences up to which the number of messages that do not count must be known. In
@@ -68,5 +79,21 @@ func (a *Account) Count(ordinal func(tidemark.Sequence) int64) int64 {
 		unread += counting(piece.To) - counting(piece.From-1)
 	}
 	//rule:unread_exact.leave-out-own
-	return unread - (a.Sent - a.SentBefore)
+	return unread - (a.Sent - a.own())
+}
+
+// A Mark is a sequence of a chat, with the number of a user's messages up to it that count.
+type Mark struct {
+	At   tidemark.Sequence
+	Sent int64
+}
+
+// NotBelow returns the mark from which the user's messages are counted up to another one. If it is
+// below the floor, it is the message before the floor, up to which expired of them were sent.
+func (m Mark) NotBelow(floor tidemark.Sequence, expired int64) Mark {
+	//rule:unread_exact.count-from-the-floor
+	if m.At+1 < floor {
+		return Mark{At: floor - 1, Sent: expired}
+	}
+	return m
 }

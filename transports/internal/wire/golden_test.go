@@ -200,6 +200,7 @@ func TestResponses_golden(t *testing.T) {
 			History:     tidemark.HistoryFull,
 			CreatedAt:   at,
 			Head:        8,
+			Floor:       3,
 			MemberCount: 2,
 		},
 		State: marked, Unread: storage.Unread{Messages: 4, Mentions: 1}, Last: &withAttachments,
@@ -208,6 +209,7 @@ func TestResponses_golden(t *testing.T) {
 		Chat: tidemark.Chat{
 			ID:          "d",
 			Type:        tidemark.Direct,
+			Floor:       1,
 			Version:     1,
 			History:     tidemark.HistorySinceJoin,
 			CreatedAt:   at,

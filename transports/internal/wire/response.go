@@ -31,6 +31,8 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 	b = strconv.AppendInt(b, int64(c.MemberCount), 10)
 	b = append(b, `,"head_sequence":`...)
 	b = strconv.AppendUint(b, uint64(c.Head), 10)
+	b = append(b, `,"floor_sequence":`...)
+	b = strconv.AppendUint(b, uint64(c.Floor), 10)
 	if c.State.UserID == "" {
 		b = append(b, `,"last_acked_sequence":null,"last_read_sequence":null,"unread_count":null,`+
 			`"mention_count":null`...)

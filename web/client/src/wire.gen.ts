@@ -1305,6 +1305,7 @@ export interface components {
          *       "role": "admin",
          *       "member_count": 3,
          *       "head_sequence": 42,
+         *       "floor_sequence": 1,
          *       "last_acked_sequence": 42,
          *       "last_read_sequence": 40,
          *       "unread_count": 2,
@@ -1330,6 +1331,11 @@ export interface components {
             readonly role: components["schemas"]["Role"] | null;
             readonly member_count: number;
             readonly head_sequence: components["schemas"]["Watermark"];
+            /**
+             * @description The sequence of the first message that is kept. Older ones have expired: forget them.
+             *     It is `head_sequence` + 1 if all have.
+             */
+            readonly floor_sequence: components["schemas"]["Sequence"];
             /**
              * @description The caller's own watermark. For an API key without a user it is null, and so are
              *     `last_read_sequence`, `unread_count`, `mention_count`, `unread_from_sequence`, `peer`
@@ -1427,6 +1433,7 @@ export interface components {
          *           "role": "owner",
          *           "member_count": 2,
          *           "head_sequence": 1,
+         *           "floor_sequence": 1,
          *           "last_acked_sequence": 1,
          *           "last_read_sequence": 0,
          *           "unread_count": 1,
@@ -1832,7 +1839,10 @@ export interface components {
             readonly chat_id: components["schemas"]["Id"];
             readonly from_sequence: components["schemas"]["Sequence"];
             readonly to_sequence: components["schemas"]["Sequence"];
-            /** @description Why. Whatever the reason is, count the range as received. */
+            /**
+             * @description Why: the user was no member then, or the messages were too old to be kept. Whatever the
+             *     reason is, count the range as received.
+             */
             readonly reason: string;
         };
         /**

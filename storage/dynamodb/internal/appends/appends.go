@@ -387,7 +387,11 @@ func (a *appending) refuse(ctx context.Context, i int, refusal error) error {
 		return err
 	}
 	//rule:send_idempotent.stranger-gets-own-duplicate
-	return a.duplicate(ctx, i, key)
+	forgotten, err := a.duplicate(ctx, i, key)
+	if forgotten {
+		a.results[i] = storage.Appended{Err: refusal}
+	}
+	return err
 }
 
 // actions returns the writes of the transaction: the counter, the key and the message of each
@@ -534,13 +538,21 @@ func (a *appending) refused(
 	for _, other := range reasons[1+2*len(todo):] { // of the notes and the target
 		moved = moved || call.Blamed(other)
 	}
-	same := slices.Collect(maps.Keys(known))
-	err = call.Together(ctx, len(same), func(ctx context.Context, n int) error {
-		return a.duplicate(ctx, same[n], known[same[n]])
+	same := slices.Sorted(maps.Keys(known))
+	forgotten := make([]bool, len(same))
+	err = call.Together(ctx, len(same), func(ctx context.Context, n int) (err error) {
+		forgotten[n], err = a.duplicate(ctx, same[n], known[same[n]])
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	for n, i := range same {
+		if forgotten[n] {
+			left = append(left, i)
+		}
+	}
+	slices.Sort(left)
 	a.answered(ctx, same...)
 	if moved && !changed && len(left) > 0 {
 		return left, a.backOff(ctx)
@@ -548,16 +560,19 @@ func (a *appending) refused(
 	return left, nil
 }
 
-// duplicate sets the result of a draft whose key is known.
-func (a *appending) duplicate(ctx context.Context, i int, key call.Item) error {
+// duplicate sets the result of a draft whose key is known. If the message with the key has expired,
+// the key is forgotten, and the draft is left.
+func (a *appending) duplicate(ctx context.Context, i int, key call.Item) (left bool, err error) {
 	m, first, err := messageUnder(ctx, a.Access, a.chat, key)
 	var hole *call.Hole
-	if errors.As(err, &hole) {
+	switch {
+	case errors.Is(err, errExpired):
+		return true, forget(ctx, a.Access, key)
+	case errors.As(err, &hole):
 		a.results[i] = storage.Appended{Err: call.Public(hole)}
-		return nil
-	}
-	if err != nil {
-		return err
+		return false, nil
+	case err != nil:
+		return false, err
 	}
 	a.first[i] = firstMessage{&m, a.view.MembersVersion}
 	a.results[i] = a.same(i, a.first[i])
@@ -566,7 +581,7 @@ func (a *appending) duplicate(ctx context.Context, i int, key call.Item) error {
 		//rule:send_idempotent.own-message-is-no-duplicate
 		a.results[i].Duplicate = false // This call's transaction stored it; its answer was lost.
 	}
-	return nil
+	return false, nil
 }
 
 // same returns the result of a draft whose key has a stored message.

@@ -2,7 +2,11 @@ package appends
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -30,8 +34,8 @@ func known(ctx context.Context, access record.Access, key storage.SendKey) (call
 }
 
 // messageUnder returns the message that was stored with an idempotency key, and the id that it had
-// when the key was written. A relation has its target, as it is now. The error is a Hole if a
-// message is missing.
+// when the key was written. A relation has its target, as it is now, unless that has expired. The
+// error is expired if the message has expired, and a Hole if a message is missing.
 func messageUnder(
 	ctx context.Context, access record.Access, chat tidemark.ChatID, key call.Item,
 ) (m tidemark.Message, first tidemark.MessageID, err error) {
@@ -45,25 +49,55 @@ func messageUnder(
 		return m, first, err
 	}
 	target, _, err := messageAt(ctx, access, chat, m.Relation.Sequence)
+	if errors.Is(err, errExpired) {
+		return m, first, nil
+	}
 	m.Relation.Target = &target
 	return m, first, err
 }
 
-// messageAt returns a message and its item. The error is a Hole if the message is missing.
+// errExpired says that a message has expired.
+var errExpired = errors.New("the message has expired")
+
+// messageAt returns a message and its item. The error is errExpired if the message has expired, and
+// a Hole if it is missing.
 func messageAt(
 	ctx context.Context, access record.Access, chat tidemark.ChatID, sequence tidemark.Sequence,
 ) (m tidemark.Message, it call.Item, err error) {
 	it, err = access.Get(ctx, record.Messages, call.Item{
 		"chat_id": call.Text(chat), "sequence": call.Number(sequence),
 	})
-	if err == nil && it == nil {
-		err = &call.Hole{Chat: chat, Sequence: sequence}
-	}
 	if err != nil {
 		return m, nil, err
 	}
-	m, err = record.MessageOf(it)
-	return m, it, err
+	if it != nil {
+		m, err = record.MessageOf(it)
+		if err != nil || record.Young(&m) {
+			return m, it, err
+		}
+	}
+	counter, err := access.Counter(ctx, chat)
+	switch {
+	case err != nil:
+		return m, nil, err
+	case sequence < counter.Floor:
+		return m, nil, errExpired
+	case it == nil:
+		return m, nil, &call.Hole{Chat: chat, Sequence: sequence}
+	}
+	return m, it, nil
+}
+
+// forget removes the key of a message that has expired, unless the key stands for another message
+// by now.
+func forget(ctx context.Context, access record.Access, key call.Item) error {
+	_, _, err := access.Transact(ctx, []types.TransactWriteItem{{Delete: &types.Delete{
+		TableName:                 access.Table(record.Keys),
+		Key:                       call.Item{"id": key["id"]},
+		ConditionExpression:       aws.String("message_id = :message"),
+		ExpressionAttributeValues: call.Item{":message": key["message_id"]},
+	}}})
+	return err
 }
 
 // Sent returns the message that was stored under an idempotency key, as storage.Messages.Sent does.
@@ -80,6 +114,9 @@ func Sent(
 		return appended, false, err
 	}
 	m, _, err := messageUnder(ctx, access, key.Chat, it)
+	if errors.Is(err, errExpired) {
+		return appended, false, nil
+	}
 	if err != nil {
 		return appended, false, err
 	}

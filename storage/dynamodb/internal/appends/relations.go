@@ -38,20 +38,24 @@ func (a *appending) aim(ctx context.Context, i int) (left []int, err error) {
 	d.CreatedAt = call.Stored(d.CreatedAt)
 	var old *tidemark.Message
 	var it call.Item
+	expired := false
 	// The target is read before a refusal is confirmed, and what refuses it stays: its author, its
 	// redaction and its edits.
 	if d.Relation.Sequence <= a.view.Head {
 		var found tidemark.Message
 		found, it, err = messageAt(ctx, a.Access, a.chat, d.Relation.Sequence)
 		var hole *call.Hole
-		if errors.As(err, &hole) {
+		switch {
+		case errors.Is(err, errExpired):
+			expired = true
+		case errors.As(err, &hole):
 			a.results[i] = storage.Appended{Err: call.Public(hole)}
 			return nil, nil
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
+		default:
+			old = &found
 		}
-		old = &found
 	}
 	if refusal := d.MayRevise(old, a.view.members[d.SenderID]); refusal != nil {
 		newer, err := a.confirm(ctx)
@@ -59,7 +63,7 @@ func (a *appending) aim(ctx context.Context, i int) (left []int, err error) {
 			return nil, err
 		}
 		//rule:caller_does_only_what_they_may.relation-judged-at-stored-head-in-dynamodb
-		if newer || old == nil && d.Relation.Sequence <= a.view.Head {
+		if newer || old == nil && !expired && d.Relation.Sequence <= a.view.Head {
 			return []int{i}, nil
 		}
 		return nil, a.refuse(ctx, i, refusal)

@@ -400,13 +400,28 @@ func (c Caller) Action(u Update) types.TransactWriteItem {
 
 // PutAll writes items without a condition.
 func (c Caller) PutAll(ctx context.Context, table string, items []Item) error {
+	requests := make([]types.WriteRequest, len(items))
+	for i, it := range items {
+		requests[i].PutRequest = &types.PutRequest{Item: it}
+	}
+	return c.writeAll(ctx, table, requests)
+}
+
+// RemoveAll removes the items with these keys without a condition.
+func (c Caller) RemoveAll(ctx context.Context, table string, keys []Item) error {
+	requests := make([]types.WriteRequest, len(keys))
+	for i, key := range keys {
+		requests[i].DeleteRequest = &types.DeleteRequest{Key: key}
+	}
+	return c.writeAll(ctx, table, requests)
+}
+
+// writeAll makes requests for different items of a table.
+func (c Caller) writeAll(ctx context.Context, table string, all []types.WriteRequest) error {
 	const most = 25
-	batches := (len(items) + most - 1) / most
+	batches := (len(all) + most - 1) / most
 	return Together(ctx, batches, func(ctx context.Context, i int) error {
-		var requests []types.WriteRequest
-		for _, it := range items[i*most : min(len(items), (i+1)*most)] {
-			requests = append(requests, types.WriteRequest{PutRequest: &types.PutRequest{Item: it}})
-		}
+		requests := all[i*most : min(len(all), (i+1)*most)]
 		left := map[string][]types.WriteRequest{*c.Table(table): requests}
 		for n := 0; ; n++ {
 			out, _, err := try(ctx, c, c.api.batchWriteItem, &dynamodb.BatchWriteItemInput{

@@ -59,6 +59,7 @@ func CounterOf(it call.Item) (*Counter, error) {
 			CreatedAt:      r.Time("created_at"),
 			Creation:       r.Text("creation"),
 			Head:           r.Sequence("head"),
+			Floor:          max(1, r.Sequence("floor")),
 			MemberCount:    int(r.Number("member_count")),
 			MembersVersion: r.Number("members_version"),
 			Large:          r.Flag("is_large"),

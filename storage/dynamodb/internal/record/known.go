@@ -61,6 +61,9 @@ type State struct {
 	// ReadSent is the number of the user's messages that count as unread, up to Read. MarkSent is
 	// that up to UnreadFrom − 1, if UnreadFrom is set.
 	ReadSent, MarkSent int64
+	// Expired is the number of those messages below ExpiredAt. They have expired.
+	Expired   int64
+	ExpiredAt tidemark.Sequence
 	// MarkRead is Read when the user marked messages as unread. If Read has moved since, the mark
 	// has ended.
 	MarkRead tidemark.Sequence

@@ -198,6 +198,7 @@ func (c Access) RosterAt(ctx context.Context, at *Counter) (*tidemark.Roster, er
 			History: at.History,
 			Large:   at.Large,
 			Version: at.MembersVersion,
+			Floor:   at.Floor,
 			Members: make([]tidemark.Member, 0, at.MemberCount),
 		}
 		newer := false

@@ -3,8 +3,10 @@ package record
 import (
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 )
 
@@ -134,4 +136,13 @@ func MessageOf(it call.Item) (tidemark.Message, error) {
 		m.Metadata = json.RawMessage(r.Text("metadata"))
 	}
 	return m, r.Err
+}
+
+// clockSlack is more than the clocks of two processes may differ.
+const clockSlack = time.Hour
+
+// Young reports whether a message is too young to have expired. Otherwise the floor of its chat
+// decides.
+func Young(m *tidemark.Message) bool {
+	return time.Since(m.CreatedAt) < storage.MinAge-clockSlack
 }

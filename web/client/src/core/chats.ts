@@ -35,6 +35,8 @@ export function factsOf(chat: Chat, old: StoredChat | undefined, incarnation: st
   const read = chat.last_read_sequence ?? 0;
   const acknowledged = chat.last_acked_sequence ?? 0;
   const base = baseOf(acknowledged, read);
+  // NaN if a node of an older version has answered: then nothing has expired.
+  const expired = chat.floor_sequence - 1;
   const same = old?.incarnation === incarnation ? old : undefined;
   const peer = chat.peer;
   const listed = chat.last_message?.members_version ?? 0;
@@ -54,6 +56,8 @@ export function factsOf(chat: Chat, old: StoredChat | undefined, incarnation: st
     // The list of members is older than this message, whose tick it can't decide.
     ...!peer && listed > (same?.membersVersion ?? 0) && { members: null, membersVersion: listed },
     ...!old && { incarnation, base, latch: { delivered: 0, read: 0 } },
+    // What has expired is forgotten.
+    ...same && expired > same.base && { base: expired },
     ...same && base > same.prefix && acknowledged - same.prefix > FAR_BEHIND && { base },
   };
   return { facts: withLatch(facts, old), read };

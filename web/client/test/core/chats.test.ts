@@ -29,6 +29,19 @@ void test('a device that is far behind skips what others have received', () => {
   assert.equal(factsOf(answer, row({ prefix: 100 }), 'two').facts.base, undefined);
 });
 
+void test('what has expired is forgotten', () => {
+  const baseOf = (floor: number, old: Parameters<typeof row>[0], rest = {}): number | undefined =>
+    factsOf(chat({ floor_sequence: floor, ...rest }), row(old), 'one').facts.base;
+  assert.equal(baseOf(8, { prefix: 20, base: 3 }), 7);
+  assert.equal(baseOf(8, { prefix: 7, base: 3 }), 7);
+  assert.equal(baseOf(8, { prefix: 6, base: 3 }), 7);
+  assert.equal(baseOf(3, { prefix: 20, base: 3 }), undefined);
+  const far = { last_acked_sequence: 5_500, last_read_sequence: 5_500, head_sequence: 6_000 };
+  assert.equal(baseOf(501, { prefix: 1_000, base: 3 }, far), 5_500);
+  const older = { ...chat(), floor_sequence: undefined } as never; // from an older node
+  assert.equal(factsOf(older, row({ prefix: 9 }), 'one').facts.base, undefined);
+});
+
 void test('marks only grow, unless the data are others', () => {
   const answer = chat({ last_acked_sequence: 3, last_read_sequence: 2 });
   const old = row({ acknowledged: 8, readConfirmed: 7, membersVersion: 4 });

@@ -1,0 +1,315 @@
+// Package retention removes messages that are older than an operator wants to keep them.
+//
+// A pass looks at the first message of each chat, and expires what is too old. There is one pass a
+// day, whatever the number of processes: a document says who works on it and how far it is
+// (storage.Documents). Each process that runs a Sweeper may go on where another one ended.
+package retention
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// MinKeep is the shortest time for which messages can be kept.
+const MinKeep = storage.MinAge
+
+const (
+	// passEvery is the time between the beginnings of two passes.
+	passEvery = 24 * time.Hour
+	// claimFor is for how long a process may go on before another one takes the pass over. Two that
+	// work on one chat do no harm.
+	claimFor = 5 * time.Minute
+	// lookEvery is how often a process looks whether there is something to do.
+	lookEvery = time.Minute
+	// pageChats is how many chats are looked at in one read.
+	pageChats = 200
+	// restFactor is the length of a pause, in the time of the work before it. So the sweeper works
+	// for at most a fifth of the time.
+	restFactor = 4
+	// tries is how often a chat is tried that fails, with pauses of tryPause.
+	tries    = 3
+	tryPause = 10 * time.Second
+)
+
+// Store is what a Sweeper needs of a store.
+type Store interface {
+	storage.Retention
+	storage.Documents
+	EachChat(ctx context.Context, after tidemark.ChatID, limit int) (chats []tidemark.ChatID,
+		next tidemark.ChatID, more bool, err error)
+	Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error)
+}
+
+// Config configures a Sweeper. All fields are required.
+type Config struct {
+	Store Store
+	// Keep is for how long messages are kept. It is at least MinKeep.
+	Keep time.Duration
+	Log  *slog.Logger
+	// Clock returns the time of day.
+	Clock func() time.Time
+}
+
+// Sweeper removes old messages. Create it with New.
+type Sweeper struct {
+	cfg Config
+	// name tells the processes apart.
+	name            string
+	removed, failed atomic.Int64
+}
+
+// New returns a Sweeper. Invalid: Keep is too short.
+func New(cfg Config) (*Sweeper, error) {
+	if cfg.Keep < MinKeep {
+		return nil, tidemark.Errorf(tidemark.Invalid, "messages can be kept for %v at least, and "+
+			"not for %v: until then their keys are needed to notice repeated sends",
+			MinKeep, cfg.Keep)
+	}
+	return &Sweeper{cfg: cfg, name: rand.Text()}, nil
+}
+
+// Removed returns how many messages this process has removed. It only grows.
+func (s *Sweeper) Removed() int64 { return s.removed.Load() }
+
+// Failed returns how many attempts of this process have failed. It only grows.
+func (s *Sweeper) Failed() int64 { return s.failed.Load() }
+
+// Run removes old messages until ctx ends.
+func (s *Sweeper) Run(ctx context.Context) {
+	// Processes that were started together do not look together.
+	wait := mathrand.N(lookEvery) //nolint:gosec // It need not be secret.
+	for signal.Pause(ctx, wait) {
+		looked, err := s.turn(ctx)
+		wait = lookEvery
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !errors.Is(err, errOvertaken):
+			s.failed.Add(1)
+			s.cfg.Log.Warn("old messages could not be removed; it is tried again", "error", err)
+		case looked > 0:
+			wait = restFactor * looked
+		}
+	}
+}
+
+// pass is the state of the present pass, or of the last one, as the document has it.
+type pass struct {
+	// DueAt is when a process may take the pass over, or begin the next one, in milliseconds since
+	// 1970.
+	DueAt int64 `json:"due_at"`
+	// BeganAt is when the pass began. It is 0 if it has ended.
+	BeganAt int64 `json:"began_at"`
+	// Owner is the process that works on it, or that worked on it last.
+	Owner string `json:"owner"`
+	// After is the last chat that the pass has looked at.
+	After tidemark.ChatID `json:"after"`
+	// Busy is the chat whose messages are being removed, or "". If the process ended meanwhile,
+	// some may be left that only Expire finds.
+	Busy tidemark.ChatID `json:"busy"`
+	// Removed is the number of messages that the pass has removed.
+	Removed int64 `json:"removed"`
+}
+
+// key names the document with the pass.
+var key = storage.DocumentKey{Kind: "retention", Name: "pass"}
+
+// edit changes the pass in one step. change returns false to leave it as it is.
+func (s *Sweeper) edit(
+	ctx context.Context, change func(p *pass) bool,
+) (p pass, wrote bool, err error) {
+	_, wrote, err = storage.EditDocument(ctx, s.cfg.Store, key,
+		func(value []byte) ([]byte, error) {
+			p = pass{}
+			if value != nil {
+				if err := json.Unmarshal(value, &p); err != nil {
+					return nil, tidemark.Wrap(tidemark.Internal, err,
+						"the document retention/pass is damaged; remove it")
+				}
+			}
+			if !change(&p) {
+				return value, nil
+			}
+			return json.Marshal(p)
+		})
+	return p, wrote, err
+}
+
+// errOvertaken says that another process works on the pass now, because this one took too long.
+var errOvertaken = errors.New("another process has taken the pass over")
+
+// own changes the pass that this process works on. The error is errOvertaken if it is another's.
+func (s *Sweeper) own(ctx context.Context, change func(p *pass)) (pass, error) {
+	p, wrote, err := s.edit(ctx, func(p *pass) bool {
+		//rule:bounded_use.only-the-owner-goes-on
+		if p.Owner != s.name {
+			return false
+		}
+		change(p)
+		return true
+	})
+	if err == nil && !wrote && p.Owner != s.name {
+		err = errOvertaken
+	}
+	return p, err
+}
+
+// millis returns the time of day in milliseconds since 1970.
+func (s *Sweeper) millis() int64 { return s.cfg.Clock().UnixMilli() }
+
+// claim takes the pass, if it is due.
+func (s *Sweeper) claim(ctx context.Context) (p pass, mine bool, err error) {
+	return s.edit(ctx, func(p *pass) bool {
+		now := s.millis()
+		// A process with a wrong clock may have written a time that is far away.
+		//rule:bounded_use.one-process-expires-at-a-time
+		if now < p.DueAt && p.DueAt <= now+passEvery.Milliseconds() {
+			return false
+		}
+		if p.BeganAt == 0 {
+			p.BeganAt, p.Removed = now, 0
+		}
+		p.Owner, p.DueAt = s.name, now+claimFor.Milliseconds()
+		return true
+	})
+}
+
+// turn looks at a page of chats, if that is due, and removes what is old in them. It returns how
+// long it has looked, without the time in which it removed something, after which it has rested.
+func (s *Sweeper) turn(ctx context.Context) (looked time.Duration, err error) {
+	began := time.Now()
+	p, mine, err := s.claim(ctx)
+	if err != nil || !mine {
+		return 0, err
+	}
+	before := s.cfg.Clock().Add(-s.cfg.Keep)
+	chats, next, more, err := s.cfg.Store.EachChat(ctx, p.After, pageChats)
+	if err != nil {
+		return 0, err
+	}
+	old, err := s.old(ctx, chats, before)
+	if err != nil {
+		return 0, err
+	}
+	looked = max(time.Since(began), time.Millisecond)
+	//rule:floor_recorded.finish-what-was-begun
+	if p.Busy != "" {
+		old = append([]tidemark.ChatID{p.Busy}, old...)
+	}
+	for _, chat := range old {
+		if err := s.expire(ctx, chat, before); err != nil {
+			return looked, err
+		}
+	}
+	p, err = s.own(ctx, func(p *pass) {
+		p.After, p.Busy, p.DueAt = next, "", s.millis()
+		if !more {
+			p.After, p.DueAt, p.BeganAt = "", p.BeganAt+passEvery.Milliseconds(), 0
+		}
+	})
+	if err == nil && !more {
+		s.cfg.Log.Info("old messages were removed from all chats", "messages", p.Removed,
+			"before", before)
+	}
+	return looked, err
+}
+
+// old returns the chats whose first message was created before a time. It leaves out chats that
+// cannot be read.
+func (s *Sweeper) old(
+	ctx context.Context, chats []tidemark.ChatID, before time.Time,
+) (old []tidemark.ChatID, err error) {
+	ranges := make([]storage.Range, len(chats))
+	for i, chat := range chats {
+		ranges[i] = storage.Range{Chat: chat, Limit: 1, Bare: true}
+	}
+	firsts, err := s.cfg.Store.Ranges(ctx, ranges)
+	if err != nil && len(chats) > 1 {
+		// One chat may be the cause.
+		for i := range chats {
+			one, err := s.old(ctx, chats[i:i+1], before)
+			if err != nil {
+				return nil, err
+			}
+			old = append(old, one...)
+		}
+		return old, nil
+	}
+	if err != nil {
+		s.gaveUp(chats[0], err)
+		return nil, ctx.Err()
+	}
+	for i, first := range firsts {
+		if len(first) > 0 && first[0].CreatedAt.Before(before) {
+			old = append(old, chats[i])
+		}
+	}
+	return old, nil
+}
+
+// gaveUp records that a chat is left to the next pass.
+func (s *Sweeper) gaveUp(chat tidemark.ChatID, err error) {
+	s.failed.Add(1)
+	s.cfg.Log.Warn("old messages of a chat could not be removed; the next pass tries again",
+		"chat_id", chat, "error", err)
+}
+
+// expire removes all messages of a chat that are old. If the store fails several times, it leaves
+// the chat to the next pass. Error: errOvertaken, or that of ctx.
+func (s *Sweeper) expire(ctx context.Context, chat tidemark.ChatID, before time.Time) error {
+	removed, failures := int64(0), 0
+	var held time.Time
+	for {
+		began := time.Now()
+		if began.Sub(held) >= claimFor/4 {
+			if err := s.hold(ctx, chat, &removed); err != nil {
+				return err
+			}
+			held = began
+		}
+		done, err := s.cfg.Store.Expire(ctx, chat, before, storage.MaxExpired)
+		rest := restFactor * time.Since(began)
+		switch {
+		case err == nil && done.Removed < storage.MaxExpired:
+			s.removed.Add(int64(done.Removed))
+			removed += int64(done.Removed)
+			return s.hold(ctx, "", &removed)
+		case err == nil:
+			failures = 0
+		default:
+			if failures++; failures == tries {
+				s.gaveUp(chat, err)
+				return s.hold(ctx, "", &removed)
+			}
+			rest = tryPause
+		}
+		s.removed.Add(int64(done.Removed))
+		removed += int64(done.Removed)
+		if !signal.Pause(ctx, rest) {
+			return ctx.Err()
+		}
+	}
+}
+
+// hold says on which chat this process works, or "" when it is done with one, and adds what it has
+// removed.
+func (s *Sweeper) hold(ctx context.Context, chat tidemark.ChatID, removed *int64) error {
+	_, err := s.own(ctx, func(p *pass) {
+		p.Busy, p.DueAt = chat, s.millis()+claimFor.Milliseconds()
+		p.Removed += *removed
+	})
+	if err == nil {
+		*removed = 0
+	}
+	return err
+}
