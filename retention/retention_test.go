@@ -25,12 +25,30 @@ type world struct {
 	t     *testing.T
 	ctx   context.Context
 	store *memory.Store
-	log   strings.Builder
+	log   logged
 	sent  int
 }
 
 func newWorld(t *testing.T) *world {
 	return &world{t: t, ctx: context.Background(), store: memory.New()}
+}
+
+// logged is what sweepers log. Safe for concurrent use: a sweeper logs when it likes.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // chat creates a chat with n messages of now.

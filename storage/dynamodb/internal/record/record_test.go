@@ -21,14 +21,15 @@ func TestCounter_comes_back_as_it_was_stored(t *testing.T) {
 		{
 			Chat: tidemark.Chat{
 				ID: "c", Type: tidemark.Direct, History: tidemark.HistoryFull, CreatedAt: at(1),
-				MembersVersion: 1, MemberCount: 2,
+				Floor: 1, MembersVersion: 1, MemberCount: 2,
 			},
 			Activity: at(1), CreatedBy: "t", Outbox: Outbox{Open: true},
 		},
 		{
 			Chat: tidemark.Chat{
 				ID: "c", Type: tidemark.Group, Name: "München\x00|",
-				History: tidemark.HistorySinceJoin, CreatedAt: at(1), Head: tidemark.MaxSequence,
+				History: tidemark.HistorySinceJoin, CreatedAt: at(1),
+				Floor: tidemark.MaxSequence - 10, Head: tidemark.MaxSequence,
 				MembersVersion: 1 << 60, MemberCount: 10_000, Large: true,
 			},
 			Activity: at(2), CreatedBy: "t", Standing: true, Outbox: Outbox{Open: true},
