@@ -85,7 +85,10 @@ func TestEngine_pending_of_what_has_expired(t *testing.T) {
 		w := newWorld(t)
 		w.online = connected("alice")
 		p := w.start(nil)
-		c := w.team(3, 0)
+		c := w.group()
+		long := time.Now().Add(-30 * 24 * time.Hour)
+		_, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{"u0", "u1"}, tidemark.Ordinary, long)
+		w.ok(err)
 		id := w.outlet(p, NewOutlet{Events: pendingOnly})
 		w.inbox(home).does(func(context.Context, []outlet.Event) (int, *outlet.Refusal) {
 			return 0, &outlet.Refusal{Action: outlet.Later, After: time.Minute}
@@ -93,6 +96,9 @@ func TestEngine_pending_of_what_has_expired(t *testing.T) {
 		w.sendOld(c, 4)
 		p.Hint(c)
 		time.Sleep(30 * time.Second)
+		if n := w.backlogs(pendingOf(id)); n != 1 {
+			t.Errorf("%d backlogs wait for the outlet, want 1", n)
+		}
 		w.expire(c, 4)
 		w.inbox(home).does(nil)
 		time.Sleep(10 * time.Minute)

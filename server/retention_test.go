@@ -202,8 +202,9 @@ func TestFloor_an_edit_in_memory_says_nothing_that_has_expired(t *testing.T) {
 		chat := c.chat("team", "alice", "bob", "carol")
 		c.send("alice", chat)
 		time.Sleep(5 * day)
-		reader := c.open("bob")
+		reader, other := c.open("bob"), c.open("carol")
 		want(t, "at first", messagesOf(reader.drain()), "message team 1")
+		want(t, "the other one", messagesOf(other.drain()), "message team 1")
 		_, err := c.Send(c.ctx, "alice", tidemark.Draft{
 			ChatID: chat, ClientMessageID: "edit", Content: "a secret", Kind: tidemark.KindEdit,
 			Relation: &tidemark.Relation{Sequence: 1},
@@ -211,6 +212,7 @@ func TestFloor_an_edit_in_memory_says_nothing_that_has_expired(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		want(t, "who puts the edit into memory", messagesOf(other.drain()), "message team 2")
 		time.Sleep(5 * day)
 		if floor := c.expire(chat); floor != 2 {
 			t.Fatalf("the floor is %d, want 2", floor)

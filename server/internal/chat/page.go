@@ -72,7 +72,6 @@ func (c *Cache) Pages(ctx context.Context, requests []Request, buf []Page) ([]Pa
 			// not from storage: do not trust the node that published it.
 			//rule:bounded_input.give-up-on-old-storage
 			again.stored = again.version < r.newest
-			//rule:floor_recorded.believe-what-the-floor-says
 			if r.short && again.end != 0 && again.view.floor <= r.view.floor {
 				again.term, again.empty = r.term, r.empty
 				*r = again
