@@ -124,7 +124,7 @@ func draft(chat tidemark.ChatID, sender tidemark.UserID, n int) tidemark.Draft {
 	key := long(fmt.Sprintf("m-%d-%s", n, chat))
 	return tidemark.Draft{
 		Kind: tidemark.KindMessage, ChatID: chat, SenderID: sender, ClientMessageID: key,
-		MessageID: tidemark.MessageID(key), CreatedAt: time.UnixMilli(3),
+		MessageID: tidemark.MessageID(key), CreatedAt: time.Now(),
 		ContentType: tidemark.DefaultContentType, Content: strings.Repeat("x", 200),
 	}
 }
