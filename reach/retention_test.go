@@ -87,7 +87,8 @@ func TestEngine_pending_of_what_has_expired(t *testing.T) {
 		p := w.start(nil)
 		c := w.group()
 		long := time.Now().Add(-30 * 24 * time.Hour)
-		_, err := w.store.AddMembers(w.ctx, c, []tidemark.UserID{"u0", "u1"}, tidemark.Ordinary, long)
+		others := []tidemark.UserID{"u0", "u1"}
+		_, err := w.store.AddMembers(w.ctx, c, others, tidemark.Ordinary, long)
 		w.ok(err)
 		id := w.outlet(p, NewOutlet{Events: pendingOnly})
 		w.inbox(home).does(func(context.Context, []outlet.Event) (int, *outlet.Refusal) {

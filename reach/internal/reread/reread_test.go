@@ -109,7 +109,8 @@ func TestMessages_that_have_expired(t *testing.T) {
 			_, err := storage.AppendOne(t.Context(), store, tidemark.Draft{
 				ChatID: chat, SenderID: "alice", ClientMessageID: fmt.Sprint(i),
 				MessageID: tidemark.MessageID(fmt.Sprint(chat, i)), Content: fmt.Sprint(chat, i+1),
-				CreatedAt: old, Kind: tidemark.KindMessage, ContentType: tidemark.DefaultContentType,
+				CreatedAt: old, Kind: tidemark.KindMessage,
+				ContentType: tidemark.DefaultContentType,
 			})
 			if err != nil {
 				t.Fatal(err)
