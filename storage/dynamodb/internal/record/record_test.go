@@ -29,7 +29,7 @@ func TestCounter_comes_back_as_it_was_stored(t *testing.T) {
 			Chat: tidemark.Chat{
 				ID: "c", Type: tidemark.Group, Name: "München\x00|",
 				History: tidemark.HistorySinceJoin, CreatedAt: at(1),
-				Floor: tidemark.MaxSequence - 10, Head: tidemark.MaxSequence,
+				Floor: 1, Head: tidemark.MaxSequence,
 				MembersVersion: 1 << 60, MemberCount: 10_000, Large: true,
 			},
 			Activity: at(2), CreatedBy: "t", Standing: true, Outbox: Outbox{Open: true},
