@@ -137,7 +137,7 @@ func straight(t *testing.T, seed uint64) (lines []byte, failure string) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		w := &simulation{
-			dice:    rand.New(rand.NewPCG(seed, 5)),
+			dice:    rand.New(rand.NewPCG(seed, 4)),
 			raw:     memory.New(),
 			reg:     registrymemory.New(),
 			log:     slog.New(slog.DiscardHandler),

@@ -260,3 +260,29 @@ func TestPut_alone(t *testing.T) {
 		t.Error("nothing is cached")
 	}
 }
+
+// TestPages_at_the_end_of_a_chat_read_no_roster: a request that asks where a chat ends finds nothing
+// there as a rule. If all that is known to follow is missing, the floor is read once.
+func TestPages_at_the_end_of_a_chat_read_no_roster(t *testing.T) {
+	s := &stored{head: 1, content: "stub"}
+	c := termed(s)
+	s.wantPage(t, "the first page", c, 1, 1, "stub", 1)
+	for what, want := range map[string]struct {
+		request chat.Request
+		rosters int
+	}{
+		"where the chat ends": {chat.Request{OpenEnded: true}, 0},
+		"what must be there":  {chat.Request{To: 2}, 1},
+	} {
+		before := s.rosters
+		r := want.request
+		r.User, r.Chat, r.From, r.Limit, r.Bytes = "bob", "c", 2, 10, 1<<20
+		pages, err := c.Pages(t.Context(), []chat.Request{r}, nil)
+		if err != nil || len(pages[0].Pieces) > 0 || pages[0].End != r.OpenEnded {
+			t.Errorf("%s: got %+v, %v", what, pages, err)
+		}
+		if got := s.rosters - before; got != want.rosters {
+			t.Errorf("%s: %d rosters were read, want %d", what, got, want.rosters)
+		}
+	}
+}
