@@ -202,9 +202,9 @@ func (c *Cache) fill(ctx context.Context, readings []reading) error {
 		rd := &readings[at[j]]
 		c.Count.RangeMessages.Add(int64(len(messages)))
 		rd.term = term
-		// If storage does not have the next message, it may have expired. A request that asks where
-		// the chat ends finds nothing there as a rule, so that is no reason to read a roster: if all
-		// has expired, its gap is told before the next message.
+		// If storage does not have the next message, it may have expired. A request that asks
+		// where the chat ends finds nothing there as a rule, so that is no reason to read a roster:
+		// if all has expired, its gap is told before the next message.
 		rd.empty = len(messages) == 0
 		rd.short = rd.empty && !rd.OpenEnded ||
 			!rd.empty && messages[0].Sequence > rd.page.Through+1

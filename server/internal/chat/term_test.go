@@ -261,8 +261,8 @@ func TestPut_alone(t *testing.T) {
 	}
 }
 
-// TestPages_at_the_end_of_a_chat_read_no_roster: a request that asks where a chat ends finds nothing
-// there as a rule. If all that is known to follow is missing, the floor is read once.
+// TestPages_at_the_end_of_a_chat_read_no_roster: a request that asks where a chat ends finds
+// nothing there as a rule. If all that is known to follow is missing, the floor is read once.
 func TestPages_at_the_end_of_a_chat_read_no_roster(t *testing.T) {
 	s := &stored{head: 1, content: "stub"}
 	c := termed(s)
