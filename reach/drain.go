@@ -124,6 +124,8 @@ func (e *Engine) drainPage(
 				d.wake.Set()
 			}()
 			if err := d.one(ctx, r, b); err != nil && ctx.Err() == nil {
+				//rule:bounded_use.rest-after-a-failure
+				r.later(of, &outlet.Refusal{After: e.times.Poll})
 				e.cfg.Log.Warn("the backlog of a chat cannot be delivered now; trying again",
 					"outlet", r.spec.ID, "chat", b.Chat, "error", err)
 			}

@@ -56,6 +56,33 @@ func TestEngine_asks_again_later(t *testing.T) {
 	})
 }
 
+// TestEngine_rests_after_a_failure: if a chat cannot be read, its backlog is tried once a second. It
+// is delivered once the chat can be read again.
+func TestEngine_rests_after_a_failure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p, c := w.start(nil), w.group()
+		w.outlet(p, NewOutlet{Events: []outlet.Type{outlet.MessagePersisted}})
+		w.inbox(home).does(func(context.Context, []outlet.Event) (int, *outlet.Refusal) {
+			return 0, &outlet.Refusal{Action: outlet.Later, After: time.Second}
+		})
+		w.send(c, p)
+		time.Sleep(10 * time.Second)
+		w.inbox(home).does(nil)
+		before := p.looks.Load()
+		p.unreadable.Store(1000)
+		time.Sleep(20 * time.Second)
+		if n := p.looks.Load() - before; n < 10 || n > 50 {
+			t.Errorf("the chat was read %d times in 20 s, want about 20", n)
+		}
+		p.unreadable.Store(0)
+		time.Sleep(5 * time.Second)
+		if n := w.inbox(home).upTo(c); n != 1 {
+			t.Errorf("the chat has come up to %d, want 1", n)
+		}
+	})
+}
+
 // TestEngine_reserves_what_is_off: where the kind of an own outlet is not served, none is created,
 // and no other outlet gets its id. One that was there waits, and can be deleted with its backlogs.
 func TestEngine_reserves_what_is_off(t *testing.T) {

@@ -81,6 +81,7 @@ func (e *Engine) drainPending(ctx context.Context, r *receiver, b storage.Backlo
 		to.Sequence = chat.Head
 	}
 	began, wait := to.Sequence, time.Duration(0)
+	//rule:pending_told.nothing-of-what-has-expired
 	to.Sequence = max(to.Sequence, chat.Floor-1)
 	for saved := time.Now(); to.Sequence < chat.Head && wait == 0; {
 		found, err := e.findMissed(ctx, &chat, to.Sequence)

@@ -239,6 +239,8 @@ type process struct {
 	looks, lookups atomic.Int64
 	// pages is how many pages of documents it has read.
 	pages atomic.Int64
+	// unreadable is how many further times no chat can be read.
+	unreadable atomic.Int64
 
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -249,6 +251,7 @@ type mortal struct {
 	*memory.Store
 	dead, alone, blind, slow *atomic.Bool
 	looks, lookups, pages    *atomic.Int64
+	unreadable               *atomic.Int64
 	dice                     func() error
 	written                  func(storage.Document)
 	advance                  func()
@@ -266,6 +269,10 @@ func (s *mortal) alive() error {
 
 func (s *mortal) Chat(ctx context.Context, id tidemark.ChatID) (tidemark.Chat, error) {
 	s.looks.Add(1)
+	if s.unreadable.Load() > 0 {
+		s.unreadable.Add(-1)
+		return tidemark.Chat{}, tidemark.Errorf(tidemark.Unavailable, "the chat cannot be read")
+	}
 	return s.Store.Chat(ctx, id)
 }
 
@@ -402,8 +409,8 @@ func (w *world) start(dice func() error) *process {
 		}
 	}
 	p.store = &mortal{
-		w.store, &p.dead, &p.alone, &p.blind, &p.slow, &p.looks, &p.lookups, &p.pages, dice,
-		written, advance,
+		w.store, &p.dead, &p.alone, &p.blind, &p.slow, &p.looks, &p.lookups, &p.pages,
+		&p.unreadable, dice, written, advance,
 	}
 	p.Engine = New(Config{
 		Store:  p.store,
