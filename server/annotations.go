@@ -11,10 +11,13 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
+// ReactionCount says how many users have reacted to a message with an emoji.
+type ReactionCount = storage.ReactionCount
+
 // Reactions are the reactions to the messages of a page.
 type Reactions struct {
 	// Of has the counts of each message of the page, in its order. A redacted message has none.
-	Of [][]storage.ReactionCount
+	Of [][]ReactionCount
 	// Through is a sequence: exactly the reactions and redactions at or below it count. It is 0 if
 	// the page has no messages.
 	Through tidemark.Sequence
@@ -42,7 +45,7 @@ func (s *Server) HistoryWithReactions(
 	if err != nil {
 		return History{}, Reactions{}, err
 	}
-	reactions := Reactions{Of: make([][]storage.ReactionCount, len(h.Messages)), Through: through}
+	reactions := Reactions{Of: make([][]ReactionCount, len(h.Messages)), Through: through}
 	for i := range h.Messages {
 		m := &h.Messages[i]
 		//rule:annotations_counted.none-of-what-was-redacted
@@ -55,7 +58,7 @@ func (s *Server) HistoryWithReactions(
 }
 
 // of returns those of some counts that are of a message. They ascend.
-func of(n tidemark.Sequence, all []storage.ReactionCount) []storage.ReactionCount {
+func of(n tidemark.Sequence, all []ReactionCount) []ReactionCount {
 	at := func(n tidemark.Sequence) int {
 		return sort.Search(len(all), func(i int) bool { return all[i].Sequence >= n })
 	}
