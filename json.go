@@ -79,13 +79,15 @@ func (c Confirmation) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendJSON appends the relation, or null. A target has no relation itself.
+// appendJSON appends the relation, or null.
 func (r *Relation) appendJSON(b []byte) []byte {
 	if r == nil {
 		return append(b, "null"...)
 	}
 	b = append(b, `{"sequence":`...)
 	b = strconv.AppendUint(b, uint64(r.Sequence), 10)
+	b = append(b, `,"emoji":`...)
+	b = appendNullable(b, r.Emoji)
 	b = append(b, `,"target":`...)
 	if r.Target == nil {
 		b = append(b, "null"...)

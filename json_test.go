@@ -240,7 +240,8 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 				}},
 			},
 			`{"chat_id":"c","sequence":7,"message_id":"","sender_id":"","client_message_id":"",` +
-				`"content":"","content_type":"","kind":"edit","relation":{"sequence":2,"target":` +
+				`"content":"","content_type":"","kind":"edit",` +
+				`"relation":{"sequence":2,"emoji":null,"target":` +
 				`{"chat_id":"c","sequence":2,"message_id":"","sender_id":"",` +
 				`"client_message_id":"","content":"x","content_type":"","kind":"message",` +
 				`"relation":null,"revision":{"sequence":7,"kind":"edit","by":"u",` +
@@ -256,9 +257,20 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			},
 			`{"chat_id":"","sequence":0,"message_id":"","sender_id":"","client_message_id":"",` +
 				`"content":"","content_type":"","kind":"redact",` +
-				`"relation":{"sequence":2,"target":null},"revision":null,"mentions":null,` +
-				`"attachments":[],"metadata":null,"created_at":"1970-01-01T00:00:00.007Z",` +
-				`"members_version":0}`,
+				`"relation":{"sequence":2,"emoji":null,"target":null},"revision":null,` +
+				`"mentions":null,"attachments":[],"metadata":null,` +
+				`"created_at":"1970-01-01T00:00:00.007Z","members_version":0}`,
+		},
+		"reaction": {
+			&tidemark.Message{
+				Kind: tidemark.KindReact, CreatedAt: time.UnixMilli(7),
+				Relation: &tidemark.Relation{Sequence: 2, Emoji: "👍\""},
+			},
+			`{"chat_id":"","sequence":0,"message_id":"","sender_id":"","client_message_id":"",` +
+				`"content":"","content_type":"","kind":"react",` +
+				`"relation":{"sequence":2,"emoji":"👍\"","target":null},"revision":null,` +
+				`"mentions":null,"attachments":[],"metadata":null,` +
+				`"created_at":"1970-01-01T00:00:00.007Z","members_version":0}`,
 		},
 		"gap": {
 			tidemark.Gap{ChatID: "c", From: 3, To: 9, Reason: tidemark.GapNotMember},

@@ -13,7 +13,8 @@ type Draft struct {
 	// ClientMessageID is the sender's idempotency key. It is an id.
 	// If a sender repeats a key in a chat within 7 days, no second message is stored.
 	ClientMessageID string
-	// Content is UTF-8 of 1 to MaxContent bytes. It may be empty if there are attachments.
+	// Content is UTF-8 of 1 to MaxContent bytes. It may be empty if there are attachments, and is
+	// empty if Kind says nothing by itself.
 	Content string
 	// ContentType is a media type, "text/plain" unless the sender says otherwise.
 	ContentType string
@@ -31,6 +32,9 @@ type Draft struct {
 	Sources []MessageRef
 	// ByBackend reports that a backend sends the message for SenderID. It is not stored.
 	ByBackend bool
+	// Direct reports that the chat is a direct one, whose roles mean nothing. It is needed for
+	// messages with a Relation only, and not stored.
+	Direct bool
 	// Seen says what the sender had been shown (`seen_sequence`). It is not stored with the
 	// message.
 	Seen Seen
@@ -100,6 +104,12 @@ const (
 	KindEdit Kind = "edit"
 	// KindRedact removes what another message says. It has that message in its Relation.
 	KindRedact Kind = "redact"
+	// KindReact adds an emoji to another message, which does not change. It has that message and
+	// the emoji in its Relation. It is undone by its own redaction.
+	KindReact Kind = "react"
+	// KindPin pins another message to the top of the chat. It has that message in its Relation. It
+	// is undone by its own redaction.
+	KindPin Kind = "pin"
 	// KindControl is a message of the application to itself, such as the offer of a call, or a key.
 	KindControl Kind = "control"
 )
@@ -112,8 +122,19 @@ func (k Kind) Counts() bool { return k == KindMessage }
 // message of a chat.
 func (k Kind) Shown() bool { return k == KindMessage || k == KindSystem }
 
-// Relates reports whether a message of this kind changes another one (Relation).
-func (k Kind) Relates() bool { return k == KindEdit || k == KindRedact }
+// Relates reports whether a message of this kind refers to another one (Relation): it revises or
+// annotates it.
+func (k Kind) Relates() bool { return k.Revises() || k.Annotates() }
+
+// Revises reports whether a message of this kind changes another one (Message.Revise).
+func (k Kind) Revises() bool { return k == KindEdit || k == KindRedact }
+
+// Annotates reports whether a message of this kind adds something to another one, which itself does
+// not change.
+func (k Kind) Annotates() bool { return k == KindReact || k == KindPin }
+
+// wordless reports whether a message of this kind has no content.
+func (k Kind) wordless() bool { return k == KindRedact || k.Annotates() }
 
 // DefaultContentType is the content type if the sender names none.
 const DefaultContentType = "text/plain"
@@ -135,7 +156,7 @@ func (d *Draft) Check() error {
 		return BadParam(TooLarge, "content", "is %d bytes long, at most %d are allowed",
 			len(d.Content), MaxContent)
 	}
-	if d.Content == "" && d.Attachments == nil && d.Kind != KindRedact {
+	if d.Content == "" && d.Attachments == nil && !d.Kind.wordless() {
 		return BadParam(Invalid, "content", "is empty; a message needs content or an attachment")
 	}
 	if err := checkText("content", d.Content); err != nil {
@@ -189,28 +210,34 @@ func checkJSON(field string, raw json.RawMessage, opening byte, most int) error 
 func (d *Draft) Size() int { return len(d.Content) + len(d.Attachments) + len(d.Metadata) }
 
 // Size returns the bytes of the content, attachments and metadata of the message and its target.
+// The emoji of a reaction counts, too.
 func (m *Message) Size() int {
 	n := len(m.Content) + len(m.Attachments) + len(m.Metadata)
-	if m.Relation != nil && m.Relation.Target != nil {
+	if m.Relation == nil {
+		return n
+	}
+	//rule:bounded_use.an-emoji-counts
+	n += len(m.Relation.Emoji)
+	if m.Relation.Target != nil {
 		n += m.Relation.Target.Size()
 	}
 	return n
 }
 
-// SameAs reports whether the message may be what the draft became. Kind and related sequence must
-// be equal. So must be mentions, content, content type, attachments and metadata, the latter four
-// byte for byte, unless the message was changed since. An edit has them in its target, so they are
-// compared with the target if this edit was the last to change it. A resend for which SameAs
+// SameAs reports whether the message may be what the draft became. Kind, related sequence and emoji
+// must be equal. So must be mentions, content, content type, attachments and metadata, the latter
+// four byte for byte, unless the message was changed since. An edit has them in its target, so they
+// are compared with the target if this edit was the last to change it. A resend for which SameAs
 // reports false is a Conflict.
 func (m *Message) SameAs(d *Draft) bool {
 	if m.Kind != d.Kind || !m.Relation.same(d.Relation) {
 		return false
 	}
 	says := m
-	switch m.Kind {
-	case KindRedact:
+	switch {
+	case m.Kind.wordless():
 		return true
-	case KindEdit:
+	case m.Kind == KindEdit:
 		says = m.Relation.Target
 		if says == nil || says.Revision == nil || says.Revision.Sequence != m.Sequence {
 			return true
@@ -240,7 +267,7 @@ func (m *Message) Repeats(d *Draft) error {
 func (d *Draft) LateAt(t time.Time) bool { return !d.SendBy.IsZero() && d.SendBy.Before(t) }
 
 // Message returns the stored form of the draft at its sequence in the chat. A relation is stored
-// without what it says: only its target has that (Message.Revise).
+// without what it says about its target: only that has it (Message.Revise).
 func (d *Draft) Message(sequence Sequence, membersVersion uint64) Message {
 	if d.Kind.Relates() {
 		return Message{
@@ -251,7 +278,7 @@ func (d *Draft) Message(sequence Sequence, membersVersion uint64) Message {
 			ClientMessageID: d.ClientMessageID,
 			ContentType:     DefaultContentType,
 			Kind:            d.Kind,
-			Relation:        &Relation{Sequence: d.Relation.Sequence},
+			Relation:        &Relation{Sequence: d.Relation.Sequence, Emoji: d.Relation.Emoji},
 			CreatedAt:       d.CreatedAt,
 			MembersVersion:  membersVersion,
 		}

@@ -22,6 +22,7 @@ func ParseMessage(raw json.RawMessage) (Message, error) {
 		Kind            Kind            `json:"kind"`
 		Relation        *struct {
 			Sequence Sequence        `json:"sequence"`
+			Emoji    string          `json:"emoji"`
 			Target   json.RawMessage `json:"target"`
 		} `json:"relation"`
 		Revision *struct {
@@ -50,7 +51,7 @@ func ParseMessage(raw json.RawMessage) (Message, error) {
 		Kind: w.Kind, CreatedAt: w.CreatedAt, MembersVersion: w.MembersVersion,
 	}
 	if w.Relation != nil {
-		m.Relation = &Relation{Sequence: w.Relation.Sequence}
+		m.Relation = &Relation{Sequence: w.Relation.Sequence, Emoji: w.Relation.Emoji}
 		if target := unless(w.Relation.Target, "null"); target != nil {
 			parsed, err := ParseMessage(target)
 			if err != nil {

@@ -8,21 +8,24 @@ import (
 // MaxEdits is how often a message may be edited.
 const MaxEdits = 100
 
-// Relation says which message of the same chat another one changes (lifecycle.md §2).
+// Relation says which message of the same chat another one changes or annotates (lifecycle.md §2).
 type Relation struct {
 	// Sequence is that of the target. It is below the sequence of the message with the relation.
 	Sequence Sequence
+	// Emoji is that of a reaction, else "". It stays when the reaction is redacted, so that those
+	// who have counted it know what to take back.
+	Emoji string
 	// Target is the message as it is now, not as it was after the relation. It is nil if it was not
-	// read, or if the reader may not see it.
+	// read, if the reader may not see it, and always if the message annotates it (Kind.Annotates).
 	Target *Message
 }
 
-// same reports whether two relations have the same target.
+// same reports whether two relations say the same of the same target.
 func (r *Relation) same(other *Relation) bool {
 	if r == nil || other == nil {
 		return r == other
 	}
-	return r.Sequence == other.Sequence
+	return r.Sequence == other.Sequence && r.Emoji == other.Emoji
 }
 
 // Revision says what changed a message last.
@@ -48,51 +51,68 @@ func (d *Draft) checkRelation() error {
 	case d.Kind.Shown() || d.Kind == KindControl:
 		if d.Relation != nil {
 			return BadParam(Invalid, "relation", "does not belong to the kind %s; leave it out, "+
-				"or send the kind %s or %s", d.Kind, KindEdit, KindRedact)
+				"or send the kind %s, %s, %s or %s", d.Kind, KindEdit, KindRedact, KindReact,
+				KindPin)
 		}
 		return nil
 	case !d.Kind.Relates():
-		return BadParam(Invalid, "kind", "must be %s, %s, %s, %s or %s",
-			KindMessage, KindSystem, KindEdit, KindRedact, KindControl)
+		return BadParam(Invalid, "kind", "must be %s, %s, %s, %s, %s, %s or %s",
+			KindMessage, KindSystem, KindEdit, KindRedact, KindReact, KindPin, KindControl)
 	case d.Relation == nil:
 		return BadParam(Invalid, "relation", "is missing; the kind %s needs the sequence of the "+
-			"message that it changes", d.Kind)
+			"message that it is about", d.Kind)
 	case d.Relation.Sequence < 1 || d.Relation.Sequence > MaxSequence:
 		return BadParam(Invalid, "relation.sequence", "must be from 1 to %d", MaxSequence)
-	case d.Kind == KindRedact && (d.Content != "" || d.Attachments != nil || d.Metadata != nil ||
-		!d.Mentions.None()):
+	case d.Kind == KindReact:
+		if err := CheckEmoji("relation.emoji", d.Relation.Emoji); err != nil {
+			return err
+		}
+	case d.Relation.Emoji != "":
+		return BadParam(Invalid, "relation.emoji", "does not belong to the kind %s; leave it out, "+
+			"or send the kind %s", d.Kind, KindReact)
+	}
+	if d.Kind.wordless() && (d.Content != "" || d.Attachments != nil || d.Metadata != nil ||
+		!d.Mentions.None()) {
 		return BadParam(Invalid, "content", "does not belong to the kind %s; leave out content, "+
-			"attachments, metadata and mentions", KindRedact)
+			"attachments, metadata and mentions", d.Kind)
 	}
 	return nil
 }
 
-// MayRevise returns nil if the draft, a relation, may change target. role is the sender's role in
-// the chat. A nil target means that the chat has no such message.
+// noTarget returns the error that the chat does not have the message of the draft's relation.
+func (d *Draft) noTarget() error {
+	return BadParam(NotFound, "relation.sequence", "is %d, but the chat has no such message",
+		d.Relation.Sequence)
+}
+
+// MayRevise returns nil if the draft, an edit or a redaction, may change target. role is the
+// sender's role in the chat. A nil target means that the chat has no such message.
 //
 // Its author may edit and redact a message, unless it is a line of the system. Owners and admins of
-// a group may redact it, and backends may do both.
+// a group may redact it, and backends may do both. Users who may pin messages may redact a pin.
 //
-// NotFound: the target is nil. Denied: the sender may not change it. Conflict: the target is a
-// relation itself. For an edit also: it was redacted, or has been edited MaxEdits times.
+// NotFound: the target is nil. Denied: the sender may not change it. Conflict: the target is an
+// edit or a redaction itself, or an annotation that was redacted before. For an edit also: the
+// target is an annotation, was redacted, or has been edited MaxEdits times.
 func (d *Draft) MayRevise(target *Message, role Role) error {
 	if target == nil {
-		return BadParam(NotFound, "relation.sequence", "is %d, but the chat has no such message",
-			d.Relation.Sequence)
+		return d.noTarget()
 	}
-	// Backends write the lines of the system, in the name of a member.
-	own := target.SenderID == d.SenderID && target.Kind != KindSystem
-	//rule:caller_does_only_what_they_may.authors-change-their-own
-	if !d.ByBackend && !own && (d.Kind != KindRedact || !role.Manages(Ordinary)) {
-		return BadParam(Denied, "relation.sequence", "is a message of another user, or a line of "+
-			"the system; only its author may edit it, and only its author, an owner or an admin "+
-			"may redact it")
+	if err := d.mayChange(target, role); err != nil {
+		return err
 	}
-	if target.Kind.Relates() {
+	switch {
+	case target.Kind.Revises():
 		return BadParam(Conflict, "relation.sequence", "is a message of the kind %s, which "+
 			"cannot be changed; name the message that it changes", target.Kind)
-	}
-	if d.Kind == KindRedact {
+	case target.Kind.Annotates() && d.Kind == KindEdit:
+		return BadParam(Conflict, "relation.sequence", "is a message of the kind %s, which "+
+			"cannot be edited; redact it, and send another one", target.Kind)
+	//rule:annotations_counted.undone-once
+	case target.Kind.Annotates() && target.Redacted():
+		return BadParam(Conflict, "relation.sequence", "was undone already, by message %d",
+			target.Revision.Sequence)
+	case d.Kind == KindRedact:
 		return nil
 	}
 	//rule:redacted_stays.no-edit-of-redacted
@@ -107,8 +127,35 @@ func (d *Draft) MayRevise(target *Message, role Role) error {
 	return nil
 }
 
-// Revise returns the message after a draft, a relation that was stored at a sequence. A message
-// that was redacted stays as it is.
+// mayChange returns Denied if the sender of the draft, an edit or a redaction, may not change
+// target.
+func (d *Draft) mayChange(target *Message, role Role) error {
+	// Backends write the lines of the system, in the name of a member.
+	own := target.SenderID == d.SenderID && target.Kind != KindSystem
+	switch {
+	case d.ByBackend:
+		return nil
+	//rule:caller_does_only_what_they_may.owners-undo-pins
+	case target.Kind == KindPin && d.Kind == KindRedact:
+		if !d.mayPin(role) {
+			return BadParam(Denied, "relation.sequence", "is a pin, which only owners and admins "+
+				"of the group may undo")
+		}
+		return nil
+	//rule:caller_does_only_what_they_may.authors-change-their-own
+	case own:
+		return nil
+	//rule:caller_does_only_what_they_may.no-owner-of-a-direct-chat
+	case d.Kind == KindRedact && !d.Direct && role.Manages(Ordinary):
+		return nil
+	}
+	return BadParam(Denied, "relation.sequence", "is a message of another user, or a line of "+
+		"the system; only its author may edit it, and only its author, or an owner or an admin of "+
+		"a group, may redact it")
+}
+
+// Revise returns the message after a draft, an edit or a redaction that was stored at a sequence. A
+// message that was redacted stays as it is. A reaction or pin keeps its relation.
 func (m *Message) Revise(d *Draft, sequence Sequence) Message {
 	revised := *m
 	//rule:redacted_stays.first-redaction-stays
@@ -138,7 +185,7 @@ func (m *Message) Revise(d *Draft, sequence Sequence) Message {
 func (m *Message) WithoutTarget() Message {
 	bare := *m
 	if m.Relation != nil {
-		bare.Relation = &Relation{Sequence: m.Relation.Sequence}
+		bare.Relation = &Relation{Sequence: m.Relation.Sequence, Emoji: m.Relation.Emoji}
 	}
 	return bare
 }

@@ -57,7 +57,7 @@ func TestDraft_Check_relations(t *testing.T) {
 			func(d *tidemark.Draft) { d.Metadata = json.RawMessage(`{}`) }, "content"},
 		{"redaction with mentions", redact,
 			func(d *tidemark.Draft) { d.Mentions.All = true }, "content"},
-		{"another kind", "react", func(*tidemark.Draft) {}, "kind"},
+		{"another kind", "poll", func(*tidemark.Draft) {}, "kind"},
 	} {
 		d := relationTo(test.kind)
 		test.change(&d)

@@ -54,6 +54,14 @@
 // A message that waits for its handler when it is changed is handed over as it is then. So is one
 // that is fetched later. Edit and Redact send changes.
 //
+// # Reactions and pins
+//
+// A reaction or a pin is a message, too, of the kind tidemark.KindReact or KindPin. Its Relation
+// names the message, and a reaction's the emoji. It changes nothing of the message, so its
+// Relation.Target is always nil. It is undone by its redaction, whose Relation.Target is the
+// reaction or pin itself. That one keeps its Relation, so a program that counts knows what to take
+// back. React and Pin send them, and Redact undoes them.
+//
 // # Reconnecting and limits
 //
 // It prefers WebSocket, and goes on over Server-Sent Events or long-poll where a proxy blocks it.

@@ -91,6 +91,51 @@ func TestRun_hands_over_relations(t *testing.T) {
 	})
 }
 
+// TestRun_hands_over_reactions_and_pins: a program that counts them knows what their redactions
+// take back.
+func TestRun_hands_over_reactions_and_pins(t *testing.T) {
+	overEvery(t, func(t *testing.T, over Transport) {
+		s := transporttest.New(t, quick())
+		chat := s.Group(alice, bob)
+		a, b := newBot(t, s.URL, asAlice), newBot(t, s.URL, only(over)).start()
+		must := func(m tidemark.Message, err error) tidemark.Message {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		in := Draft{ChatID: chat}
+		must(a.Send(t.Context(), Draft{ChatID: chat, Content: "1"}))
+		react := must(a.React(t.Context(), 1, "👍", in))
+		must(a.Pin(t.Context(), 1, in))
+		_, err := a.React(t.Context(), 1, "👍", in)
+		if tidemark.CodeOf(err) != tidemark.Conflict {
+			t.Errorf("the same reaction: got %v, want Conflict", err)
+		}
+		wait.Until(t, "bob handles the pin", func() bool { return len(b.all()) == 3 })
+		for range 2 {
+			must(a.Redact(t.Context(), react.Sequence, in))
+		}
+		wait.Until(t, "bob handles the redaction", func() bool { return len(b.all()) == 4 })
+		got := b.all()
+		if m := got[1]; m.Kind != tidemark.KindReact || m.Redacted() ||
+			*m.Relation != (tidemark.Relation{Sequence: 1, Emoji: "👍"}) {
+			t.Errorf("the reaction is %+v", m)
+		}
+		if m := got[2]; m.Kind != tidemark.KindPin ||
+			*m.Relation != (tidemark.Relation{Sequence: 1}) {
+			t.Errorf("the pin is %+v", m)
+		}
+		undone := got[3].Relation.Target
+		if undone == nil || undone.Sequence != 2 || undone.Revision.Sequence != 4 ||
+			*undone.Relation != (tidemark.Relation{Sequence: 1, Emoji: "👍"}) {
+			t.Errorf("what was undone is %+v", undone)
+		}
+		isAcked(t, s, bob, chat, 4)
+	})
+}
+
 // TestClient_sends_once_what_changes_a_message: an edit whose answer is lost is repeated with its
 // ID, and edits once. So does a redaction, whose ID follows from its target.
 func TestClient_sends_once_what_changes_a_message(t *testing.T) {

@@ -28,20 +28,22 @@ type Draft struct {
 	// Attachments is a JSON array of objects, Metadata a JSON object. Both may be nil.
 	Attachments, Metadata json.RawMessage
 	// Kind is tidemark.KindMessage, which empty stands for, or KindControl. Backends may send
-	// KindSystem. Edit and Redact set it.
+	// KindSystem. Edit, Redact, React and Pin set it.
 	Kind     tidemark.Kind
 	Mentions tidemark.Mentions
 	// Seen says how far the user has seen the chat, and everything up to there counts as read. It
 	// may be absent. Then a send marks as read what was delivered to the user. A backend's send
-	// marks nothing then, and neither does what is not shown: an edit, a redaction or a control
-	// message.
+	// marks nothing then, and neither does what is not shown: an edit, a redaction, a reaction, a
+	// pin or a control message.
 	Seen tidemark.Seen
 	// SendBy is the latest time to store the message, at most 6 days ahead. Zero means no limit.
 	// The server knows an ID for 7 days: a Send that may be repeated for longer needs a SendBy.
 	SendBy time.Time
 
-	// target is the message that Edit and Redact change, or 0.
+	// target is the message that Edit and Redact change, and React and Pin annotate, or 0.
 	target tidemark.Sequence
+	// emoji is that of React, or "".
+	emoji string
 }
 
 // body returns the request of the draft.
@@ -57,7 +59,11 @@ func (d *Draft) body() map[string]any {
 	set("attachments", d.Attachments != nil, d.Attachments)
 	set("metadata", d.Metadata != nil, d.Metadata)
 	set("kind", d.Kind != "", d.Kind)
-	set("relation", d.target != 0, map[string]any{"sequence": d.target})
+	relation := map[string]any{"sequence": d.target}
+	if d.emoji != "" {
+		relation["emoji"] = d.emoji
+	}
+	set("relation", d.target != 0, relation)
 	set("mentions", !d.Mentions.None(), map[string]any{
 		"all": d.Mentions.All, "user_ids": d.Mentions.Users,
 	})
@@ -129,6 +135,9 @@ func (c *Client) Edit(
 // Redact is the same one. It returns the redaction, which is a message of its own:
 // Relation.Target is what is left of the message. The errors are those of Edit. Owners and
 // admins of a group may redact messages of others. To redact a message again succeeds.
+//
+// To undo a reaction or a pin, redact it: target is then its own sequence. With another ID, to
+// redact it again is a Conflict.
 func (c *Client) Redact(
 	ctx context.Context, target tidemark.Sequence, d Draft,
 ) (tidemark.Message, error) {
@@ -136,6 +145,29 @@ func (c *Client) Redact(
 		d.ID = "redact-" + strconv.FormatUint(uint64(target), 10)
 	}
 	d.Kind, d.target = tidemark.KindRedact, target
+	return c.Send(ctx, d)
+}
+
+// React reacts to a message with an emoji. The draft names the chat, and may have an ID, Seen and
+// SendBy. It returns the reaction, which is a message of its own. Otherwise it is Send: with the
+// same ID, it reacts once.
+//
+// Besides those of Send there are these errors. NotFound: the chat has no such message. Conflict:
+// the user's reaction with this emoji stands already, tidemark.MaxReactions of theirs do, or the
+// message was redacted or is not one that is shown.
+func (c *Client) React(
+	ctx context.Context, target tidemark.Sequence, emoji string, d Draft,
+) (tidemark.Message, error) {
+	d.Kind, d.target, d.emoji = tidemark.KindReact, target, emoji
+	return c.Send(ctx, d)
+}
+
+// Pin pins a message, as React reacts to one. In a group, owners and admins may pin (Denied).
+// Conflict: the message is pinned already, tidemark.MaxPins of the chat are, or as for React.
+func (c *Client) Pin(
+	ctx context.Context, target tidemark.Sequence, d Draft,
+) (tidemark.Message, error) {
+	d.Kind, d.target = tidemark.KindPin, target
 	return c.Send(ctx, d)
 }
 

@@ -18,6 +18,7 @@ type Storage interface {
 	storage.Chats
 	storage.Members
 	storage.Messages
+	storage.Annotations
 	storage.Deliveries
 	storage.Unreads
 	storage.Pending

@@ -139,8 +139,8 @@ func (c *Connection) SendConfirmed(
 	results = c.SendAll(ctx, drafts)
 	confirmations := make([]session.Confirmation, len(results))
 	for i, result := range results {
-		// A relation has an event of its own: its target may have changed, which the client does
-		// not know.
+		// A relation has an event of its own: another message may have changed, which the client
+		// does not know. Reactions and pins do as edits do, so that a client has one way.
 		if result.Err == nil && result.Message.Relation == nil {
 			payload := tidemark.Confirmation{Message: &result.Message, Duplicate: result.Duplicate}
 			confirmations[i] = session.Confirmation{

@@ -90,7 +90,11 @@ func says(m *tidemark.Message) string {
 	if t := m.Relation.Target; t != nil {
 		return text + says(t)
 	}
-	return text + fmt.Sprint(m.Relation.Sequence)
+	text += fmt.Sprint(m.Relation.Sequence)
+	if emoji := m.Relation.Emoji; emoji != "" {
+		text += " " + emoji
+	}
+	return text
 }
 
 // wantNo checks that no line has the canary.
@@ -305,7 +309,7 @@ func TestRelation_refusals(t *testing.T) {
 			{"a stranger", out, tidemark.KindRedact, 1, "", tidemark.NotMember},
 			{"a plain message with a relation", bob, tidemark.KindMessage, 1, "x",
 				tidemark.Invalid},
-			{"an unknown kind", bob, "react", 1, "x", tidemark.Invalid},
+			{"an unknown kind", bob, "boost", 1, "x", tidemark.Invalid},
 			{"by the owner", alice, tidemark.KindRedact, 1, "", ""},
 			{"what was redacted, edited", bob, tidemark.KindEdit, 1, "x", tidemark.Conflict},
 			{"redacted again", backend, tidemark.KindRedact, 1, "", ""},

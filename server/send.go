@@ -9,7 +9,6 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
-	"github.com/tidemark-im/tidemark/storage"
 )
 
 // Sent is the outcome of a draft: the message, or an error.
@@ -21,10 +20,10 @@ type Sent = delivery.Result
 // MessageID and CreatedAt, and its ContentType if that is empty. After Unavailable the outcome may
 // be unknown; the same send again resolves it and yields one message.
 //
-// Errors: those of Draft.Check and Draft.MayRevise, NotFound, NotMember, Denied, InvalidSequence
-// (Seen is above the head), Conflict (other content under the same client message id), Expired,
-// Unavailable; for files also those of Attachments.Pin, or Invalid if there is no
-// Config.Attachments.
+// Errors: those of Draft.Check, Draft.MayRevise, Draft.MayAnnotate and Standing.Allows, NotFound,
+// NotMember, Denied, InvalidSequence (Seen is above the head), Conflict (other content under the
+// same client message id), Expired, Unavailable; for files also those of Attachments.Pin, or
+// Invalid if there is no Config.Attachments.
 func (s *Server) Send(ctx context.Context, user tidemark.UserID, d tidemark.Draft) (Sent, error) {
 	sent := s.SendAll(ctx, user, []tidemark.Draft{d})[0]
 	return sent, sent.Err
@@ -74,7 +73,7 @@ func (s *Server) SendAll(
 // members cannot be read, the answer is that error.
 func (s *Server) hideChanges(ctx context.Context, user tidemark.UserID, sent *Sent) {
 	m := &sent.Message
-	if sent.Err != nil || !sent.Duplicate || m.Relation == nil && m.Revision == nil {
+	if sent.Err != nil || !sent.Duplicate || !m.Kind.Revises() && m.Revision == nil {
 		return
 	}
 	_, member, err := s.chats.Member(ctx, user, m.ChatID)
@@ -173,18 +172,17 @@ func (s *Server) checkAuthority(ctx context.Context, d *tidemark.Draft) error {
 	return err
 }
 
-// checkTarget checks a relation before it is stored. Draft.MayRevise decides the rest, in the step
-// that stores it.
+// checkTarget checks a relation before it is stored, and sets Draft.Direct. Draft.MayRevise and
+// Draft.MayAnnotate decide the rest, in the step that stores it.
 //
-// Unavailable: this node is degraded, so the others would serve the old text from memory. NotFound:
-// the sender may not see the target. Denied: the sender redacts a message of the other member of a
-// direct chat.
+// Unavailable: the relation changes its target, and this node is degraded, so the others would
+// serve the old text from memory. NotFound: the sender may not see the target.
 func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 	if !d.Kind.Relates() {
 		return nil
 	}
 	//rule:R_WIPE.change-nothing-while-cut-off
-	if err := s.leases.Degraded(); err != nil {
+	if err := s.leases.Degraded(); err != nil && d.Kind.Revises() {
 		return tidemark.Wrap(tidemark.Unavailable, err,
 			"this node is cut off from the others, so it stores no edits or redactions; "+
 				"send it again")
@@ -202,21 +200,10 @@ func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 	case !m.Intervals.Contains(d.Relation.Sequence):
 		return tidemark.BadParam(tidemark.NotFound, "relation.sequence",
 			"is %d, but you see no such message in this chat", d.Relation.Sequence)
-	case roster.Type != tidemark.Direct || d.Kind != tidemark.KindRedact:
-		return nil
 	}
-	// The roles of a direct chat mean nothing. The sender of a message never changes, so the answer
-	// holds in the later step.
-	page, err := s.messages(ctx, storage.Range{
-		Chat: d.ChatID, After: d.Relation.Sequence - 1, Limit: 1, Bare: true,
-	})
-	//rule:caller_does_only_what_they_may.no-owner-of-a-direct-chat
-	if err == nil && len(page) == 1 && page[0].Sequence == d.Relation.Sequence &&
-		page[0].SenderID != d.SenderID {
-		err = tidemark.BadParam(tidemark.Denied, "relation.sequence",
-			"is a message of the other member; only its author may redact it")
-	}
-	return err
+	//rule:caller_does_only_what_they_may.a-direct-chat-has-no-owner
+	d.Direct = roster.Type == tidemark.Direct
+	return nil
 }
 
 // checkSeen returns InvalidSequence if the draft's Seen is above the head.

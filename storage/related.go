@@ -19,20 +19,20 @@ type Range struct {
 	// attachments count. A page contains at least one message, if there is one. Counting begins
 	// with the first message, or with the last one if Before is set.
 	MaxBytes int
-	// Bare leaves out the targets of relations.
+	// Bare leaves out the targets of edits and redactions.
 	Bare bool
 }
 
-// Read reads ranges as Messages.Ranges, but without the targets of relations.
+// Read reads ranges as Messages.Ranges, but without the targets of edits and redactions.
 type Read func(ctx context.Context, ranges []Range) ([][]tidemark.Message, error)
 
 // firstTargets is how many targets of a range are read first. Each further read has twice as many.
 // So a page of large targets reads few more than it returns.
 const firstTargets = 8
 
-// Related reads ranges with the targets of the relations in them. It reads the targets after the
-// pages. So a target has the change of its relation, or a later one. If the targets make a page too
-// large for Range.MaxBytes, the page ends earlier.
+// Related reads ranges with the targets of the relations in them: the edits and redactions. It
+// reads the targets after the pages. So a target has the change of its relation, or a later one. If
+// the targets make a page too large for Range.MaxBytes, the page ends earlier.
 //
 // A relation whose target has expired has none. A relation whose target cannot be read ends the
 // page before it, as a missing message does. So does one whose target lacks its change: a store may
@@ -180,8 +180,11 @@ func carries(target *tidemark.Message, relation tidemark.Sequence) bool {
 	return target.Redacted() || target.Revision != nil && target.Revision.Sequence >= relation
 }
 
-// relates reports whether a message is a relation.
-func relates(m tidemark.Message) bool { return m.Relation != nil }
+// relates reports whether a message changes another one. One that annotates another one is read
+// without it, because it changes nothing of it.
+//
+//rule:annotations_counted.annotations-read-no-target
+func relates(m tidemark.Message) bool { return m.Kind.Revises() && m.Relation != nil }
 
 // MessageKey identifies a message.
 type MessageKey struct {

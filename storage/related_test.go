@@ -102,3 +102,37 @@ func TestRelated_serves_no_target_from_before_its_relation(t *testing.T) {
 		}
 	}
 }
+
+// TestRelated_reads_no_target_of_an_annotation: reactions and pins change nothing of theirs.
+func TestRelated_reads_no_target_of_an_annotation(t *testing.T) {
+	page := []tidemark.Message{
+		{
+			ChatID: "c", Sequence: 2, Kind: tidemark.KindReact,
+			Relation: &tidemark.Relation{Sequence: 1, Emoji: "👍"},
+		},
+		{
+			ChatID: "c", Sequence: 3, Kind: tidemark.KindPin,
+			Relation: &tidemark.Relation{Sequence: 1},
+		},
+	}
+	read := func(_ context.Context, ranges []storage.Range) ([][]tidemark.Message, error) {
+		if ranges[0].Bare {
+			t.Errorf("the targets %+v are read", ranges)
+			return make([][]tidemark.Message, len(ranges)), nil
+		}
+		return [][]tidemark.Message{page}, nil
+	}
+	pages, err := storage.Related(t.Context(), []storage.Range{{Chat: "c", Limit: 10}}, read)
+	if err != nil || len(pages[0]) != len(page) {
+		t.Fatalf("got %+v, %v, want %d messages", pages, err, len(page))
+	}
+	for i := range page {
+		if got := pages[0][i].Relation; *got != *page[i].Relation {
+			t.Errorf("message %d: got the relation %+v", page[i].Sequence, got)
+		}
+		appended := storage.Appended{Message: page[i]}
+		if err := storage.Relate(t.Context(), &appended, read); err != nil {
+			t.Errorf("the answer to a send of %s: %v", page[i].Kind, err)
+		}
+	}
+}

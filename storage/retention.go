@@ -15,6 +15,8 @@ import (
 //   - A relation whose target has expired is read without a target. A new relation to it gets the
 //     error of Draft.MayRevise for a message that does not exist.
 //   - They count as unread no more.
+//   - Reactions to them, and pins of them, stand no more (Annotations). The messages of these stay
+//     until they expire themselves.
 //   - Their keys are forgotten: the same key stores another message. So the caller keeps messages
 //     for longer than keys must be kept (Append).
 //

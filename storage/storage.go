@@ -54,6 +54,7 @@ type Store interface {
 	Chats
 	Members
 	Messages
+	Annotations
 	Deliveries
 	Unreads
 	Pending
@@ -181,7 +182,8 @@ type Messages interface {
 	//   - NotMember: the sender is not a member in this step.
 	//   - Denied: the sender is a tidemark.Reader in this step.
 	//   - Conflict: see above.
-	//   - NotFound, Denied or Conflict of Draft.MayRevise in this step (relations).
+	//   - NotFound, Denied or Conflict of Draft.MayRevise, Draft.MayAnnotate or Standing.Allows in
+	//     this step (messages with a Relation).
 	//   - Unavailable or Internal: this draft alone could not be stored. For example, another call
 	//     holds a lock on its chat, or the database rejects a value.
 	//
@@ -189,8 +191,10 @@ type Messages interface {
 	// resolves this by a call with the same keys. The caller has checked the drafts (Draft.Check)
 	// and has set MessageID and CreatedAt.
 	//
-	// A draft with a Relation also changes its target, in the same step: the stored target becomes
-	// Message.Revise of it. The results of relations have their target (Related).
+	// A draft that revises another message also changes that, in the same step: the stored target
+	// becomes Message.Revise of it. The results of such drafts have their target (Related). A draft
+	// that annotates another message stands from this step on, and one that redacts an annotation
+	// ends that (Annotations).
 	Append(ctx context.Context, drafts []tidemark.Draft) ([]Appended, error)
 
 	// Sent returns the message that a sender has stored under an idempotency key, as Append would
@@ -203,7 +207,7 @@ type Messages interface {
 	// the page ends before it. Ranges sees every append that returned
 	// before the call. It does not check the membership. An unknown chat has no messages. A chat
 	// may be named more than once. The ranges of one call may be read at different moments.
-	// Relations have their targets, unless Range.Bare is set (Related).
+	// Edits and redactions have their targets, unless Range.Bare is set (Related).
 	Ranges(ctx context.Context, ranges []Range) ([][]tidemark.Message, error)
 
 	// Observe passes a message to the store that another process has stored in these data. Then

@@ -205,7 +205,7 @@ func fields() []field {
 			append(badTexts(), bad{`""`, invalid}, bad{`"Owner"`, invalid},
 				bad{`"moderator"`, invalid})},
 		{"sendMessage", "kind", send("kind"),
-			append(badTexts(), bad{`""`, invalid}, bad{`"react"`, invalid},
+			append(badTexts(), bad{`""`, invalid}, bad{`"boost"`, invalid},
 				bad{`"Message"`, invalid})},
 		{"sendMessage", "mentions", send("mentions"),
 			[]bad{{`[]`, invalid}, {`1`, invalid}, {`"x"`, invalid}, {`true`, invalid}}},
@@ -217,6 +217,13 @@ func fields() []field {
 				{`{"user_ids":["x"` + strings.Repeat(`,"x"`, 20) + `]}`, invalid}}},
 		{"sendMessage", "relation", send("relation"),
 			[]bad{{`{"sequence":1}`, invalid}, {`1`, invalid}, {`[]`, invalid}}},
+		{"sendMessage", "relation.emoji", `{"client_message_id":"c9","kind":"react",` +
+			`"relation":{"sequence":1,"emoji":%s}}`,
+			append(badTexts(), bad{`null`, invalid}, bad{`""`, invalid}, bad{`"a b"`, invalid},
+				bad{`"\n"`, invalid}, bad{`"\u0085"`, invalid}, bad{`"\u3000"`, invalid},
+				bad{quoted(strings.Repeat("e", 65)), invalid})},
+		{"sendMessage", "relation.emoji", `{"client_message_id":"c9","kind":"pin",` +
+			`"relation":{"sequence":1,"emoji":%s}}`, []bad{{`"x"`, invalid}}},
 		{"sendMessage", "send_by", send("send_by"),
 			append(badTexts(), bad{`""`, invalid}, bad{`"tomorrow"`, invalid},
 				bad{`"2026-01-31"`, invalid}, bad{`"2026-01-31T25:00:00Z"`, invalid},
@@ -471,6 +478,16 @@ func TestBadInput_every_path_and_parameter(t *testing.T) {
 			}
 		}
 	}
+	for _, n := range []string{
+		"0", "-1", "1.5", "1e3", "x", "0x1", "+1", "%201", "1%00", "9007199254740992",
+	} {
+		e := good()["listReactions"]
+		e.path = strings.Replace(e.path, "/messages/1/", "/messages/"+n+"/", 1)
+		e.status, e.code = 400, invalid
+		if detail := problemOf(t, e.try(t, s)).Detail; !strings.Contains(detail, "sequence") {
+			t.Errorf("message %s: %s", n, detail)
+		}
+	}
 	numbers := []string{
 		"0", "-1", "1.5", "1e3", "x", "", "%31%30x", "0x1", "+1", "%201", "1%00", "%EF%BC%91",
 	}
@@ -481,7 +498,7 @@ func TestBadInput_every_path_and_parameter(t *testing.T) {
 	}{
 		{"listChats", "limit", numbers, 400}, {"listMembers", "limit", numbers, 400},
 		{"listMessages", "limit", numbers, 400}, {"listDeliveryStates", "limit", numbers, 400},
-		{"listPending", "limit", numbers, 400},
+		{"listPending", "limit", numbers, 400}, {"listReactions", "limit", numbers, 400},
 		{"getDeliveryStatus", "limit", numbers, 400},
 		{"listChats", "cursor",
 			[]string{"x", "%00", "Y3w", "bXx0ZWFt", "Y3wxfA", "Y3x4fHRlYW0",
@@ -489,6 +506,8 @@ func TestBadInput_every_path_and_parameter(t *testing.T) {
 		{"listMembers", "cursor", []string{"x", "%ff", "Y3wxfHRlYW0"}, 400},
 		{"listDeliveryStates", "cursor", []string{"x", "bXx0ZWFt"}, 400},
 		{"listPending", "cursor", []string{"x", "bXx0ZWFt"}, 400},
+		{"listReactions", "cursor", []string{"x", "bXx0ZWFt", "cnx4", "cnw", "cnwtMQ"}, 400},
+		{"listMessages", "reactions", []string{"", "0", "1", "yes", "TRUE", "%00"}, 400},
 		{"getDeliveryStatus", "cursor", []string{"x", "bXwgIA"}, 400},
 		{"listMessages", "after_sequence",
 			append(numbers[1:], "9007199254740992", "9223372036854775808", "18446744073709551616"),

@@ -317,6 +317,7 @@ func (e exchange) with(p *openapi3.Parameter, value string) (target, head string
 	case openapi3.ParameterInPath:
 		old := map[string]string{
 			"chat_id": "/team", "user_id": "/cid", "session_id": "/gone", "device_id": "/gone",
+			"sequence":      "/1",
 			"outlet_id":     "/crm",
 			"event_id":      "/" + reachtest.ParkedEvent,
 			"attachment_id": "/" + attachmentstest.Picture,

@@ -62,6 +62,14 @@ listMessages        group    200     200     403N    403N     200        403N 40
 listMessages        direct   200     200     403N    403N     200        403N 400
 listMessages        large    200     200     403N    403N     200        403N 400
 listMessages        unknown  404F    404F    404F    404F     404F       404F 400
+listReactions       group    200     200     403N    403N     200        403N 400
+listReactions       direct   200     200     403N    403N     200        403N 400
+listReactions       large    200     200     403N    403N     200        403N 400
+listReactions       unknown  404F    404F    404F    404F     404F       404F 400
+listPins            group    200     200     403N    403N     200        403N 400
+listPins            direct   200     200     403N    403N     200        403N 400
+listPins            large    200     200     403N    403N     200        403N 400
+listPins            unknown  404F    404F    404F    404F     404F       404F 400
 getAttachment       group    200     200     403N    403N     200        403N 400
 getAttachment       direct   200     200     403N    403N     200        403N 400
 getAttachment       large    200     200     403N    403N     200        403N 400
@@ -179,6 +187,8 @@ func chatCalls() map[string]call {
 		"removeMember":      {"DELETE", "/chats/CHAT/members/OTHER", ""},
 		"removeMember/self": {"DELETE", "/chats/CHAT/members/SELF", ""},
 		"listMessages":      {"GET", "/chats/CHAT/messages", ""},
+		"listReactions":     {"GET", "/chats/CHAT/messages/2/reactions", ""},
+		"listPins":          {"GET", "/chats/CHAT/pins", ""},
 		"sendMessage": {"POST", "/chats/CHAT/messages",
 			`{"client_message_id":"m","content":"x"}`},
 		"getDeliveryState": {"GET", "/chats/CHAT/delivery-state", ""},

@@ -30,6 +30,9 @@ func good() map[string]exchange {
 			status: 200},
 		"sendMessage": {who: "ann", method: "POST", path: "/chats/team/messages",
 			body: `{"client_message_id":"c2","content":"x"}`, status: 201},
+		"listReactions": {who: "ann", method: "GET", path: "/chats/team/messages/1/reactions",
+			status: 200},
+		"listPins": {who: "ann", method: "GET", path: "/chats/team/pins", status: 200},
 		"getDeliveryState": {who: "ann", method: "GET", path: "/chats/team/delivery-state",
 			status: 200},
 		"updateDeliveryState": {who: "ann", method: "PATCH", path: "/chats/team/delivery-state",
@@ -99,6 +102,11 @@ func good() map[string]exchange {
 		"metrics":      {method: "GET", path: "//metrics", status: 200},
 		"openapi":      {method: "GET", path: "//openapi.yaml", status: 200},
 	}
+}
+
+// annotation returns the body of a reaction or pin.
+func annotation(key, fields string) string {
+	return `{"client_message_id":"` + key + `",` + fields + `}`
 }
 
 // ackBody returns the body of an acknowledgement by token.
@@ -178,5 +186,20 @@ func particular() []exchange {
 			code: "CONFLICT"},
 		{who: "key", method: "POST", path: "/admin/outlets/old/replay", status: 422,
 			code: "INVALID_SEQUENCE", body: `{"chat_id":"team","from_sequence":0}`},
+		{who: "ann", method: "POST", path: "/chats/team/messages", status: 201,
+			body: annotation("r1", `"kind":"react","relation":{"sequence":1,"emoji":"👍"}`)},
+		{who: "ann", method: "POST", path: "/chats/team/messages", status: 409, code: "CONFLICT",
+			body: annotation("r2", `"kind":"react","relation":{"sequence":1,"emoji":"👍"}`)},
+		{who: "ann", method: "POST", path: "/chats/team/messages", status: 400, code: "INVALID",
+			body: annotation("r3", `"kind":"react","relation":{"sequence":1}`)},
+		{who: "bob", method: "POST", path: "/chats/team/messages", status: 403, code: "DENIED",
+			body: annotation("p1", `"kind":"pin","relation":{"sequence":1}`)},
+		{who: "ann", method: "POST", path: "/chats/team/messages", status: 201,
+			body: annotation("p2", `"kind":"pin","relation":{"sequence":1}`)},
+		{who: "ann", method: "GET", path: "/chats/team/messages?reactions=true", status: 200},
+		{who: "ann", method: "GET", path: "/chats/team/messages/1/reactions", status: 200},
+		{who: "ann", method: "GET", path: "/chats/team/messages/99/reactions", status: 404,
+			code: "NOT_FOUND"},
+		{who: "ann", method: "GET", path: "/chats/team/pins", status: 200},
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// Edits and control messages have a rate of their own, which the transports share. Messages do not
-// count against it.
+// Edits, reactions and control messages have a rate of their own, which the transports share.
+// Messages do not count against it.
 func TestSend_what_nobody_is_shown_has_a_rate_of_its_own(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{
 		Limit: limit.New(limit.Config{
@@ -56,6 +56,7 @@ func TestSend_what_nobody_is_shown_has_a_rate_of_its_own(t *testing.T) {
 	write("c2", control, "send_message_ack")
 	write("e2", edit, "RATE_LIMITED")
 	post(429, "c3", control)
+	post(429, "r1", `"kind":"react","relation":{"sequence":1,"emoji":"👍"}`)
 	post(201, "m2", message)
 	write("m3", message, "send_message_ack")
 }

@@ -49,15 +49,18 @@ func withoutContent(data json.RawMessage) json.RawMessage {
 	return bare
 }
 
-// withoutTarget returns a relation whose target, if it has one, is without content.
+// withoutTarget returns a relation without an emoji. Its target, if it has one, is without content.
 func withoutTarget(data json.RawMessage) json.RawMessage {
 	var relation *struct {
 		Sequence tidemark.Sequence `json:"sequence"`
+		Emoji    json.RawMessage   `json:"emoji"`
 		Target   json.RawMessage   `json:"target"`
 	}
 	if err := json.Unmarshal(data, &relation); err != nil || relation == nil {
 		return null
 	}
+	//rule:webhook_content_none.strip-emoji
+	relation.Emoji = null
 	if string(relation.Target) != "null" {
 		relation.Target = withoutContent(relation.Target)
 	}

@@ -57,14 +57,24 @@ func TestAppendBody_webhook_content_none_of_relations(t *testing.T) {
 		t.Errorf("the target is %+v", of)
 	}
 	edit.Relation.Target = nil
-	if got := body(&edit, true); !strings.Contains(got, `"relation":{"sequence":1,"target":null}`) {
+	bareRelation := `"relation":{"sequence":1,"emoji":null,"target":null}`
+	if got := body(&edit, true); !strings.Contains(got, bareRelation) {
 		t.Errorf("without a target, got %s", got)
 	}
+	react := edit
+	react.Kind, react.Relation = tidemark.KindReact, &tidemark.Relation{Sequence: 1, Emoji: text}
+	if got := body(&react, false); !strings.Contains(got, `"emoji":"`+text+`"`) {
+		t.Errorf("an outlet with content gets %s", got)
+	}
+	if got := body(&react, true); !strings.Contains(got, bareRelation) {
+		t.Errorf("of a reaction, got %s", got)
+	}
 	for data, want := range map[string]string{
-		`{"relation":{"sequence":1,"target":"` + text + `"}}`: `{"sequence":1,"target":{}}`,
-		`{"relation":"` + text + `"}`:                         `null`,
-		`{"relation":null}`:                                   `null`,
-		`null`:                                                ``,
+		`{"relation":{"sequence":1,"target":"` + text + `"}}`: `{"sequence":1,"emoji":null,` +
+			`"target":{}}`,
+		`{"relation":"` + text + `"}`: `null`,
+		`{"relation":null}`:           `null`,
+		`null`:                        ``,
 	} {
 		e := Event{Type: MessagePersisted, Data: json.RawMessage(data)}
 		got := string(e.AppendBody(nil, true))

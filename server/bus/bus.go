@@ -51,10 +51,11 @@ type Notification struct {
 	Chat     tidemark.ChatID
 	Sequence tidemark.Sequence
 	// Message is the message, or nil. With it the node need not read the message from storage. It
-	// is nil for a relation, and for a message that was changed: nodes read these from storage.
+	// is nil for an edit or a redaction, and for a message that was changed: nodes read these from
+	// storage.
 	Message *tidemark.Message
-	// Relation says that the message is a relation: what the node has of the chat's earlier
-	// messages may be outdated (R_WIPE).
+	// Relation says that the message is an edit or a redaction: what the node has of the chat's
+	// earlier messages may be outdated (R_WIPE).
 	Relation bool
 	// Encoded is the JSON of Message, or nil.
 	Encoded []byte

@@ -348,6 +348,36 @@ func (s gatedStore) Behind(
 	return b.lags, b.next, b.more, err
 }
 
+func (s gatedStore) Reactions(
+	ctx context.Context, q storage.ReactionsQuery,
+) ([]storage.ReactionCount, tidemark.Sequence, error) {
+	type result = pair[[]storage.ReactionCount, tidemark.Sequence]
+	p, err := through(ctx, s.n, "Reactions", fmt.Sprint(q.Chat, " ", q.From),
+		func(ctx context.Context) (p result, err error) {
+			p.a, p.b, err = s.n.simulation.raw.Reactions(ctx, q)
+			return p, err
+		})
+	return p.a, p.b, err
+}
+
+func (s gatedStore) Reactors(
+	ctx context.Context, chat tidemark.ChatID, target, after tidemark.Sequence, limit int,
+) ([]storage.Reaction, bool, error) {
+	p, err := through(ctx, s.n, "Reactors", fmt.Sprint(chat, " ", target),
+		func(ctx context.Context) (p pair[[]storage.Reaction, bool], err error) {
+			p.a, p.b, err = s.n.simulation.raw.Reactors(ctx, chat, target, after, limit)
+			return p, err
+		})
+	return p.a, p.b, err
+}
+
+func (s gatedStore) Pins(ctx context.Context, chat tidemark.ChatID) ([]storage.Pin, error) {
+	return through(ctx, s.n, "Pins", string(chat),
+		func(ctx context.Context) ([]storage.Pin, error) {
+			return s.n.simulation.raw.Pins(ctx, chat)
+		})
+}
+
 func (s gatedStore) Expire(
 	ctx context.Context, chat tidemark.ChatID, before time.Time, limit int,
 ) (storage.Expired, error) {

@@ -53,6 +53,10 @@ func (c caller) expire(
 	if err := c.removeNotes(ctx, id, old); err != nil {
 		return storage.Expired{}, err
 	}
+	//rule:annotations_counted.annotations-expire-in-dynamodb
+	if err := c.removeAnnotations(ctx, counter, old.floor); err != nil {
+		return storage.Expired{}, err
+	}
 	keys := make([]call.Item, len(old.messages))
 	for i, m := range old.messages {
 		keys[i] = call.Item{"chat_id": call.Text(id), "sequence": call.Number(m.Sequence)}

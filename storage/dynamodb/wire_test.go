@@ -142,7 +142,12 @@ func (w *wire) set(t *testing.T, one trap) {
 // trapped opens two stores on the same tables. The calls of the first go over the wire.
 func trapped(t *testing.T) (one *Store, w *wire, other *Store) {
 	t.Helper()
-	url := newTables(t)
+	return trappedOn(t, newTables(t))
+}
+
+// trappedOn is trapped on tables that are there.
+func trappedOn(t *testing.T, url string) (one *Store, w *wire, other *Store) {
+	t.Helper()
 	carrier := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(carrier.CloseIdleConnections)
 	w = &wire{under: carrier}

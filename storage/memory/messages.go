@@ -60,7 +60,7 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	}
 	draft.CreatedAt = stored(draft.CreatedAt)
 	if draft.Kind.Relates() {
-		if err := draft.MayRevise(c.message(draft.Relation.Sequence), sender.Role); err != nil {
+		if err := c.mayRelate(&draft, sender.Role); err != nil {
 			return storage.Appended{}, err
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	c.lives = append(c.lives, s.lives[len(s.lives)-1].Number)
 	//rule:send_idempotent.remember-key
 	c.keys[key] = message.Sequence
-	if draft.Kind.Relates() {
+	if draft.Kind.Revises() {
 		c.revise(&draft)
 	}
 	return storage.Appended{
@@ -88,7 +88,20 @@ func (c *chat) message(n tidemark.Sequence) *tidemark.Message {
 	return &c.messages[n-1]
 }
 
-// revise changes the target of a relation that is now the last message. The mutex is held.
+// mayRelate returns nil if a draft with a relation may be stored. The mutex is held.
+func (c *chat) mayRelate(d *tidemark.Draft, role tidemark.Role) error {
+	target := c.message(d.Relation.Sequence)
+	if d.Kind.Revises() {
+		return d.MayRevise(target, role)
+	}
+	if err := d.MayAnnotate(target, role); err != nil {
+		return err
+	}
+	return c.standing(d).Allows(d)
+}
+
+// revise changes the target of an edit or a redaction that is now the last message. The mutex is
+// held.
 func (c *chat) revise(d *tidemark.Draft) {
 	target := c.message(d.Relation.Sequence)
 	//rule:countable_fixed.mentions-of-the-first-step
@@ -99,9 +112,9 @@ func (c *chat) revise(d *tidemark.Draft) {
 	*target = target.Revise(d, c.Head)
 }
 
-// related returns a message with its target, if it has one that has not expired.
+// related returns a message with what it changes, unless that has expired.
 func (c *chat) related(m tidemark.Message) tidemark.Message {
-	if m.Relation == nil {
+	if !m.Kind.Revises() {
 		return m
 	}
 	if found := c.message(m.Relation.Sequence); found != nil {

@@ -177,6 +177,9 @@ const (
 	opAppend
 	opSent
 	opRanges
+	opReactions
+	opReactors
+	opPins
 	opAdvance
 	opStates
 	opStatesOf
@@ -207,9 +210,9 @@ const (
 func (op operation) String() string {
 	return [operations]string{
 		"create_chat", "chat", "update_chat", "chats_of", "heads", "add_members", "remove_member",
-		"update_member", "rosters", "append", "sent", "ranges", "advance", "states", "states_of",
-		"states_in", "summary", "unread", "unread_of", "mark_unread", "mark", "clear",
-		"pending_of", "behind", "expire", "shared", "backlogs", "rewind", "settle",
+		"update_member", "rosters", "append", "sent", "ranges", "reactions", "reactors", "pins",
+		"advance", "states", "states_of", "states_in", "summary", "unread", "unread_of",
+		"mark_unread", "mark", "clear", "pending_of", "behind", "expire", "shared", "backlogs", "rewind", "settle",
 		"each_chat", "members_since", "documents", "documents_of", "put_document", "check",
 	}[op]
 }

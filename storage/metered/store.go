@@ -143,6 +143,34 @@ func (s *Store) Ranges(
 // Observe implements storage.Messages. It is not measured.
 func (s *Store) Observe(m *tidemark.Message) { s.store.Observe(m) }
 
+// Reactions implements storage.Annotations.
+func (s *Store) Reactions(
+	ctx context.Context, q storage.ReactionsQuery,
+) (found []storage.ReactionCount, through tidemark.Sequence, err error) {
+	began := time.Now()
+	found, through, err = s.store.Reactions(ctx, q)
+	s.meter.done(ctx, opReactions, began, err)
+	return found, through, err
+}
+
+// Reactors implements storage.Annotations.
+func (s *Store) Reactors(
+	ctx context.Context, chat tidemark.ChatID, target, after tidemark.Sequence, limit int,
+) (reactions []storage.Reaction, more bool, err error) {
+	began := time.Now()
+	reactions, more, err = s.store.Reactors(ctx, chat, target, after, limit)
+	s.meter.done(ctx, opReactors, began, err)
+	return reactions, more, err
+}
+
+// Pins implements storage.Annotations.
+func (s *Store) Pins(ctx context.Context, chat tidemark.ChatID) (pins []storage.Pin, err error) {
+	began := time.Now()
+	pins, err = s.store.Pins(ctx, chat)
+	s.meter.done(ctx, opPins, began, err)
+	return pins, err
+}
+
 // Advance implements storage.Deliveries.
 func (s *Store) Advance(
 	ctx context.Context, advances []storage.Advance,

@@ -49,8 +49,8 @@ func TestAccess_table(t *testing.T) {
 	load := &workload{t, s}
 	names := statements(t)
 	used := map[string]bool{}
-	operations := slices.Concat(load.writes(), load.relations(), load.retention(),
-		load.outlets(), load.reads())
+	operations := slices.Concat(load.writes(), load.relations(), load.annotations(),
+		load.retention(), load.outlets(), load.reads())
 	costs, lines := make([][]cost, len(operations)), make([]string, len(operations))
 	for round := range 4 {
 		for i, o := range operations {
@@ -73,8 +73,8 @@ func TestAccess_table(t *testing.T) {
 			texts, trips, _ := w.take()
 			which, open := shown(t, texts, names, used)
 			several := slices.ContainsFunc([]string{
-				"Member`", "Members`", "names", "of an edit", "MarkUnread", "UpdateChat", "Settle",
-				"Expire",
+				"Member`", "Members`", "names", "of an edit", "of a reaction", "of a pin",
+				"MarkUnread", "UpdateChat", "Settle", "Expire",
 			}, func(part string) bool { return strings.Contains(o.name, part) })
 			if open != several ||
 				!open && trips != len(texts) {

@@ -387,7 +387,7 @@ func (a *appending) conclude(
 			sends++
 			m := d.Message(tidemark.Sequence(v.sequence), uint64(v.version))
 			m.CreatedAt = timeOf(d.CreatedAt.UnixMilli())
-			if m.Relation != nil {
+			if m.Kind.Revises() {
 				m.Relation.Target = a.targets[i]
 			}
 			//rule:R_STANDS.version-of-the-step-in-postgres

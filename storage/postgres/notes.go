@@ -10,7 +10,8 @@ import (
 )
 
 // isNoted reports whether a draft needs more than appendDrafts writes: rows that say that it does
-// not count as unread, or whom it names, or changes of a relation and its target.
+// not count as unread, or whom it names, or changes of a relation and its target, or the row of a
+// reaction or pin.
 func isNoted(d *tidemark.Draft) bool { return !d.Kind.Counts() || !d.Mentions.None() }
 
 // The statements of note. The transaction has locked the chats.
@@ -28,7 +29,7 @@ const (
 )
 
 // note stores which of the messages do not count as unread, and whom the others name. It also
-// changes the target of a relation.
+// changes the target of an edit or a redaction, and adds the row of a reaction or pin.
 func (a *appending) note(ctx context.Context, c *conn, todo []int, verdicts []verdict) error {
 	var batch pgx.Batch
 	uncounted := map[tidemark.ChatID][]int64{}
@@ -37,9 +38,13 @@ func (a *appending) note(ctx context.Context, c *conn, todo []int, verdicts []ve
 		if sequence == 0 {
 			continue
 		}
-		if d.Kind.Relates() {
+		switch {
+		case d.Kind.Revises():
 			//rule:redacted_stays.target-in-step-of-relation-in-postgres
 			a.revise(&batch, i, &verdicts[n])
+		case d.Kind.Annotates():
+			//rule:annotations_counted.stands-in-step-of-message-in-postgres
+			a.annotate(&batch, i, &verdicts[n])
 		}
 		switch {
 		case !d.Kind.Counts():

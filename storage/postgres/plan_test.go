@@ -370,8 +370,8 @@ func checkPlans(
 		"`ChatsOf`, 20 of 100":    20 * perChat / 2,
 	}
 	found := map[string]plan{}
-	for _, o := range slices.Concat(load.writes(), load.relations(), load.retention(),
-		load.outlets(), load.reads()) {
+	for _, o := range slices.Concat(load.writes(), load.relations(), load.annotations(),
+		load.retention(), load.outlets(), load.reads()) {
 		if o.before != nil {
 			if err := o.before(round); err != nil {
 				t.Fatalf("before %s: %v", o.name, err)

@@ -289,7 +289,7 @@ func (m *messageRow) message(chat tidemark.ChatID) (tidemark.Message, error) {
 	b.Write(m.id)
 	b.Write(m.content)
 	texts, ids := b.String(), len(m.key)+len(m.id)
-	return tidemark.Message{
+	found := tidemark.Message{
 		Kind:            kind,
 		Relation:        relation,
 		Revision:        revision,
@@ -305,7 +305,9 @@ func (m *messageRow) message(chat tidemark.ChatID) (tidemark.Message, error) {
 		Attachments:     m.attachments,
 		Metadata:        m.metadata,
 		Content:         texts[ids:],
-	}, err
+	}
+	storage.TakeEmoji(&found)
+	return found, err
 }
 
 // timeOf returns the time of a column in milliseconds.

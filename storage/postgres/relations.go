@@ -60,8 +60,8 @@ func (a *appending) inOrder(ctx context.Context, c *conn) error {
 		if len(todo) < len(a.drafts) && time.Since(began) > relationsTime {
 			for _, i := range todo {
 				a.results[i] = storage.Appended{Err: tidemark.Errorf(tidemark.Unavailable,
-					"too many edits and redactions of this chat came at once, so this message was "+
-						"not stored; send it again")}
+					"too many edits, redactions, reactions and pins of this chat came at once, so "+
+						"this message was not stored; send it again")}
 			}
 			return nil
 		}
@@ -100,8 +100,9 @@ func (a *appending) inOrder(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// relate writes relations of different chats, and changes their targets, in one transaction. If the
-// database refuses a statement, each of them gets a transaction, so that a bad one fails alone.
+// relate writes relations of different chats, and what they do to their targets, in one transaction.
+// If the database refuses a statement, each of them gets a transaction, so that a bad one fails
+// alone.
 func (a *appending) relate(ctx context.Context, c *conn, todo []int) error {
 	transaction := c.transaction
 	if a.lockWaited {
@@ -143,7 +144,7 @@ func (a *appending) relateIn(ctx context.Context, c *conn, todo []int) error {
 	if err := a.ask(ctx, c, todo, verdicts, asked); err != nil {
 		return err
 	}
-	refused, err := a.mayRevise(ctx, c, todo, verdicts)
+	refused, err := a.mayRelate(ctx, c, todo, verdicts)
 	if err != nil {
 		return err
 	}
@@ -166,9 +167,9 @@ func (a *appending) relateIn(ctx context.Context, c *conn, todo []int) error {
 	return err
 }
 
-// mayRevise reads the targets of the accepted relations, and the roles of their senders. It
-// returns the error of MayRevise for each.
-func (a *appending) mayRevise(
+// mayRelate reads the targets of the accepted relations, the roles of their senders, and what
+// stands. It returns the error of MayRevise, MayAnnotate or Standing.Allows for each.
+func (a *appending) mayRelate(
 	ctx context.Context, c *conn, todo []int, verdicts []verdict,
 ) ([]error, error) {
 	refused := make([]error, len(todo))
@@ -196,7 +197,7 @@ func (a *appending) mayRevise(
 		return nil, err
 	}
 	next := 0
-	return refused, c.each(ctx, rolesOf, []any{keys, senders}, func(row pgx.Rows) error {
+	err = c.each(ctx, rolesOf, []any{keys, senders}, func(row pgx.Rows) error {
 		var role string
 		n, page := at[next], pages[next]
 		next++
@@ -207,25 +208,40 @@ func (a *appending) mayRevise(
 			a.targets[i] = &page[0]
 		}
 		err := row.Scan(&role)
-		refused[n] = a.drafts[i].MayRevise(a.targets[i], tidemark.Role(role))
+		if d := &a.drafts[i]; d.Kind.Revises() {
+			refused[n] = d.MayRevise(a.targets[i], tidemark.Role(role))
+		} else {
+			refused[n] = d.MayAnnotate(a.targets[i], tidemark.Role(role))
+		}
 		return err
 	})
+	if err == nil {
+		err = a.mayStand(ctx, c, todo, verdicts, refused)
+	}
+	return refused, err
 }
 
-// revise queues what a stored relation, draft i, changes: its own row, and that of its target.
+// change queues the change of a message in the chat of a verdict.
+func change(
+	batch *pgx.Batch, v *verdict, chat tidemark.ChatID, text string, sequence tidemark.Sequence,
+	values ...any,
+) {
+	batch.Queue(text, append([]any{v.chat, int64(sequence)}, values...)...).Exec(
+		func(done pgconn.CommandTag) error {
+			if done.RowsAffected() != 1 {
+				return &hole{chat, sequence}
+			}
+			return nil
+		})
+}
+
+// revise queues what a stored edit or redaction, draft i, changes: its own row, and that of its
+// target. If that is a reaction or pin, it stands no more.
 func (a *appending) revise(batch *pgx.Batch, i int, v *verdict) {
 	relation := a.drafts[i]
 	relation.CreatedAt = timeOf(relation.CreatedAt.UnixMilli())
-	change := func(text string, sequence tidemark.Sequence, values ...any) {
-		batch.Queue(text, append([]any{v.chat, int64(sequence)}, values...)...).Exec(
-			func(done pgconn.CommandTag) error {
-				if done.RowsAffected() != 1 {
-					return &hole{relation.ChatID, sequence}
-				}
-				return nil
-			})
-	}
-	change(relateMessage, tidemark.Sequence(v.sequence), int64(relation.Relation.Sequence))
+	change(batch, v, relation.ChatID, relateMessage, tidemark.Sequence(v.sequence),
+		int64(relation.Relation.Sequence))
 	m := a.targets[i].Revise(&relation, tidemark.Sequence(v.sequence))
 	a.targets[i] = &m
 	var mentions *string
@@ -233,17 +249,23 @@ func (a *appending) revise(batch *pgx.Batch, i int, v *verdict) {
 		text := m.Mentions.Text()
 		mentions = &text
 	}
-	change(reviseMessage, m.Sequence, m.ContentType, mentions, textOrNull(m.Attachments),
-		textOrNull(m.Metadata), m.Content, m.Revision.Text())
+	change(batch, v, relation.ChatID, reviseMessage, m.Sequence, m.ContentType, mentions,
+		textOrNull(m.Attachments), textOrNull(m.Metadata), storage.ContentOf(&m),
+		m.Revision.Text())
+	if m.Kind.Annotates() {
+		//rule:annotations_counted.ends-in-step-of-redaction-in-postgres
+		unannotate(batch, v, &m)
+	}
 }
 
-// unsaid returns a draft as its own row has it: a relation has nothing of what it says.
+// unsaid returns a draft as its own row has it: a relation has nothing of what it says, except the
+// emoji of a reaction, which is its content (storage.ContentOf).
 func unsaid(d *tidemark.Draft) *tidemark.Draft {
 	if !d.Kind.Relates() {
 		return d
 	}
 	bare := *d
-	bare.Content, bare.ContentType = "", tidemark.DefaultContentType
+	bare.Content, bare.ContentType = d.Relation.Emoji, tidemark.DefaultContentType
 	bare.Attachments, bare.Metadata, bare.Mentions = nil, nil, tidemark.Mentions{}
 	return &bare
 }

@@ -33,6 +33,8 @@ const (
 	removeMentions = `DELETE FROM mentions
 		WHERE chat = $1 AND sequence < $2 AND user_id = ANY ($3::text[])`
 	removeAllMentions = `DELETE FROM mentions WHERE chat = $1 AND sequence < $2`
+	removeReactions   = `DELETE FROM reactions WHERE chat = $1 AND target < $2`
+	removePins        = `DELETE FROM pins WHERE chat = $1 AND target < $2`
 )
 
 // Expire implements storage.Retention. The floor and the messages change in one transaction, so no
@@ -130,6 +132,10 @@ func (m *membership) remove(ctx context.Context, old aged, floor int64) error {
 	batch.Queue(raiseFloor, m.key, floor)
 	batch.Queue(removeMessages, m.key, column(m.chat.Floor), floor-1)
 	batch.Queue(removeUncounted, m.key, floor)
+	//rule:annotations_counted.reactions-expire-in-postgres
+	batch.Queue(removeReactions, m.key, floor)
+	//rule:annotations_counted.pins-expire-in-postgres
+	batch.Queue(removePins, m.key, floor)
 	users, sent := make([]string, 0, len(old.sent)), make([]int64, 0, len(old.sent))
 	for user, n := range old.sent {
 		users, sent = append(users, user), append(sent, n)

@@ -59,8 +59,8 @@ func totals() []string {
 // fixture creates the chats from $from to $to, with ten members and a hundred messages each. Writer
 // is also a member of the first hundred chats. Reader is a member of the second hundred, and has
 // received all of every second one. Each chat has metadata. Half of all members have watermarks.
-// Two messages of each chat do not count as unread, and some name users. The tables are not
-// analyzed. activity_at is the number of the chat, 0 for a crowd.
+// Two messages of each chat do not count as unread, and some name users. Five have a reaction, and
+// one of these is pinned. The tables are not analyzed. activity_at is the number of the chat, 0 for a crowd.
 func fixture() []string {
 	const chats = `(SELECT *, activity_at AS no FROM chats
 		WHERE activity_at BETWEEN $from AND $to) AS c`
@@ -103,6 +103,11 @@ func fixture() []string {
 				sender_id
 			FROM ` + chats + ` JOIN messages AS m ON m.chat = c.key
 				WHERE m.kind IS NULL AND sequence % 10 = 0`,
+		`INSERT INTO reactions (chat, target, user_id, emoji, sequence, created_at)
+			SELECT c.key, 10 * s, 'user' || s, 'ok', 10 * s + 1, 1
+			FROM ` + chats + `, generate_series(1, 5) AS s`,
+		`INSERT INTO pins (chat, target, user_id, sequence, created_at)
+			SELECT c.key, 10, 'user1', 12, 1 FROM ` + chats,
 		`INSERT INTO pending_deliveries (user_id, chat_id, first_undelivered_seq)
 			SELECT m.user_id, m.chat_id, CASE WHEN c.large THEN 0 ELSE 1 END
 			FROM ` + chats + ` JOIN members AS m ON m.chat = c.key

@@ -44,6 +44,7 @@ func scanMessage(
 	}
 	if !row.nullAt(7) {
 		err = parseKindMentions(&m, row.stringAt(7))
+		storage.TakeEmoji(&m)
 	}
 	if !row.nullAt(8) {
 		m.Attachments = row.bytesAt(8)
@@ -140,7 +141,7 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 		}
 		return storage.Appended{}, err
 	}
-	if r := message.Relation; r != nil {
+	if r := message.Relation; message.Kind.Revises() {
 		if r.Target, err = w.target(c, r.Sequence); err != nil {
 			return storage.Appended{}, err
 		}
@@ -198,7 +199,7 @@ func (w *writer) insert(c *chat, m *tidemark.Message) (stored bool, err error) {
 	q.integer(6, m.CreatedAt.UnixMilli())
 	q.integer(7, int64(m.MembersVersion))
 	q.string(8, m.ContentType)
-	q.string(9, m.Content)
+	q.string(9, storage.ContentOf(m))
 	if !plain {
 		if q.null(10); marked {
 			q.string(10, kindMentions(m))

@@ -9,9 +9,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage/sqlite/internal/health"
 )
 
-// kindMentions returns the column kind_mentions of a message that is no plain one. A relation has
-// its kind and target: "edit 5". Other messages have their kind, whom they name, and their
-// revision: `message alice bob {"sequence":7,…}`.
+// kindMentions returns the column kind_mentions of a message that is no plain one. It has the kind,
+// the target of a relation, whom the message names, and the revision: "edit 5",
+// `react 5 {"sequence":7,…}`, `message alice bob {"sequence":7,…}`.
 func kindMentions(m *tidemark.Message) string {
 	parts := []string{string(m.Kind)}
 	if m.Relation != nil {
@@ -30,12 +30,13 @@ func kindMentions(m *tidemark.Message) string {
 func parseKindMentions(m *tidemark.Message, text string) error {
 	kind, rest, _ := strings.Cut(text, " ")
 	if m.Kind = tidemark.Kind(kind); m.Kind.Relates() {
-		target, err := strconv.ParseUint(rest, 10, 64)
+		var number string
+		number, rest, _ = strings.Cut(rest, " ")
+		target, err := strconv.ParseUint(number, 10, 64)
 		if err != nil {
 			return tidemark.Wrap(tidemark.Internal, err, "the target of a message is damaged")
 		}
 		m.Relation = &tidemark.Relation{Sequence: tidemark.Sequence(target)}
-		return nil
 	}
 	names, revision := rest, ""
 	if at := strings.IndexByte(rest, '{'); at >= 0 {
@@ -47,7 +48,7 @@ func parseKindMentions(m *tidemark.Message, text string) error {
 	return err
 }
 
-// relate stores a relation whose key is new, and changes its target.
+// relate stores a message with a relation whose key is new, and does what it says to its target.
 func (w *writer) relate(c *chat, from *sender, d *tidemark.Draft) (storage.Appended, error) {
 	member, _, err := w.member(c, d.SenderID)
 	if err != nil {
@@ -55,7 +56,7 @@ func (w *writer) relate(c *chat, from *sender, d *tidemark.Draft) (storage.Appen
 	}
 	target, err := w.target(c, d.Relation.Sequence)
 	if err == nil {
-		err = d.MayRevise(target, member.Role)
+		err = w.mayRelate(c, d, target, member.Role)
 	}
 	if err != nil {
 		return storage.Appended{}, err
@@ -67,6 +68,16 @@ func (w *writer) relate(c *chat, from *sender, d *tidemark.Draft) (storage.Appen
 	appended, err := w.appended(c, from, d, m)
 	if err != nil {
 		return storage.Appended{}, err
+	}
+	if d.Kind.Annotates() {
+		//rule:annotations_counted.stands-in-step-of-message-in-sqlite
+		return appended, w.annotate(c, &m)
+	}
+	if target.Kind.Annotates() {
+		//rule:annotations_counted.ends-in-step-of-redaction-in-sqlite
+		if err := w.unannotate(c, target); err != nil {
+			return storage.Appended{}, err
+		}
 	}
 	revised := target.Revise(d, m.Sequence)
 	//rule:redacted_stays.target-in-step-of-relation-in-sqlite
@@ -108,7 +119,7 @@ func (w *writer) revise(c *chat, m *tidemark.Message) error {
 	if q.null(4); m.Metadata != nil {
 		q.string(4, string(m.Metadata))
 	}
-	q.string(5, m.Content)
+	q.string(5, storage.ContentOf(m))
 	q.integer(6, c.key)
 	q.integer(7, int64(m.Sequence))
 	return q.run()

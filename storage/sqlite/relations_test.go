@@ -90,6 +90,11 @@ func TestKindMentions(t *testing.T) {
 		"edit 5": {
 			Kind: tidemark.KindEdit, Relation: &tidemark.Relation{Sequence: 5},
 		},
+		"react 5": {Kind: tidemark.KindReact, Relation: &tidemark.Relation{Sequence: 5}},
+		"pin 5 " + text: {
+			Kind: tidemark.KindPin, Relation: &tidemark.Relation{Sequence: 5},
+			Revision: revision,
+		},
 		"redact 9007199254740991": {
 			Kind: tidemark.KindRedact, Relation: &tidemark.Relation{Sequence: tidemark.MaxSequence},
 		},
@@ -106,7 +111,9 @@ func TestKindMentions(t *testing.T) {
 
 // A message whose kind cannot be read is not served as another one.
 func TestRanges_damaged_kind_is_an_error(t *testing.T) {
-	for _, damaged := range []string{"edit", "redact x", "message {", "system alice {}x"} {
+	for _, damaged := range []string{
+		"edit", "redact x", "react", "pin 5 {", "message {", "system alice {}x",
+	} {
 		s, _ := openNew(t)
 		send(t, s, "1")
 		send(t, s, "2")

@@ -117,6 +117,10 @@ func (w *writer) remove(c *chat, old aged, floor tidemark.Sequence) error {
 		// The last one stays: its ordinal says how many there are below the floor.
 		`DELETE FROM uncounted WHERE chat = ?1 AND sequence < (SELECT max(sequence)
 			FROM uncounted WHERE chat = ?1 AND sequence < ?2)`,
+		//rule:annotations_counted.reactions-expire-in-sqlite
+		`DELETE FROM reactions WHERE chat = ?1 AND target < ?2`,
+		//rule:annotations_counted.pins-expire-in-sqlite
+		`DELETE FROM pins WHERE chat = ?1 AND target < ?2`,
 	} {
 		q, err := w.c.prepared(text)
 		if err != nil {

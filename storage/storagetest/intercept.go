@@ -133,6 +133,28 @@ func (i *intercepted) Ranges(
 		len(ranges), func() ([][]tidemark.Message, error) { return i.Store.Ranges(ctx, ranges) })
 }
 
+func (i *intercepted) Reactions(
+	ctx context.Context, q storage.ReactionsQuery,
+) ([]storage.ReactionCount, tidemark.Sequence, error) {
+	return results3(i, "Reactions",
+		func() ([]storage.ReactionCount, tidemark.Sequence, error) {
+			return i.Store.Reactions(ctx, q)
+		})
+}
+
+func (i *intercepted) Reactors(
+	ctx context.Context, chat tidemark.ChatID, target, after tidemark.Sequence, limit int,
+) ([]storage.Reaction, bool, error) {
+	return results3(i, "Reactors", func() ([]storage.Reaction, bool, error) {
+		return i.Store.Reactors(ctx, chat, target, after, limit)
+	})
+}
+
+func (i *intercepted) Pins(ctx context.Context, chat tidemark.ChatID) ([]storage.Pin, error) {
+	return results2(i, "Pins", 1,
+		func() ([]storage.Pin, error) { return i.Store.Pins(ctx, chat) })
+}
+
 func (i *intercepted) Advance(
 	ctx context.Context, advances []storage.Advance,
 ) ([]storage.Advanced, error) {

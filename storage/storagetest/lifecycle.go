@@ -74,6 +74,9 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	_, errs["Append"] = storage.AppendOne(ctx, s, f.draft(chat, alice, "hello"))
 	_, _, errs["Sent"] = s.Sent(ctx, storage.SendKey{Chat: chat, Sender: alice})
 	_, errs["Ranges"] = s.Ranges(ctx, []storage.Range{{Chat: chat, Limit: 1}})
+	_, _, errs["Reactions"] = s.Reactions(ctx, storage.ReactionsQuery{Chat: chat, From: 1, To: 1})
+	_, _, errs["Reactors"] = s.Reactors(ctx, chat, 1, 0, 1)
+	_, errs["Pins"] = s.Pins(ctx, chat)
 	_, errs["Advance"] = s.Advance(ctx, []storage.Advance{{User: alice, Chat: chat, Now: at(1)}})
 	_, errs["States"] = s.States(ctx, []storage.StateKey{{User: alice, Chat: chat}})
 	_, _, errs["StatesOf"] = s.StatesOf(ctx, alice, "", 1)
@@ -201,10 +204,14 @@ func testReopen(t *testing.T, open Open, reopen func(t *testing.T, s storage.Sto
 	f.mark(carol, c, 5)
 	f.clear(alice, d, 2)
 	f.clear(carol, c, 41)
+	f.append(f.react(d, alice, 2, "👍"))
+	pin := f.pin(d, bob, 3)
+	pin.Direct = true
+	f.append(pin)
 	look := func() any {
 		return []any{
 			f.info(c), f.info(d), f.roster(c), f.roster(d), f.messages(storage.Range{Chat: c}),
-			f.messages(storage.Range{Chat: d}),
+			f.messages(storage.Range{Chat: d}), f.annotated(d),
 			f.state(alice, c), f.state(bob, c), f.state(carol, c), f.state(alice, d),
 			f.pending(alice), f.pending(bob), f.pending(carol),
 			f.chatsOf(alice, 2), f.chatsOf(carol, 2), f.behind(alice, 2, false), f.summary(c, 20),

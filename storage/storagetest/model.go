@@ -48,6 +48,7 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 			"clear":       m.clearRows,
 			"expire":      m.expire,
 			"range":       m.readRange,
+			"annotations": m.readAnnotations,
 			"lists":       m.readLists,
 			"statuses":    m.readStatuses,
 		}
@@ -210,17 +211,23 @@ func (m *model) appendNew(rt *rapid.T) {
 		func(f *fixture) (any, error) { return f.tryAppend(draft) })
 }
 
-// relate edits or redacts a message, which may be another user's, a relation, or missing. Half of
-// the senders are backends, which may change all messages.
+// relate edits, redacts or annotates a message, which may be another user's, a relation, or not
+// there. Half of the senders are backends, which may change all messages.
 func (m *model) relate(rt *rapid.T) {
 	chat := m.drawChat(rt)
 	target := max(1, m.drawSequence(rt, chat))
 	draft := m.edit(chat, m.drawUser(rt), target, fmt.Sprint("edit ", m.tick()))
 	draft.CreatedAt = at(m.now / 3)
 	draft.ByBackend = rapid.Bool().Draw(rt, "backend")
-	switch rapid.IntRange(0, 3).Draw(rt, "what") {
+	draft.Direct = rapid.Bool().Draw(rt, "direct")
+	switch rapid.IntRange(0, 5).Draw(rt, "what") {
 	case 0:
 		draft.Kind, draft.Content = tidemark.KindRedact, ""
+	case 2:
+		draft.Kind, draft.Content = tidemark.KindReact, ""
+		draft.Relation.Emoji = rapid.SampledFrom([]string{"a", "A", "👍"}).Draw(rt, "emoji")
+	case 3:
+		draft.Kind, draft.Content = tidemark.KindPin, ""
 	case 1:
 		draft.ContentType = "text/markdown"
 		draft.Attachments = json.RawMessage(`[{"n":` + fmt.Sprint(m.now) + `}]`)
@@ -240,7 +247,7 @@ func (m *model) resend(rt *rapid.T) {
 	}
 	draft := rapid.SampledFrom(m.drafts).Draw(rt, "draft")
 	draft.MessageID += "again"
-	says := draft.Kind != tidemark.KindRedact
+	says := draft.Relation == nil || draft.Kind == tidemark.KindEdit
 	switch change := rapid.IntRange(0, 6).Draw(rt, "change"); {
 	case change == 0 && says:
 		draft.Content += "!"
@@ -251,7 +258,9 @@ func (m *model) resend(rt *rapid.T) {
 	case change == 3 && draft.Relation == nil:
 		draft.Kind = tidemark.KindSystem
 	case change == 3:
-		draft.Relation = &tidemark.Relation{Sequence: draft.Relation.Sequence + 1}
+		other := *draft.Relation
+		other.Sequence++
+		draft.Relation = &other
 	case change == 4 && says:
 		draft.Mentions.All = !draft.Mentions.All
 	}
@@ -411,6 +420,21 @@ func (m *model) readRange(rt *rapid.T) {
 	m.both(fmt.Sprintf("Range %+v", r), func(f *fixture) (any, error) { return f.read(r) })
 }
 
+func (m *model) readAnnotations(rt *rapid.T) {
+	chat, limit := m.drawChat(rt), rapid.IntRange(1, 3).Draw(rt, "limit")
+	target, after := m.drawSequence(rt, chat), m.drawSequence(rt, chat)
+	m.both("Reactors", func(f *fixture) (any, error) {
+		reactions, more, err := f.store.Reactors(f.ctx, chat, max(1, target), after, limit)
+		return []any{reactions, more}, err
+	})
+	q := storage.ReactionsQuery{Chat: chat, From: max(1, target), User: m.drawUser(rt)}
+	q.To = q.From + tidemark.Sequence(limit)
+	m.both("Reactions", func(f *fixture) (any, error) {
+		found, through, err := f.store.Reactions(f.ctx, q)
+		return []any{found, through}, err
+	})
+}
+
 func (m *model) readLists(rt *rapid.T) {
 	user, limit := m.drawUser(rt), rapid.IntRange(1, 3).Draw(rt, "limit")
 	large := rapid.Bool().Draw(rt, "large")
@@ -471,6 +495,7 @@ func (m *model) compareMessages() {
 	for _, chat := range m.rooms {
 		m.both("Range",
 			func(f *fixture) (any, error) { return f.messages(storage.Range{Chat: chat}), nil })
+		m.both("annotations", func(f *fixture) (any, error) { return f.annotated(chat), nil })
 		if m.specHead(chat) > 0 {
 			m.whole(chat)
 		}

@@ -144,6 +144,22 @@ func (t *turns) Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemar
 	return t.next().Ranges(ctx, ranges)
 }
 
+func (t *turns) Reactions(
+	ctx context.Context, q storage.ReactionsQuery,
+) ([]storage.ReactionCount, tidemark.Sequence, error) {
+	return t.next().Reactions(ctx, q)
+}
+
+func (t *turns) Reactors(
+	ctx context.Context, chat tidemark.ChatID, target, after tidemark.Sequence, limit int,
+) ([]storage.Reaction, bool, error) {
+	return t.next().Reactors(ctx, chat, target, after, limit)
+}
+
+func (t *turns) Pins(ctx context.Context, chat tidemark.ChatID) ([]storage.Pin, error) {
+	return t.next().Pins(ctx, chat)
+}
+
 func (t *turns) Advance(
 	ctx context.Context, advances []storage.Advance,
 ) ([]storage.Advanced, error) {

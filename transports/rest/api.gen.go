@@ -109,6 +109,8 @@ const (
 	SendMessageKindControl SendMessageKind = "control"
 	SendMessageKindEdit    SendMessageKind = "edit"
 	SendMessageKindMessage SendMessageKind = "message"
+	SendMessageKindPin     SendMessageKind = "pin"
+	SendMessageKindReact   SendMessageKind = "react"
 	SendMessageKindRedact  SendMessageKind = "redact"
 	SendMessageKindSystem  SendMessageKind = "system"
 )
@@ -121,6 +123,10 @@ func (e SendMessageKind) Valid() bool {
 	case SendMessageKindEdit:
 		return true
 	case SendMessageKindMessage:
+		return true
+	case SendMessageKindPin:
+		return true
+	case SendMessageKindReact:
 		return true
 	case SendMessageKindRedact:
 		return true
@@ -209,9 +215,8 @@ type Chat struct {
 	LastAckedSequence *Watermark `json:"last_acked_sequence"`
 
 	// LastMessage The last message of the kind `message` or `system`, so its sequence may be below
-	// `head_sequence`. Null if there is none, if you may not see it, or if too many edits,
-	// redactions and `control` messages follow it, here or in other chats of the list. Then
-	// read the history.
+	// `head_sequence`. Null if there is none, if you may not see it, or if too many messages
+	// of other kinds follow it, here or in other chats of the list. Then read the history.
 	LastMessage      *Message      `json:"last_message"`
 	LastReadSequence *Watermark    `json:"last_read_sequence"`
 	MemberCount      int           `json:"member_count"`
@@ -401,6 +406,57 @@ type Id = string
 // with what you have of a chat, and send it with the cursor. Only equality counts.
 type Incarnation = Id
 
+// ListedMessage defines model for ListedMessage.
+type ListedMessage struct {
+	Attachments []Attachment `json:"attachments"`
+
+	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	ChatId Id `json:"chat_id"`
+
+	// ClientMessageId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	ClientMessageId Id        `json:"client_message_id"`
+	Content         string    `json:"content"`
+	ContentType     string    `json:"content_type"`
+	CreatedAt       time.Time `json:"created_at"`
+
+	// Kind `message` and `system` are shown. `edit` and `redact` change another message, which their
+	// `relation` names. `react` adds an emoji to one, and `pin` pins it; neither changes it.
+	// `control` is for the application itself. There will be more. A client
+	// stores and acknowledges a message of a kind that it does not know, but neither shows nor
+	// counts it.
+	//
+	//
+	// Example: message
+	Kind MessageKind `json:"kind"`
+
+	// MembersVersion Rises with each change of the chat's members, their roles and their metadata. A list of
+	// members of a lower version than a message may lack somebody whose watermarks count for its
+	// tick, or have one too many.
+	MembersVersion MembersVersion `json:"members_version"`
+	Mentions       *Mentions      `json:"mentions"`
+
+	// MessageId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	MessageId Id                      `json:"message_id"`
+	Metadata  *map[string]interface{} `json:"metadata"`
+
+	// Reactions The reactions that were not undone: one entry for each emoji, the oldest first. Null
+	// without `reactions=true`. A message that was redacted has an empty list.
+	Reactions *[]ReactionCount `json:"reactions"`
+
+	// Relation Which message this one changes, reacts to, or pins. Null unless `kind` is `edit`,
+	// `redact`, `react` or `pin`.
+	Relation *Relation `json:"relation"`
+
+	// Revision What changed this message last. Null if nothing did.
+	Revision *Revision `json:"revision"`
+
+	// SenderId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	SenderId Id `json:"sender_id"`
+
+	// Sequence A position in one chat, from 1.
+	Sequence Sequence `json:"sequence"`
+}
+
 // Look Example: {"chat_ids":["team","direct-1"]}
 type Look struct {
 	// ChatIds All chats that the client shows now. They replace those of the look before. Chats of
@@ -528,7 +584,8 @@ type Message struct {
 	CreatedAt       time.Time `json:"created_at"`
 
 	// Kind `message` and `system` are shown. `edit` and `redact` change another message, which their
-	// `relation` names. `control` is for the application itself. There will be more. A client
+	// `relation` names. `react` adds an emoji to one, and `pin` pins it; neither changes it.
+	// `control` is for the application itself. There will be more. A client
 	// stores and acknowledges a message of a kind that it does not know, but neither shows nor
 	// counts it.
 	//
@@ -546,7 +603,8 @@ type Message struct {
 	MessageId Id                      `json:"message_id"`
 	Metadata  *map[string]interface{} `json:"metadata"`
 
-	// Relation Which message this one changes. Null unless `kind` is `edit` or `redact`.
+	// Relation Which message this one changes, reacts to, or pins. Null unless `kind` is `edit`,
+	// `redact`, `react` or `pin`.
 	Relation *Relation `json:"relation"`
 
 	// Revision What changed this message last. Null if nothing did.
@@ -560,20 +618,26 @@ type Message struct {
 }
 
 // MessageKind `message` and `system` are shown. `edit` and `redact` change another message, which their
-// `relation` names. `control` is for the application itself. There will be more. A client
+// `relation` names. `react` adds an emoji to one, and `pin` pins it; neither changes it.
+// `control` is for the application itself. There will be more. A client
 // stores and acknowledges a message of a kind that it does not know, but neither shows nor
 // counts it.
 //
 // Example: message
 type MessageKind = string
 
-// MessageList Example: {"gaps":[{"chat_id":"team","from_sequence":1,"reason":"not_a_member","to_sequence":2}],"messages":[{"attachments":[{"content_type":"image/png","key":"k1","name":"a.png","size":1020}],"chat_id":"team","client_message_id":"b2f3","content":"","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":{"all":false,"user_ids":["bob"]},"message_id":"0190b5a1-7c5e-7000-8000-000000000003","metadata":{"priority":1},"relation":null,"revision":null,"sender_id":"alice","sequence":3}],"pagination":{"has_more":false,"next_cursor":null}}
+// MessageList Example: {"gaps":[{"chat_id":"team","from_sequence":1,"reason":"not_a_member","to_sequence":2}],"messages":[{"attachments":[{"content_type":"image/png","key":"k1","name":"a.png","size":1020}],"chat_id":"team","client_message_id":"b2f3","content":"","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":{"all":false,"user_ids":["bob"]},"message_id":"0190b5a1-7c5e-7000-8000-000000000003","metadata":{"priority":1},"reactions":[{"count":2,"emoji":"👍","own_sequence":5}],"relation":null,"revision":null,"sender_id":"alice","sequence":3}],"pagination":{"has_more":false,"next_cursor":null},"reactions_through_sequence":5}
 type MessageList struct {
-	Gaps     []Gap     `json:"gaps"`
-	Messages []Message `json:"messages"`
+	Gaps     []Gap           `json:"gaps"`
+	Messages []ListedMessage `json:"messages"`
 
 	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination `json:"pagination"`
+
+	// ReactionsThroughSequence The `reactions` of the page count exactly what happened in the chat up to this sequence.
+	// Count what comes later yourself, as the client guide says. Null without
+	// `reactions=true`, and if the page has no messages.
+	ReactionsThroughSequence *Watermark `json:"reactions_through_sequence"`
 }
 
 // MessageRef Example: {"chat_id":"team","sequence":1}
@@ -604,6 +668,11 @@ type NewMentions struct {
 
 // NewRelation Example: {"sequence":1}
 type NewRelation struct {
+	// Emoji Only of a `react`, which needs it: at most 64 bytes of UTF-8, without white space and
+	// control characters. The server does not check that it is an emoji. It is no place for
+	// text, because to redact the `react` does not remove it.
+	Emoji *string `json:"emoji,omitempty"`
+
 	// Sequence A position in one chat, from 1.
 	Sequence Sequence `json:"sequence"`
 }
@@ -648,6 +717,26 @@ type PendingList struct {
 	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination `json:"pagination"`
 	Pending    []Pending  `json:"pending"`
+}
+
+// Pin defines model for Pin.
+type Pin struct {
+	// Message Example: {"attachments":[],"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1}
+	Message Message `json:"message"`
+
+	// PinSequence That of the `pin`. Redact it to unpin the message.
+	PinSequence Sequence  `json:"pin_sequence"`
+	PinnedAt    time.Time `json:"pinned_at"`
+
+	// PinnedBy Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	PinnedBy Id `json:"pinned_by"`
+}
+
+// PinList Example: {"pagination":{"has_more":false,"next_cursor":null},"pins":[{"message":{"attachments":[],"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1},"pin_sequence":6,"pinned_at":"2026-01-31T10:00:08.400Z","pinned_by":"alice"}]}
+type PinList struct {
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
+	Pagination Pagination `json:"pagination"`
+	Pins       []Pin      `json:"pins"`
 }
 
 // PresenceResult defines model for PresenceResult.
@@ -707,14 +796,46 @@ type ProblemDetail struct {
 	Param *Param `json:"param"`
 }
 
-// Relation Example: {"sequence":1,"target":null}
+// Reaction defines model for Reaction.
+type Reaction struct {
+	Emoji     string    `json:"emoji"`
+	ReactedAt time.Time `json:"reacted_at"`
+
+	// Sequence That of the `react`.
+	Sequence Sequence `json:"sequence"`
+
+	// UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	UserId Id `json:"user_id"`
+}
+
+// ReactionCount defines model for ReactionCount.
+type ReactionCount struct {
+	Count int64  `json:"count"`
+	Emoji string `json:"emoji"`
+
+	// OwnSequence That of your own `react` among them, or null.
+	OwnSequence *Sequence `json:"own_sequence"`
+}
+
+// ReactionList Example: {"pagination":{"has_more":false,"next_cursor":null},"reactions":[{"emoji":"👍","reacted_at":"2026-01-31T10:00:07.300Z","sequence":5,"user_id":"bob"}]}
+type ReactionList struct {
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
+	Pagination Pagination `json:"pagination"`
+	Reactions  []Reaction `json:"reactions"`
+}
+
+// Relation Example: {"emoji":null,"sequence":1,"target":null}
 type Relation struct {
-	// Sequence That of the message that is changed.
+	// Emoji Of a `react`, else null. It stays when the `react` is redacted, so that clients know
+	// what to take back.
+	Emoji *string `json:"emoji"`
+
+	// Sequence That of the message that is changed, reacted to, or pinned.
 	Sequence Sequence `json:"sequence"`
 
 	// Target That message as it is now, not as it was after this change. So replace what you have
 	// of it, unless what you have has a `revision` with a higher sequence. Null if you may
-	// not see it.
+	// not see it, and for `react` and `pin`, which do not change it.
 	Target *Message `json:"target"`
 }
 
@@ -754,7 +875,8 @@ type Revision struct {
 // The roles of a direct chat mean nothing.
 type Role = string
 
-// SendMessage `content` may be absent or empty beside `attachments`, and is absent in a `redact`.
+// SendMessage `content` may be absent or empty beside `attachments`, and is absent in a `redact`, `react`
+// and `pin`.
 //
 // Example: {"client_message_id":"b2f1","content":"hello"}
 type SendMessage struct {
@@ -782,6 +904,11 @@ type SendMessage struct {
 	// Only its author and backends may do so, up to 100 times. `redact` removes all of them,
 	// for good. The author, backends, and in a group owners and admins may do so. It has no
 	// content itself.
+	//
+	// `react` adds an emoji to the message of `relation`, and `pin` pins that message. They
+	// have no content either. Everybody who may send may react. In a group, owners, admins and
+	// backends may pin; in a direct chat, both members may. Redact a `react` or `pin` to undo
+	// it. Everybody who may pin may redact each `pin`.
 	Kind     *SendMessageKind `json:"kind,omitempty"`
 	Mentions *NewMentions     `json:"mentions,omitempty"`
 
@@ -789,13 +916,14 @@ type SendMessage struct {
 	// returned as `attachments` are. Never put it into a page unescaped.
 	Metadata *map[string]interface{} `json:"metadata,omitempty"`
 
-	// Relation The message to change. `edit` and `redact` need it, other kinds have none.
+	// Relation The message to change, to react to, or to pin. `edit`, `redact`, `react` and `pin` need
+	// it, other kinds have none.
 	Relation *NewRelation `json:"relation,omitempty"`
 
 	// SeenSequence How far the sender's screen shows the chat. Everything up to there counts as read; 0
-	// is nothing, which is the default for backends and for the kinds `edit`, `redact` and
-	// `control`. For others the default is everything before the message that was delivered to
-	// the sender. If everything
+	// is nothing, which is the default for backends and for the kinds `edit`, `redact`,
+	// `react`, `pin` and `control`. For others the default is everything before the message
+	// that was delivered to the sender. If everything
 	// before the message is read, the message is read by its sender, too. A member who reads
 	// nothing holds `all_read` and `all_read_sequence` back; only in `delivery-status` of
 	// their own message do they count as a reader.
@@ -993,6 +1121,9 @@ type Cursor = string
 // Limit defines model for limit.
 type Limit = string
 
+// MessageSequence defines model for message_sequence.
+type MessageSequence = string
+
 // OutletId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 type OutletId = Id
 
@@ -1103,6 +1234,18 @@ type ListMessagesParams struct {
 
 	// Limit The size of the page. More than 1,000 is clamped to 1,000.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Reactions Whether the answer has the reactions to the messages.
+	Reactions *string `form:"reactions,omitempty" json:"reactions,omitempty"`
+}
+
+// ListReactionsParams defines parameters for ListReactions.
+type ListReactionsParams struct {
+	// Limit The size of the page. More than 1,000 is clamped to 1,000.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before. Opaque.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
 // ListDeliveryStatesParams defines parameters for ListDeliveryStates.
@@ -1441,6 +1584,12 @@ type ServerInterface interface {
 	// SendMessage Send a message
 	// (POST /chats/{chat_id}/messages)
 	SendMessage(ctx echo.Context, chatId ChatId) error
+	// ListReactions The reactions to a message, oldest first
+	// (GET /chats/{chat_id}/messages/{sequence}/reactions)
+	ListReactions(ctx echo.Context, chatId ChatId, sequence MessageSequence, params ListReactionsParams) error
+	// ListPins The pinned messages of a chat, the latest pin first
+	// (GET /chats/{chat_id}/pins)
+	ListPins(ctx echo.Context, chatId ChatId) error
 	// SendTyping Tell the others that I am typing
 	// (POST /chats/{chat_id}/typing)
 	SendTyping(ctx echo.Context, chatId ChatId) error
@@ -1782,6 +1931,13 @@ func (w *ServerInterfaceWrapper) ListMessages(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
 	}
 
+	// ------------- Optional query parameter "reactions" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reactions", ctx.QueryParams(), &params.Reactions, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter reactions: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListMessages(ctx, chatId, params)
 	return err
@@ -1800,6 +1956,62 @@ func (w *ServerInterfaceWrapper) SendMessage(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.SendMessage(ctx, chatId)
+	return err
+}
+
+// ListReactions converts echo context to params.
+func (w *ServerInterfaceWrapper) ListReactions(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "chat_id" -------------
+	var chatId ChatId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "chat_id", ctx.Param("chat_id"), &chatId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chat_id: %s", err))
+	}
+
+	// ------------- Path parameter "sequence" -------------
+	var sequence MessageSequence
+
+	err = runtime.BindStyledParameterWithOptions("simple", "sequence", ctx.Param("sequence"), &sequence, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter sequence: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListReactionsParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListReactions(ctx, chatId, sequence, params)
+	return err
+}
+
+// ListPins converts echo context to params.
+func (w *ServerInterfaceWrapper) ListPins(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "chat_id" -------------
+	var chatId ChatId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "chat_id", ctx.Param("chat_id"), &chatId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chat_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListPins(ctx, chatId)
 	return err
 }
 
@@ -2071,6 +2283,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.PATCH(options.BaseURL+"/chats/:chat_id/members/:user_id", wrapper.UpdateMember, options.OperationMiddlewares["updateMember"]...)
 	router.GET(options.BaseURL+"/chats/:chat_id/messages", wrapper.ListMessages, options.OperationMiddlewares["listMessages"]...)
 	router.POST(options.BaseURL+"/chats/:chat_id/messages", wrapper.SendMessage, options.OperationMiddlewares["sendMessage"]...)
+	router.GET(options.BaseURL+"/chats/:chat_id/messages/:sequence/reactions", wrapper.ListReactions, options.OperationMiddlewares["listReactions"]...)
+	router.GET(options.BaseURL+"/chats/:chat_id/pins", wrapper.ListPins, options.OperationMiddlewares["listPins"]...)
 	router.POST(options.BaseURL+"/chats/:chat_id/typing", wrapper.SendTyping, options.OperationMiddlewares["sendTyping"]...)
 	router.GET(options.BaseURL+"/delivery-states", wrapper.ListDeliveryStates, options.OperationMiddlewares["listDeliveryStates"]...)
 	router.GET(options.BaseURL+"/pending", wrapper.ListPending, options.OperationMiddlewares["listPending"]...)

@@ -61,11 +61,62 @@ func (h *Handler) ListMessages(c echo.Context, id ChatId, params ListMessagesPar
 		return tidemark.Errorf(tidemark.Invalid,
 			"after_sequence and before_sequence exclude each other; give one of them")
 	}
-	history, err := h.server.History(c.Request().Context(), caller(c).User, req)
+	reactions := false
+	if params.Reactions != nil {
+		if reactions, err = wire.ParseFlag(*params.Reactions, "reactions"); err != nil {
+			return err
+		}
+	}
+	ctx, user := c.Request().Context(), caller(c).User
+	if !reactions {
+		history, err := h.server.History(ctx, user, req)
+		if err != nil {
+			return err
+		}
+		return answer(c, http.StatusOK, wire.AppendHistory(nil, history, nil))
+	}
+	history, counts, err := h.server.HistoryWithReactions(ctx, user, req)
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusOK, wire.AppendHistory(nil, history))
+	return answer(c, http.StatusOK, wire.AppendHistory(nil, history, &counts))
+}
+
+// ListReactions returns a page of the reactions to a message.
+func (h *Handler) ListReactions(
+	c echo.Context, id ChatId, sequence MessageSequence, params ListReactionsParams,
+) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	to := tidemark.MessageRef{ChatID: chat}
+	to.Sequence, err = wire.ParseSequence(sequence, "sequence", 1, tidemark.Invalid)
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := pageOf(params.Limit, params.Cursor)
+	if err != nil {
+		return err
+	}
+	page, err := h.server.Reactions(c.Request().Context(), caller(c).User, to, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendReactions(nil, page))
+}
+
+// ListPins returns the pins of a chat.
+func (h *Handler) ListPins(c echo.Context, id ChatId) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	pins, err := h.server.Pins(c.Request().Context(), caller(c).User, chat)
+	if err != nil {
+		return err
+	}
+	return answer(c, http.StatusOK, wire.AppendPins(nil, pins))
 }
 
 // position returns an exclusive position of the query, or nil if there is none. 0 is valid.

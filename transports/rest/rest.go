@@ -80,6 +80,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 	add([]auth.Scope{auth.ScopeAct}, map[string]int{
 		"listChats": limit.LargeCall, "getChat": limit.Call, "listMembers": limit.LargeCall,
 		"listMessages": limit.LargeCall, "sync": limit.LargeCall,
+		"listReactions": limit.LargeCall, "listPins": limit.LargeCall,
 		"getDeliveryState": limit.Call, "updateDeliveryState": limit.Call,
 		"markUnread": limit.Call, "getUnread": limit.LargeCall,
 		"getDeliveryStatus": 0, "listStatuses": 0, // which count as statuses

@@ -278,7 +278,8 @@ func (c *Cache) put(e *Entry, m *tidemark.Message, payload []byte, read Term, se
 		return
 	}
 	grown := 0
-	if m.Relation != nil {
+	//rule:annotations_counted.drop-nothing-here
+	if m.Kind.Revises() {
 		grown = e.tail.relate(m.Sequence)
 	}
 	// The term is asked for while the tail is locked, so that Forget comes before or after.
@@ -302,8 +303,8 @@ func (c *Cache) put(e *Entry, m *tidemark.Message, payload []byte, read Term, se
 	c.makeRoom()
 }
 
-// Relate records that a relation was stored. Cached messages before it may be outdated, so they are
-// dropped, and none of them is cached any more.
+// Relate records that an edit or a redaction was stored. Cached messages before it may be outdated,
+// so they are dropped, and none of them is cached any more.
 func (c *Cache) Relate(id tidemark.ChatID, relation tidemark.Sequence) {
 	// The floor comes before the look-up. So an entry that is made meanwhile has the floor, or is
 	// found here.
@@ -329,7 +330,7 @@ func (c *Cache) refill(e *Entry, m *tidemark.Message, read Term) {
 	late := time.Since(m.CreatedAt) < recent
 	e.mu.Lock()
 	t := &e.tail
-	unknown := m.Relation != nil && m.Sequence > t.floor &&
+	unknown := m.Kind.Revises() && m.Sequence > t.floor &&
 		(late || len(t.slots) > 0 && t.first < m.Sequence)
 	e.mu.Unlock()
 	//rule:R_WIPE.learn-of-a-relation-from-storage

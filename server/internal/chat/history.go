@@ -114,6 +114,41 @@ func (c *Cache) Before(
 	})
 }
 
+// Pick returns those of some messages that a member may see, in the order of their sequences. It
+// leaves out what has expired. Errors: NotFound, NotMember.
+func (c *Cache) Pick(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, wanted []tidemark.Sequence,
+) ([]tidemark.Message, error) {
+	h, err := c.asMember(ctx, user, chat, func(v view) (History, error) {
+		var ranges []storage.Range
+		for _, n := range wanted {
+			//rule:nothing_outside_membership.pick-within-membership
+			if v.contains(n) {
+				ranges = append(ranges, storage.Range{
+					Chat: chat, After: tidemark.After(n), Limit: 1,
+				})
+			}
+		}
+		var h History
+		if len(ranges) == 0 {
+			return h, nil
+		}
+		pages, err := c.storage.Ranges(ctx, ranges)
+		if err != nil {
+			return h, err
+		}
+		for i, page := range pages {
+			if len(page) == 0 || page[0].Sequence != ranges[i].After+1 {
+				continue
+			}
+			h.Messages = append(h.Messages, page[0])
+			h.newest = max(h.newest, page[0].MembersVersion)
+		}
+		return h, nil
+	})
+	return h.Messages, err
+}
+
 // asMember reads the messages that a member may see. If a message was stored under a newer roster
 // than the one that decided, or may have expired since that was read, asMember reads the roster and
 // starts again.

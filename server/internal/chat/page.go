@@ -231,7 +231,7 @@ func (c *Cache) learn(rd *reading, messages []tidemark.Message, term Term) {
 	present, settled := c.present()
 	news := !settled && term == present && term != NoTerm
 	for i := range messages {
-		if m := &messages[i]; news || !m.Kind.Shown() {
+		if m := &messages[i]; news || !m.Kind.Shown() && !m.Kind.Annotates() {
 			c.refill(rd.entry, m, term)
 		}
 	}

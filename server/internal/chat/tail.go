@@ -10,7 +10,7 @@ type message struct {
 	// 1970.
 	created int64
 	payload []byte
-	// relation is nil unless the message is a relation.
+	// relation is nil unless the message is an edit or a redaction.
 	relation *relation
 }
 
@@ -27,7 +27,7 @@ func encoded(m *tidemark.Message, payload []byte) message {
 		sequence: m.Sequence, version: m.MembersVersion, created: m.CreatedAt.Unix(),
 		payload: payload,
 	}
-	if m.Relation != nil {
+	if m.Kind.Revises() && m.Relation != nil {
 		if target := m.Relation.Target; target != nil {
 			//rule:floor_recorded.age-of-the-target
 			kept.created = min(kept.created, target.CreatedAt.Unix())
@@ -61,8 +61,8 @@ const messageOverhead = 64
 // tail holds the last messages of a chat. It is a range of sequences; a message that has not
 // arrived has an empty slot. It is not safe for concurrent use.
 type tail struct {
-	// floor is the highest relation that the node knows of. It may have changed any message before
-	// it, so the tail has none of them (R_WIPE).
+	// floor is the highest edit or redaction that the node knows of. It may have changed any
+	// message before it, so the tail has none of them (R_WIPE).
 	floor tidemark.Sequence
 	// term is the term in which the slots were filled. since is a sequence from which on all
 	// messages were stored in it, or 0 if none is known.

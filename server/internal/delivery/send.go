@@ -257,11 +257,13 @@ func (d *Delivery) handOverSome(ctx context.Context, all []message) (done int) {
 func (m *message) notification() bus.Notification {
 	n := bus.Notification{
 		Chat: m.draft.ChatID, Sequence: m.stored.Sequence, Trace: m.trace,
-		Relation: m.stored.Relation != nil,
+		Relation: m.stored.Kind.Revises(),
 	}
-	// A kind that is not shown goes without content: nodes of an older program do not know it.
+	kind := m.stored.Kind
+	// Edits, redactions and messages of the kind control go without content: a node of an older
+	// program would take them for plain messages.
 	//rule:R_WIPE.send-no-changing-message
-	if m.stored.Kind.Shown() && m.stored.Revision == nil {
+	if (kind.Shown() || kind.Annotates()) && m.stored.Revision == nil {
 		n.Message, n.Encoded = m.stored, m.encoded
 	}
 	return n

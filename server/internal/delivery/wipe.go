@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-im/tidemark/server/bus"
 )
 
-// wipe tells all nodes of the relations among stored messages, before these are handed over. What
-// the nodes have cached of the chats' earlier messages may be outdated (R_WIPE).
+// wipe tells all nodes of the edits and redactions among stored messages, before these are handed
+// over. What the nodes have cached of the chats' earlier messages may be outdated (R_WIPE).
 //
 // If a node that may be alive was not told, leases.Untold makes it drop its cache. If this node
 // dies before it has told anybody, all nodes drop theirs (R_EPOCH).
@@ -18,7 +18,8 @@ func (d *Delivery) wipe(ctx context.Context, stored []message) {
 	nodes := d.Leases.Nodes()
 	for i := range stored {
 		m := stored[i].stored
-		if m.Relation == nil {
+		//rule:annotations_counted.drop-nothing
+		if !m.Kind.Revises() {
 			continue
 		}
 		//rule:R_WIPE.drop-here-first

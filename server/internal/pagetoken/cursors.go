@@ -18,6 +18,9 @@ const (
 	Pending = "p"
 )
 
+// Reactions is the kind of the list of the reactions to a message. Its position is a sequence.
+const Reactions = "r"
+
 // chats is the kind of the list of chats.
 const chats = "c"
 
@@ -50,6 +53,19 @@ func DecodeID[T ~string](kind, cursor string) (T, error) {
 		err = errCursor()
 	}
 	return T(position), err
+}
+
+// DecodeSequence returns the sequence in a cursor of a kind, 0 for an empty cursor. Error: Invalid.
+func DecodeSequence(kind, cursor string) (tidemark.Sequence, error) {
+	position, err := decode(kind, cursor)
+	if err != nil || position == "" {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(position, 10, 64)
+	if err != nil || n > uint64(tidemark.MaxSequence) {
+		return 0, errCursor()
+	}
+	return tidemark.Sequence(n), nil
 }
 
 // EncodeActivity returns a cursor of the list of chats: the last activity in milliseconds, and the

@@ -350,7 +350,7 @@ func TestOpenAPI_keeps_its_conventions(t *testing.T) {
 func TestOpenAPI_lint_complains(t *testing.T) {
 	for what, tt := range map[string]struct{ old, new, want string }{
 		"a closed enum in an answer": {
-			"x-extensible-enum: [message, system, edit, redact, control]",
+			"x-extensible-enum: [message, system, edit, redact, react, pin, control]",
 			"enum: [message, system]",
 			"MessageKind: an enum of an answer is open"},
 		"an enum of one value that names no variant": {

@@ -114,7 +114,7 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 		{"the kind of a message", `{"client_message_id":"c","content":"x","kind":"message"}`, ok},
 		{"a line of the system", `{"client_message_id":"c","content":"x","kind":"system"}`, ok},
 		{"a control message", `{"client_message_id":"c","content":"x","kind":"control"}`, ok},
-		{"another kind", `{"client_message_id":"c","content":"x","kind":"react"}`,
+		{"another kind", `{"client_message_id":"c","content":"x","kind":"boost"}`,
 			failure{tidemark.Invalid, "kind"}},
 		{"mentions", `{"client_message_id":"c","content":"x","mentions":{"all":true}}`, ok},
 		{"no mentions", `{"client_message_id":"c","content":"x","mentions":{}}`, ok},
@@ -132,6 +132,15 @@ func TestDecodeSend_form_of_every_field(t *testing.T) {
 		{"no relation", `{"client_message_id":"c","content":"x","relation":null}`, ok},
 		{"an edit",
 			`{"client_message_id":"c","content":"x","kind":"edit","relation":{"sequence":1}}`, ok},
+		{"a reaction", `{"client_message_id":"c","kind":"react",` +
+			`"relation":{"sequence":1,"emoji":"👍"}}`, ok},
+		{"a pin",
+			`{"client_message_id":"c","kind":"pin","relation":{"sequence":1,"emoji":null}}`, ok},
+		{"an emoji of another type", `{"client_message_id":"c","kind":"react",` +
+			`"relation":{"sequence":1,"emoji":1}}`, failure{tidemark.Invalid, "relation.emoji"}},
+		{"half an emoji", `{"client_message_id":"c","kind":"react",` +
+			`"relation":{"sequence":1,"emoji":"\ud83d"}}`,
+			failure{tidemark.Invalid, "relation.emoji"}},
 		{"a relation of another type", `{"client_message_id":"c","content":"x","relation":1}`,
 			failure{tidemark.Invalid, "relation"}},
 		{"a relation to nothing", `{"client_message_id":"c","content":"x","relation":{}}`,

@@ -228,6 +228,17 @@ func TestResponses_golden(t *testing.T) {
 	results := []server.AckResult{
 		{State: state}, {Err: tidemark.Errorf(tidemark.NotFound, "there is no such chat")},
 	}
+	page := server.History{Messages: []tidemark.Message{message, withAttachments}}
+	counts := server.Reactions{Through: 12, Of: [][]server.ReactionCount{{
+		{Sequence: 7, Emoji: "👍", Count: 2, Own: 9}, {Sequence: 7, Emoji: `"`, Count: 1},
+	}, nil}}
+	reactions := server.ReactionPage{Reactions: []storage.Reaction{
+		{Target: 7, User: "ann", Emoji: "👍", Sequence: 9, At: at},
+		{Target: 7, User: "bob", Emoji: `"`, Sequence: 11, At: at},
+	}, NextCursor: "n"}
+	pins := []server.Pin{{
+		Pin: storage.Pin{Target: 7, Sequence: 10, By: "ann", At: at}, Message: message,
+	}}
 	golden(t, "responses.json", []example{
 		{"chat", "Chat", string(wire.AppendChat(nil, &chat))},
 		{"empty chat", "Chat", string(wire.AppendChat(nil, &empty))},
@@ -254,8 +265,17 @@ func TestResponses_golden(t *testing.T) {
 		{"messages", "MessageList", string(wire.AppendHistory(nil, server.History{
 			Messages: []tidemark.Message{message, withAttachments}, Gaps: []tidemark.Gap{gap, gap},
 			HasMore: true, Next: 7,
-		}))},
-		{"no messages", "MessageList", string(wire.AppendHistory(nil, server.History{Next: 7}))},
+		}, nil))},
+		{"no messages", "MessageList",
+			string(wire.AppendHistory(nil, server.History{Next: 7}, nil))},
+		{"messages with reactions", "MessageList", string(wire.AppendHistory(nil, page, &counts))},
+		{"no messages with reactions", "MessageList",
+			string(wire.AppendHistory(nil, server.History{}, &server.Reactions{}))},
+		{"reactions", "ReactionList", string(wire.AppendReactions(nil, reactions))},
+		{"no reactions", "ReactionList",
+			string(wire.AppendReactions(nil, server.ReactionPage{}))},
+		{"pins", "PinList", string(wire.AppendPins(nil, pins))},
+		{"no pins", "PinList", string(wire.AppendPins(nil, nil))},
 		{"delivery state", "DeliveryState", string(wire.AppendState(nil, state))},
 		{"delivery states", "DeliveryStateList", string(wire.AppendStates(nil, server.StatePage{
 			States: []tidemark.DeliveryState{state, fresh},

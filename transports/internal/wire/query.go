@@ -97,14 +97,24 @@ func ParseStream(q url.Values) (Stream, error) {
 		}
 		r.After = n
 	}
-	switch q.Get("status_updates") {
-	case "", "true":
-	case "false":
-		r.Statuses = false
-	default:
-		return r, tidemark.BadParam(tidemark.Invalid, "status_updates", "must be true or false")
+	if flag := q.Get("status_updates"); flag != "" {
+		var err error
+		if r.Statuses, err = ParseFlag(flag, "status_updates"); err != nil {
+			return r, err
+		}
 	}
 	return r, nil
+}
+
+// ParseFlag returns a flag of the query. Error: Invalid.
+func ParseFlag(s, field string) (bool, error) {
+	switch s {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, tidemark.BadParam(tidemark.Invalid, field, "must be true or false")
 }
 
 // ParseOwn returns whether a WebSocket client wants the confirmations of the messages that it sends

@@ -81,18 +81,21 @@ func decodeSend(v value, name string, chat tidemark.ChatID) (tidemark.Draft, err
 	return d, nil
 }
 
-// relation decodes which message another one changes.
+// relation decodes which message another one changes or annotates.
 func (v value) relation(field string, to **tidemark.Relation) error {
 	var r tidemark.Relation
 	err := eachField(v, field, func(key string, v value) error {
-		if key != "sequence" {
-			return nil
+		switch key {
+		case "sequence":
+			return v.sequence(field+"."+key, 1, &r.Sequence)
+		case "emoji":
+			return v.text(field+"."+key, &r.Emoji)
 		}
-		return v.sequence(field+"."+key, 1, &r.Sequence)
+		return nil
 	})
 	if err == nil && r.Sequence == 0 {
 		err = tidemark.BadParam(tidemark.Invalid, field+".sequence",
-			"is missing; name the message that this one changes")
+			"is missing; name the message that this one is about")
 	}
 	*to = &r
 	return err

@@ -45,7 +45,7 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 		b = strconv.AppendInt(b, c.Unread.Mentions, 10)
 	}
 	b = append(b, `,"unread_from_sequence":`...)
-	b = appendMark(b, c.State.UnreadFrom)
+	b = appendSequence(b, c.State.UnreadFrom)
 	b = append(b, `,"peer":`...)
 	if c.Peer == nil {
 		b = append(b, "null"...)
@@ -72,12 +72,12 @@ func appendOrNull(b []byte, s string) []byte {
 	return tidemark.AppendString(b, s)
 }
 
-// appendMark appends where the user marked messages as unread, or null.
-func appendMark(b []byte, from tidemark.Sequence) []byte {
-	if from == 0 {
+// appendSequence appends a sequence, or null if it is 0.
+func appendSequence(b []byte, n tidemark.Sequence) []byte {
+	if n == 0 {
 		return append(b, "null"...)
 	}
-	return strconv.AppendUint(b, uint64(from), 10)
+	return strconv.AppendUint(b, uint64(n), 10)
 }
 
 // AppendUnread appends what is unread in a chat.
@@ -85,7 +85,7 @@ func AppendUnread(b []byte, u server.ChatUnread) []byte {
 	b = append(b, `{"chat_id":`...)
 	b = tidemark.AppendString(b, string(u.State.ChatID))
 	b = append(b, `,"unread_from_sequence":`...)
-	b = appendMark(b, u.State.UnreadFrom)
+	b = appendSequence(b, u.State.UnreadFrom)
 	b = append(b, `,"unread_count":`...)
 	b = strconv.AppendInt(b, u.Unread.Messages, 10)
 	b = append(b, `,"mention_count":`...)
@@ -147,13 +147,28 @@ func appendMember(b []byte, m tidemark.Member) []byte {
 	return append(b, '}')
 }
 
-// AppendHistory appends a page of messages. Its next_cursor is the after_sequence or
-// before_sequence of the next page. It is a string, as in every list.
-func AppendHistory(b []byte, h server.History) []byte {
-	b = append(b, `{"messages":`...)
-	b = appendMessages(b, h.Messages)
-	b = append(b, `,"gaps":`...)
+// AppendHistory appends a page of messages, and their reactions unless r is nil. Its next_cursor is
+// the after_sequence or before_sequence of the next page. It is a string, as in every list.
+func AppendHistory(b []byte, h server.History, r *server.Reactions) []byte {
+	b = append(b, `{"messages":[`...)
+	for i := range h.Messages {
+		b = h.Messages[i].AppendJSON(comma(b, i))
+		b = append(b[:len(b)-1], `,"reactions":`...) // one more field of the message
+		if r == nil {
+			b = append(b, "null"...)
+		} else {
+			b = appendCounts(b, r.Of[i])
+		}
+		b = append(b, '}')
+	}
+	b = append(b, `],"gaps":`...)
 	b = appendGaps(b, h.Gaps)
+	through := tidemark.Sequence(0)
+	if r != nil {
+		through = r.Through
+	}
+	b = append(b, `,"reactions_through_sequence":`...)
+	b = appendSequence(b, through)
 	b = append(b, `,"pagination":{"has_more":`...)
 	b = strconv.AppendBool(b, h.HasMore)
 	b = append(b, `,"next_cursor":`...)
@@ -165,6 +180,53 @@ func AppendHistory(b []byte, h server.History) []byte {
 		b = append(b, "null"...)
 	}
 	return append(b, '}', '}')
+}
+
+// appendCounts appends the reactions to a message.
+func appendCounts(b []byte, counts []server.ReactionCount) []byte {
+	b = append(b, '[')
+	for i, one := range counts {
+		b = append(comma(b, i), `{"emoji":`...)
+		b = tidemark.AppendString(b, one.Emoji)
+		b = append(b, `,"count":`...)
+		b = strconv.AppendInt(b, one.Count, 10)
+		b = append(b, `,"own_sequence":`...)
+		b = append(appendSequence(b, one.Own), '}')
+	}
+	return append(b, ']')
+}
+
+// AppendReactions appends a page of the reactions to a message.
+func AppendReactions(b []byte, p server.ReactionPage) []byte {
+	b = append(b, `{"reactions":[`...)
+	for i, one := range p.Reactions {
+		b = append(comma(b, i), `{"user_id":`...)
+		b = tidemark.AppendString(b, string(one.User))
+		b = append(b, `,"emoji":`...)
+		b = tidemark.AppendString(b, one.Emoji)
+		b = append(b, `,"sequence":`...)
+		b = strconv.AppendUint(b, uint64(one.Sequence), 10)
+		b = append(b, `,"reacted_at":`...)
+		b = append(tidemark.AppendTime(b, one.At), '}')
+	}
+	return appendPage(b, p.NextCursor)
+}
+
+// AppendPins appends the pins of a chat.
+func AppendPins(b []byte, pins []server.Pin) []byte {
+	b = append(b, `{"pins":[`...)
+	for i := range pins {
+		one := &pins[i]
+		b = append(comma(b, i), `{"pin_sequence":`...)
+		b = strconv.AppendUint(b, uint64(one.Sequence), 10)
+		b = append(b, `,"pinned_by":`...)
+		b = tidemark.AppendString(b, string(one.By))
+		b = append(b, `,"pinned_at":`...)
+		b = tidemark.AppendTime(b, one.At)
+		b = append(b, `,"message":`...)
+		b = append(one.Message.AppendJSON(b), '}')
+	}
+	return appendPage(b, "")
 }
 
 // AppendState appends the caller's own delivery state, with the watermarks as they are stored

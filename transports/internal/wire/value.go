@@ -228,11 +228,11 @@ func (v value) kind(field string, to *tidemark.Kind) error {
 	}
 	switch *to = tidemark.Kind(kind); *to {
 	case tidemark.KindMessage, tidemark.KindSystem, tidemark.KindEdit, tidemark.KindRedact,
-		tidemark.KindControl:
+		tidemark.KindReact, tidemark.KindPin, tidemark.KindControl:
 		return nil
 	}
-	return tidemark.BadParam(tidemark.Invalid, field,
-		"is %.20q; send message, edit, redact or control, or system as a backend", kind)
+	return tidemark.BadParam(tidemark.Invalid, field, "is %.20q; send message, edit, redact, "+
+		"react, pin or control, or system as a backend", kind)
 }
 
 // mentions decodes an object of all and user_ids.

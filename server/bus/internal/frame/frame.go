@@ -48,6 +48,7 @@ const (
 	notifyMetadata    = 8
 	notifySystem      = 16
 	notifyRelation    = 32
+	notifyAnnotation  = 64
 )
 
 // Begin appends the beginning of a frame to b.
@@ -143,6 +144,9 @@ func appendNotification(b []byte, to []registry.Lease, w *bus.Notification) []by
 		if m.Kind == tidemark.KindSystem {
 			flags |= notifySystem
 		}
+		if annotates(m) {
+			flags |= notifyAnnotation
+		}
 	}
 	b = append(b, flags)
 	b = appendText(b, w.Chat)
@@ -165,12 +169,20 @@ func appendNotification(b []byte, to []registry.Lease, w *bus.Notification) []by
 	b = binary.AppendUvarint(b, m.MembersVersion)
 	//rule:trace_to_acknowledgement.trace-goes-to-other-nodes
 	if w.Trace.Valid() {
-		// Older nodes skip this field. If a further field follows it one day, a message that is
-		// not traced needs an empty text here.
-		b = appendText(b, w.Trace.Append(nil))
+		b = appendText(b, w.Trace.Append(nil)) // Older nodes skip this field.
+	} else if annotates(m) {
+		b = appendText(b, "")
+	}
+	if annotates(m) {
+		// Older nodes find a message without content, and read it from storage.
+		b = binary.AppendUvarint(b, uint64(m.Relation.Sequence))
+		b = appendText(b, m.Relation.Emoji)
 	}
 	return b
 }
+
+// annotates reports whether a frame has the relation of a message.
+func annotates(m *tidemark.Message) bool { return m.Kind.Annotates() && m.Relation != nil }
 
 func appendStatus(b []byte, to []registry.Lease, s *bus.Status) []byte {
 	b = binary.AppendUvarint(b, s.Version)

@@ -51,12 +51,21 @@ func message(content string, attachments []byte) *tidemark.Message {
 	return &m
 }
 
+// annotation returns a reaction to a message, or a pin of one.
+func annotation(kind tidemark.Kind, target tidemark.Sequence, emoji string) *tidemark.Message {
+	m := message("", nil)
+	m.Kind, m.Relation = kind, &tidemark.Relation{Sequence: target, Emoji: emoji}
+	return m
+}
+
 // examples returns events by the names of their golden files.
 func examples() map[string]bus.Event {
 	m, plain := message("héllo\n\"", []byte(`[{"a": 1}]`)), message("x", nil)
 	m.Metadata = []byte(`{"b": 2}`)
 	m.Kind = tidemark.KindSystem
 	m.Mentions = tidemark.NewMentions(true, []tidemark.UserID{"bob"})
+	reaction := annotation(tidemark.KindReact, 3, "👍")
+	pin := annotation(tidemark.KindPin, tidemark.MaxSequence, "")
 	other := registry.Node{ID: "b", Boot: "2"}
 	return map[string]bus.Event{
 		"notification": {
@@ -93,6 +102,24 @@ func examples() map[string]bus.Event {
 				Message:  plain,
 				Encoded:  plain.AppendJSON(nil),
 				Marked:   true,
+			},
+		},
+		"notification_reaction": {
+			Notification: &bus.Notification{
+				Chat:     "c",
+				Sequence: 7,
+				Message:  reaction,
+				Encoded:  reaction.AppendJSON(nil),
+			},
+		},
+		"notification_pin_traced": {
+			To: leases("bob"),
+			Notification: &bus.Notification{
+				Chat:     "c",
+				Sequence: 7,
+				Message:  pin,
+				Encoded:  pin.AppendJSON(nil),
+				Trace:    tracing.Context{Trace: [16]byte{1, 15: 2}, Span: [8]byte{3, 7: 4}},
 			},
 		},
 		"status": {
@@ -308,6 +335,9 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 		"a message without a key": func(m map[string]bus.Event) {
 			m["notification"].Notification.Message.ClientMessageID = ""
 		},
+		"a reaction to no message": func(m map[string]bus.Event) {
+			m["notification_reaction"].Notification.Message.Relation.Sequence = 0
+		},
 		"a boundary in no chat": func(m map[string]bus.Event) {
 			m["status"].Status.Updates[1].ChatID = ""
 		},
@@ -401,9 +431,10 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 // A message that storage could not hold is dropped, and its notification stays.
 func TestRead_a_message_that_cannot_be_stored_is_read_instead(t *testing.T) {
 	for name, m := range map[string]*tidemark.Message{
-		"no text":        message("\xff", nil),
-		"no attachments": message("x", []byte("[")),
-		"nothing in it":  message("", nil),
+		"no text":         message("\xff", nil),
+		"no attachments":  message("x", []byte("[")),
+		"nothing in it":   message("", nil),
+		"a text as emoji": annotation(tidemark.KindReact, 3, "a text"),
 	} {
 		e := bus.Event{
 			To:           leases("bob"),
@@ -417,6 +448,25 @@ func TestRead_a_message_that_cannot_be_stored_is_read_instead(t *testing.T) {
 		got, err := frame.Read(string(frame.AppendEvent(frame.Begin(nil), &e)), to())
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+}
+
+// A node of a program without reactions ignores their flag and what follows the trace. It finds a
+// message without content, so its sessions read the message from storage.
+func TestRead_of_an_older_node_reads_a_reaction_from_storage(t *testing.T) {
+	for _, name := range []string{"notification_reaction", "notification_pin_traced"} {
+		e := examples()[name]
+		b := frame.AppendEvent(frame.Begin(nil), &e)
+		const annotation, flags = 64, 3 // after the version, the kind, and the length
+		if b[flags]&annotation == 0 {
+			t.Fatalf("%s: the flags are %b", name, b[flags])
+		}
+		b[flags] &^= annotation
+		got, err := frame.Read(string(b), to())
+		if err != nil || len(got.Events) != 1 || got.Events[0].Notification.Sequence != 7 ||
+			got.Events[0].Notification.Message != nil {
+			t.Errorf("%s: got %+v, %v, want a notification without message", name, got, err)
 		}
 	}
 }

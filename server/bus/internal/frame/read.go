@@ -266,6 +266,12 @@ func (r *reader) notification() (to []registry.Lease, w *bus.Notification) {
 	if len(r.rest) > 0 {
 		w.Trace = tracing.FromBinary(r.text())
 	}
+	if flags&notifyAnnotation != 0 {
+		m.Relation = &tidemark.Relation{Sequence: r.position(), Emoji: r.text()}
+		if m.Kind = tidemark.KindPin; m.Relation.Emoji != "" {
+			m.Kind = tidemark.KindReact
+		}
+	}
 	if m.ChatID != w.Chat || m.Sequence != w.Sequence {
 		r.fail()
 	}
@@ -287,6 +293,7 @@ func storable(m *tidemark.Message) bool {
 		Attachments:     m.Attachments,
 		Metadata:        m.Metadata,
 		Kind:            m.Kind,
+		Relation:        m.Relation,
 		Mentions:        m.Mentions,
 	}
 	//rule:bounded_input.check-drafts

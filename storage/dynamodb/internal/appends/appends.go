@@ -96,7 +96,8 @@ type appending struct {
 	results []storage.Appended
 	// first has the message with each draft's key, once it is known, and the version of the call.
 	first []firstMessage
-	// target is what the draft of the present transaction changes, if it is a relation.
+	// target has what the draft of the present transaction does to another message, if it is a
+	// relation.
 	target *target
 	// rested reports that the chat had nothing to append before.
 	rested bool
@@ -453,8 +454,8 @@ func (a *appending) actions(todo []int, next *record.Counter) []types.TransactWr
 	}
 	actions = append(actions, a.notes(todo)...)
 	//rule:redacted_stays.target-in-step-of-relation-in-dynamodb
-	if a.target != nil && a.target.change != nil {
-		actions = append(actions, a.Action(*a.target.change))
+	if a.target != nil {
+		actions = append(actions, a.target.writes...)
 	}
 	return actions
 }
@@ -488,7 +489,7 @@ func (a *appending) stored(todo []int, next *record.Counter) {
 		d := &a.drafts[i]
 		m := d.Message(a.view.Head+1+tidemark.Sequence(n), a.view.MembersVersion)
 		m.CreatedAt = call.Stored(d.CreatedAt)
-		if a.target != nil {
+		if m.Kind.Revises() {
 			m.Relation.Target = &a.target.revised
 		}
 		a.results[i] = storage.Appended{Message: m, Version: a.view.MembersVersion}

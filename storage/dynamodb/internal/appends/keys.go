@@ -34,8 +34,8 @@ func known(ctx context.Context, access record.Access, key storage.SendKey) (call
 }
 
 // messageUnder returns the message that was stored with an idempotency key, and the id that it had
-// when the key was written. A relation has its target, as it is now, unless that has expired. The
-// error is expired if the message has expired, and a Hole if a message is missing.
+// when the key was written. An edit or a redaction has its target, as it is now, unless that has
+// expired. The error is expired if the message has expired, and a Hole if a message is missing.
 func messageUnder(
 	ctx context.Context, access record.Access, chat tidemark.ChatID, key call.Item,
 ) (m tidemark.Message, first tidemark.MessageID, err error) {
@@ -45,7 +45,7 @@ func messageUnder(
 		return m, first, r.Err
 	}
 	m, _, err = messageAt(ctx, access, chat, sequence)
-	if err != nil || m.Relation == nil {
+	if err != nil || !m.Kind.Revises() {
 		return m, first, err
 	}
 	target, _, err := messageAt(ctx, access, chat, m.Relation.Sequence)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
@@ -11,7 +14,8 @@ import (
 )
 
 // runOf returns how many of the first drafts are one run: a single relation, or all drafts before
-// the next one. A relation is a transaction of its own, because it depends on what its target is.
+// the next one. A relation is a transaction of its own, because it depends on what its target is,
+// and on what stands.
 func runOf(drafts []tidemark.Draft) int {
 	for n := range drafts {
 		if drafts[n].Kind.Relates() {
@@ -21,12 +25,14 @@ func runOf(drafts []tidemark.Draft) int {
 	return len(drafts)
 }
 
-// A target is the message that a relation changes.
+// A target has what a relation does to the message that it names.
 type target struct {
-	// revised is the message after the relation, and change the write of it. There is nothing to
-	// write if the message was redacted before.
+	// revised is the message after an edit or a redaction.
 	revised tidemark.Message
-	change  *call.Update
+	// writes are the actions beside those of every message. An edit or a redaction changes the
+	// message, unless that was redacted before. A reaction or pin begins to stand, or stands no
+	// more.
+	writes []types.TransactWriteItem
 }
 
 // aim reads the target of a relation whose sender is a member in the view. If the relation may not
@@ -40,7 +46,7 @@ func (a *appending) aim(ctx context.Context, i int) (left []int, err error) {
 	var it call.Item
 	expired := false
 	// The target is read before a refusal is confirmed, and what refuses it stays: its author, its
-	// redaction and its edits.
+	// redaction and its edits. What stands may have changed since, but it refused when it was read.
 	if d.Relation.Sequence <= a.view.Head {
 		var found tidemark.Message
 		found, it, err = messageAt(ctx, a.Access, a.chat, d.Relation.Sequence)
@@ -57,7 +63,11 @@ func (a *appending) aim(ctx context.Context, i int) (left []int, err error) {
 			old = &found
 		}
 	}
-	if refusal := d.MayRevise(old, a.view.members[d.SenderID]); refusal != nil {
+	refusal, err := a.mayRelate(ctx, &d, old)
+	if err != nil {
+		return nil, err
+	}
+	if refusal != nil {
 		newer, err := a.confirm(ctx)
 		if err != nil {
 			return nil, err
@@ -68,10 +78,77 @@ func (a *appending) aim(ctx context.Context, i int) (left []int, err error) {
 		}
 		return nil, a.refuse(ctx, i, refusal)
 	}
-	a.target = &target{revised: old.Revise(&d, a.view.Head+1)}
-	if !old.Redacted() {
-		change := record.Revision(&a.target.revised, it)
-		a.target.change = &change
-	}
+	a.target = a.effect(&d, old, it)
 	return nil, nil
+}
+
+// mayRelate returns why a relation may not be stored, or nil. old is its target, nil if the chat
+// has no such message.
+func (a *appending) mayRelate(
+	ctx context.Context, d *tidemark.Draft, old *tidemark.Message,
+) (refusal, err error) {
+	role := a.view.members[d.SenderID]
+	if d.Kind.Revises() {
+		return d.MayRevise(old, role), nil
+	}
+	if refusal = d.MayAnnotate(old, role); refusal != nil {
+		return refusal, nil
+	}
+	standing, err := a.standing(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return standing.Allows(d), nil
+}
+
+// standing reads what a reaction or pin meets. What changes after the read moves the head, and then
+// the transaction fails.
+func (a *appending) standing(
+	ctx context.Context, d *tidemark.Draft,
+) (s tidemark.Standing, err error) {
+	partition := record.PinsKey(a.chat)
+	within := [2]types.AttributeValue{
+		call.Number(a.view.Floor), call.Number(tidemark.MaxSequence),
+	}
+	if d.Kind == tidemark.KindReact {
+		partition = record.ReactionsKey(a.chat)
+		within = record.ReactionsBy(d.SenderID, d.Relation.Sequence)
+	}
+	found, err := a.Annotations(ctx, partition, within)
+	for _, one := range found {
+		if d.Kind == tidemark.KindReact && one.User != d.SenderID {
+			continue
+		}
+		s.Count++
+		if one.Target == d.Relation.Sequence && one.Emoji == d.Relation.Emoji {
+			s.Same = one.Sequence
+		}
+	}
+	return s, err
+}
+
+// effect returns what a relation that may be stored does to its target, which was read from an
+// item.
+func (a *appending) effect(d *tidemark.Draft, old *tidemark.Message, read call.Item) *target {
+	sequence := a.view.Head + 1
+	if d.Kind.Annotates() {
+		m := d.Message(sequence, a.view.MembersVersion)
+		//rule:annotations_counted.stands-in-step-of-message-in-dynamodb
+		return &target{writes: []types.TransactWriteItem{{Put: &types.Put{
+			TableName:           a.Table(record.Messages),
+			Item:                record.AnnotationItem(&m),
+			ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
+		}}}}
+	}
+	t := &target{revised: old.Revise(d, sequence)}
+	if !old.Redacted() {
+		t.writes = append(t.writes, a.Action(record.Revision(&t.revised, read)))
+	}
+	//rule:annotations_counted.ends-in-step-of-redaction-in-dynamodb
+	if old.Kind.Annotates() {
+		t.writes = append(t.writes, types.TransactWriteItem{Delete: &types.Delete{
+			TableName: a.Table(record.Messages), Key: record.AnnotationKey(old),
+		}})
+	}
+	return t
 }

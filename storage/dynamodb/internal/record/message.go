@@ -29,10 +29,11 @@ func itemOf(m *tidemark.Message) call.Item {
 	it := call.Item{
 		"chat_id": call.Text(m.ChatID), "sequence": call.Number(m.Sequence),
 		"message_id": call.Text(m.MessageID), "sender_id": call.Text(m.SenderID),
-		"client_message_id": call.Text(m.ClientMessageID), "content": call.Text(m.Content),
-		"content_type":    call.Text(m.ContentType),
-		"created_at":      call.Number(m.CreatedAt.UnixMilli()),
-		"members_version": call.Number(m.MembersVersion),
+		"client_message_id": call.Text(m.ClientMessageID),
+		"content":           call.Text(storage.ContentOf(m)),
+		"content_type":      call.Text(m.ContentType),
+		"created_at":        call.Number(m.CreatedAt.UnixMilli()),
+		"members_version":   call.Number(m.MembersVersion),
 	}
 	if m.Attachments != nil {
 		it["attachments"] = call.Text(string(m.Attachments))
@@ -124,6 +125,7 @@ func MessageOf(it call.Item) (tidemark.Message, error) {
 	if r.Has("relation") {
 		m.Relation = &tidemark.Relation{Sequence: r.Sequence("relation")}
 	}
+	storage.TakeEmoji(&m)
 	revision, err := tidemark.ParseRevision(r.Text("revision"))
 	if err != nil {
 		return m, err
