@@ -30,6 +30,7 @@ const data = of('shell/data.ts');
 const entries = of('shell/entries.ts');
 const timeline = of('shell/timeline.ts');
 const items = of('core/timeline.ts');
+const reactions = of('core/reactions.ts');
 const rest = of('shell/rest.ts');
 const steps = of('store/steps.ts');
 
@@ -174,4 +175,21 @@ export const breaks: readonly Break[] = [
     'void ask();\n    if (fresh', 'if (fresh'),
   items('what was redacted is shown until the server answers',
     "content: '', attachments: [], metadata", 'attachments: [], metadata'),
+  items('a reaction that waits empties its message',
+    ".filter(({ kind }) => kind === 'edit' || kind === 'redact')", ''),
+  reactions('what the server has counted is counted again',
+    ' || at <= (counts.get(sequence)?.through ?? 0)) return;', ') return;'),
+  reactions('a reaction that was undone counts', 'count(one.relation, from, -1, mine, null);', ''),
+  reactions('a reaction of the user is nobody\'s', '...mine && { mine: by > 0, own },', ''),
+  reactions('what a gap hides is not asked for',
+    '(counts.get(from)?.through ?? 0) < blind) found', 'blind < 0) found'),
+  reactions('a gap that hides what was undone above it hides nothing',
+    'blind = Math.max(blind, to, ...unseen.map(([, by]) => by));', 'blind = Math.max(blind, to);'),
+  timeline('a message that a gap may have changed is only counted',
+    'message && shown.has(from)', 'from === sequence'),
+  timeline('what was counted once is not counted anew',
+    'if (one.through >= (counts.get(sequence)?.through ?? 0)) counts',
+    'if (!counts.has(sequence)) counts'),
+  timeline('a page without messages ends the history', 'empty = await load(); while (empty);',
+    'empty = await load() && false; while (empty);'),
 ];
