@@ -12,21 +12,25 @@ export interface Counted {
   readonly reactions: readonly EmojiCount[];
 }
 
-/** What a page of history has counted, by message. An older server counts nothing. */
+/** What a page of history has counted, by message. An older server counts nothing, through 0. */
 export type Counts = ReadonlyMap<number, Counted>;
 
 export function countsOf({ messages, reactions_through_sequence: end }: MessageList): Counts {
-  const through = isSequence(end) ? end : Infinity;
+  const through = isSequence(end) ? end : 0;
   return new Map(messages.map((message) => [message.sequence, {
     through,
     reactions: has('$counted', message) ? (message.reactions ?? []).map(
-      ({ emoji, count, own_sequence: own }) => ({ emoji, count, mine: own !== null, own })) : [],
+      ({ emoji, count, own_sequence: own }) => {
+        const mine = isSequence(own);
+        return { emoji, count, mine, own: mine ? own : null };
+      }) : [],
   }]));
 }
 
 /**
  * Returns the messages whose reactions must be asked for, the newest first: a gap above them may
- * hide some. So does a gap that hides a reaction which was undone above it.
+ * hide some. So does a gap that hides a reaction which was undone above it. A server that counts
+ * nothing is not asked again.
  */
 export function uncounted(entries: readonly Entry[], counts: Counts): number[] {
   const found: number[] = [];
@@ -42,7 +46,10 @@ export function uncounted(entries: readonly Entry[], counts: Counts): number[] {
       blind = Math.max(blind, to, ...unseen.map(([, by]) => by));
     } else if (message.kind === 'redact') {
       undone.push([targetOf(message), from]);
-    } else if (isShown(message) && (counts.get(from)?.through ?? 0) < blind) found.push(from);
+    } else if (isShown(message)) {
+      const through = counts.get(from)?.through;
+      if (through !== 0 && (through ?? 0) < blind) found.push(from);
+    }
   }
   return found;
 }
@@ -95,10 +102,16 @@ export function reactionsOf(
   for (const { kind, relation } of outbox) {
     if (!relation) continue;
     const { sequence, emoji } = relation;
-    const undone = kind === 'redact' ? live.get(sequence)?.relation : undefined;
-    const done = all.get(sequence)?.some((one) => one.mine && one.emoji === emoji);
-    if (undone) count(undone, Infinity, -1, true, null);
-    else if (kind === 'react' && !done) count(relation, Infinity, 1, true, null);
+    if (kind === 'react') {
+      const done = all.get(sequence)?.some((one) => one.mine && one.emoji === emoji);
+      if (!done) count(relation, Infinity, 1, true, null);
+    } else if (kind === 'redact') {
+      // What is no longer among the user's own was undone already.
+      for (const [target, list] of all) {
+        const own = list.find((one) => one.own === sequence);
+        if (own) count({ sequence: target, emoji: own.emoji }, Infinity, -1, true, null);
+      }
+    }
   }
   return all;
 }

@@ -71,6 +71,13 @@ void test('what waits for the server counts already', () => {
   // It is stored, and has not left the outbox.
   assert.deepEqual(seen(all, new Map(), [reacts('👍')]), ['1 👍2*2']);
   assert.deepEqual(seen([...all, redact(4, 2)], new Map(), [undoes(2)]), ['1 👍1']);
+  assert.deepEqual(seen(all, new Map(), [undoes(2), undoes(2)]), ['1 👍1']);
+  // An answer of the server is newer than the stream.
+  assert.deepEqual(seen(all, new Map([[1, counted(9, thumb(1))]]), [undoes(2)]), ['1 👍1']);
+  assert.deepEqual(seen([one(1)], new Map([[1, counted(9, thumb(2, 5))]]), [undoes(5)]),
+    ['1 👍1']);
+  // An admin takes back what somebody else has given.
+  assert.deepEqual(seen(all, new Map(), [undoes(3)]), ['1 👍2*2']);
 });
 
 void test('what a gap may hide is asked for, the newest first', () => {
@@ -78,6 +85,8 @@ void test('what a gap may hide is asked for, the newest first', () => {
   assert.deepEqual(uncounted(all, new Map()), [2, 1]);
   assert.deepEqual(uncounted(all, new Map([[1, counted(5)], [2, counted(4)]])), [2]);
   assert.deepEqual(uncounted([gap(1, 5), one(6), react(7, 6, '👍')], new Map()), []);
+  // An older server counts nothing.
+  assert.deepEqual(uncounted(all, new Map([[1, counted(0)], [2, counted(0)]])), []);
   // The reaction that is undone is in the gap, so nobody knows to which message it was.
   const undone = [...all, redact(8, 4)];
   assert.deepEqual(uncounted(undone, new Map([[1, counted(7)], [2, counted(8)]])), [1]);
@@ -98,7 +107,11 @@ void test('a page of history says what it has counted', () => {
   ]);
   // What is broken counts as nothing, and an older server counts nothing.
   assert.deepEqual(page(9, listed(1, [{ emoji: 1, count: 'x' }])), [[1, counted(9)]]);
-  assert.deepEqual(page(null, listed(1, null)), [[1, counted(Infinity)]]);
+  assert.deepEqual(page(9, listed(1, [{ emoji: '👍', count: 2, own_sequence: 'x' }])),
+    [[1, counted(9, thumb(2))]]);
+  assert.deepEqual(page(null, listed(1, null)), [[1, counted(0)]]);
+  // After its update, the stream brings reactions.
+  assert.deepEqual(seen([one(1), react(2, 1, '👍')], new Map([[1, counted(0)]])), ['1 👍1']);
 });
 
 void test('an item has the reactions to its message, and changes only with them', () => {
