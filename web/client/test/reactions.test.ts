@@ -5,6 +5,7 @@ import { test } from 'node:test';
 
 import { codeOf, memoryStore, type Item, type Refused } from '../src/index.js';
 import { MemoryData } from '../src/store/memory.js';
+import type { Fault } from '../src/testing/index.js';
 import { Dice } from '../src/testing/random.js';
 import { reactionsTo } from '../src/testing/server/annotations.js';
 import type { Message } from '../src/wire.gen.js';
@@ -142,6 +143,71 @@ void test('what happened while the user was no member is asked for', async () =>
   await scene.until(() => shown(items.get()).join() === 'hello,gap,again', 60_000);
 });
 
+/** A scene in which Bob has received and read all, and has nothing of it on disk. */
+async function withHistory(scene: Scene) {
+  const read = scene.server.data.chat('team').messages.length;
+  scene.call('bob', 'PATCH', '/chats/team/delivery-state', { last_read_sequence: read });
+  scene.call('bob', 'POST', '/acks', { chats: [{ chat_id: 'team', last_acked_sequence: read }] });
+  const { client, place } = await scene.started('bob');
+  const pages = { asked: 0, fault: undefined as Fault | undefined };
+  place.link.onRequest = ({ method, url }) => {
+    if (method !== 'GET' || !url.pathname.endsWith('/messages')) return undefined;
+    pages.asked++;
+    return pages.fault;
+  };
+  return { chat: client.chat('team'), pages };
+}
+
+void test('without an answer, the client does not ask for all that a gap hides', async () => {
+  const scene = new Scene('ann', 'bob');
+  for (let i = 1; i <= 9; i++) scene.says('ann', `text ${i}`);
+  const { chat, pages } = await withHistory(scene);
+  const { items, older } = chat.timeline({ page: 4 });
+  await scene.until(() => items.get().length === 4);
+  for (let i = 0; i < 2; i++) await scene.within(5_000, older());
+  assert.equal(items.get().length, 9);
+  pages.fault = 'drop';
+  scene.call('ann', 'DELETE', '/chats/team/members/bob');
+  relates(scene, 'ann', 'react', 1, '👍');
+  scene.call('ann', 'POST', '/chats/team/members', { user_ids: ['bob'] });
+  scene.says('ann', 'again');
+  await scene.until(() => items.get().at(-1)?.content === 'again');
+  pages.asked = 0;
+  await scene.pass(60_000);
+  assert.ok(pages.asked >= 2 && pages.asked <= 13, `it asks ${pages.asked} times in a minute`);
+  Object.assign(pages, { asked: 0, fault: undefined });
+  await scene.until(() => shown(items.get())[0] === 'text 1 👍1', 60_000);
+  // Each answer has four messages.
+  assert.ok(pages.asked <= 3, `it asks ${pages.asked} times`);
+});
+
+void test('what is new is shown while older messages are looked for', async () => {
+  const scene = new Scene('ann', 'bob');
+  scene.says('ann', 'first');
+  for (let i = 0; i < 12; i++) scene.says('ann', 'data', { kind: 'control' });
+  const { chat, pages } = await withHistory(scene);
+  pages.fault = 'slow';
+  const { items } = chat.timeline({ page: 2 });
+  await scene.until(() => pages.asked > 0);
+  scene.says('ann', 'now');
+  await scene.until(() => items.get().length > 0);
+  assert.deepEqual(shown(items.get()), ['now']);
+  await scene.until(() => shown(items.get()).join() === 'first,now', 90_000);
+});
+
+void test('a closed timeline asks for nothing', async () => {
+  const scene = new Scene('ann', 'bob');
+  scene.says('ann', 'first');
+  for (let i = 0; i < 12; i++) scene.says('ann', 'data', { kind: 'control' });
+  const { chat, pages } = await withHistory(scene);
+  const timeline = chat.timeline({ page: 2 });
+  await scene.until(() => pages.asked > 1);
+  timeline.close();
+  const { asked } = pages;
+  await scene.pass(60_000);
+  assert.equal(pages.asked, asked);
+});
+
 void test('more reactions than a page has hide no older message', async () => {
   const scene = new Scene('ann', 'bob');
   const { client: ann } = await scene.started('ann');
@@ -183,8 +249,11 @@ void test('owners pin messages, and everybody has the list', async () => {
   assert.deepEqual(scene.server.data.chat('team').messages.at(0)?.revision, null);
 });
 
-/** One random history, in which Bob and Cid follow a chat, and Bob comes and goes. */
-async function history(seed: number): Promise<void> {
+/**
+ * One random history, in which Bob and Cid follow a chat, and Bob comes and goes. Returns how many
+ * messages have reactions in the end.
+ */
+async function history(seed: number): Promise<number> {
   const dice = new Dice(seed, 3);
   const scene = new Scene({ seed }, 'ann', 'bob', 'cid');
   const { server } = scene;
@@ -247,8 +316,11 @@ async function history(seed: number): Promise<void> {
   await server.clock.runUntil(() => wrong().length === 0, 120_000);
   assert.deepEqual(wrong(), []);
   for (const { client } of [bob, cid]) await scene.within(10_000, client.stop());
+  return timelines.flatMap(({ items }) => items.get()).filter(({ reactions }) => reactions).length;
 }
 
 void test('whatever happens, a timeline shows what the server counts', async () => {
-  for (let seed = 1; seed <= 10; seed++) await history(seed);
+  let seen = 0;
+  for (let seed = 1; seed <= 10; seed++) seen += await history(seed);
+  assert.ok(seen > 10, `there are reactions to ${seen} messages`);
 });

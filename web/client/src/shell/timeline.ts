@@ -1,7 +1,7 @@
 // A part of a chat on screen, which grows upwards by pages and downwards by itself.
 
 import { uncounted, type Counted, type Counts } from '../core/reactions.js';
-import { bare } from '../core/revision.js';
+import { bare, isOlder } from '../core/revision.js';
 import {
   contiguous, hasItem, itemsOf, mergedEntries, outdated, wiped, type Commands,
 } from '../core/timeline.js';
@@ -48,6 +48,8 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
   let complete = false;
   /** How often the data became others. What was asked for before is dropped. */
   let resets = 0;
+  /** Nobody looks any more, so nothing is asked for. */
+  let closed = false;
 
   const row = (): StoredChat | undefined => owner.data()?.chats.get(id);
   const items = derived<readonly Item[]>(owner.guard, (old = []) => {
@@ -115,7 +117,7 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
     const mine = resets;
     const data = owner.data();
     const high = low;
-    if (!data) return false;
+    if (closed || complete || !data || low <= 1 || low === Infinity) return false;
     const stored = contiguous(await data.run((store) => store.page(id, low, page)), low - 1);
     if (mine !== resets) return false;
     add(stored);
@@ -132,17 +134,17 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
       && !entries.some((entry) => entry.from < high && hasItem(entry));
   }
 
+  /**
+   * Loads older messages, until there is one to show: there may be more reactions in a row than a
+   * page has. What is new is shown meanwhile. Returns whether there may be more.
+   */
   async function more(): Promise<boolean> {
     const mine = resets;
-    if (complete || !owner.data() || low <= 1) return false;
-    if (low === Infinity) return true;
-    // There may be more reactions in a row than a page has.
     let empty: boolean;
-    do empty = await load(); while (empty);
-    if (mine !== resets) return true;
+    do empty = await inOrder(load); while (empty && mine === resets);
     items.changed();
     void ask();
-    return !complete && low > 1;
+    return mine !== resets || !!owner.data() && !complete && low > 1;
   }
 
   /** Takes from the store what was changed after it was read. */
@@ -157,8 +159,8 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
     }
   }
 
-  /** The messages that lack a change, or reactions. Nobody tells a former member. */
-  const lacking = (): readonly number[] => !owner.data() || row()?.left ? []
+  /** The messages that lack a change, or reactions. Former members get neither. */
+  const lacking = (): readonly number[] => closed || !owner.data() || row()?.left ? []
     : [...outdated(entries).keys(), ...uncounted(entries, counts)];
 
   /** Whether changed messages are asked for, or will be. */
@@ -172,18 +174,28 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
     if (asking || lacking().length === 0) return;
     asking = true;
     const mine = resets;
-    for (const sequence of lacking()) {
+    const asked = new Set<number>();
+    for (;;) {
+      // An answer may have what another one lacked.
+      const sequence = lacking().find((one) => !asked.has(one));
+      if (sequence === undefined) break;
+      asked.add(sequence);
       const changed = outdated(entries).has(sequence);
-      // The answer to another one may have had it.
-      if (!changed && !lacking().includes(sequence)) continue;
       const got = await owner.history(sequence + 1, changed ? 1 : page);
-      if (mine !== resets) break;
+      // There may be thousands that a gap has hidden. Without an answer, one request is enough.
+      if (mine !== resets || !got && !changed) break;
       if (!got) continue;
       count(got.counts);
-      const shown = new Set(entries.map(({ from }) => from));
-      const news = got.entries.filter(({ from, message }) => message && shown.has(from));
+      const known = new Map(entries.map(({ from, message }) => [from, message]));
+      const news = got.entries.filter(({ from, message }) => {
+        const old = known.get(from);
+        // The stream may have brought a newer state meanwhile.
+        return message && old && !isOlder(message, old);
+      });
       // The server no longer returns it, so the user may not see it.
-      if (news.at(-1)?.from !== sequence) entries = entries.filter(({ from }) => from !== sequence);
+      if (!got.entries.some(({ from, message }) => message && from === sequence)) {
+        entries = entries.filter(({ from }) => from !== sequence);
+      }
       add(news);
       items.changed();
     }
@@ -198,25 +210,28 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
   }
 
   /** Errors of the store are handled where they come from. */
-  const update = (): Promise<void> => inOrder(async () => {
+  const update = (): Promise<unknown> => inOrder(async () => {
     const fresh = !seen;
     await refresh();
     await renew();
     items.changed();
     void ask();
-    if (fresh && seen && (entries.length < page || !entries.some(hasItem))) await more();
-  }).catch(() => undefined);
+    return fresh && seen && (entries.length < page || !entries.some(hasItem));
+  }).then((short) => short && more()).catch(() => undefined);
 
   void update();
   return {
     items,
-    older: () => inOrder(more).catch(() => true),
+    older: () => more().catch(() => true),
     changed() { void update(); },
     reset() {
       resets++;
       clear();
       void update();
     },
-    close() { owner.closed(); },
+    close() {
+      closed = true;
+      owner.closed();
+    },
   };
 }
