@@ -383,7 +383,10 @@ export function createClient(options: Options): Client {
       redact, unreact: redact, unpin: redact,
       react: (sequence, emoji) => send(id, {}, { kind: 'react', relation: { sequence, emoji } }),
       pin: (sequence) => send(id, {}, { kind: 'pin', relation: { sequence } }),
-      pins: async () => ((await call('GET', pathOf(id, '/pins'), '$pins')).body as PinList).pins,
+      async pins() {
+        const { pins } = (await call('GET', pathOf(id, '/pins'), '$pins')).body as PinList;
+        return pins.filter(({ message }) => has('message', message));
+      },
       shown(sequence) {
         const before = shown.get(id) ?? 0;
         // What was shown before the user looked is read when it is shown to them again.
