@@ -242,8 +242,13 @@ test('a reaction is shown to both, and a click takes it back', async () => {
   await bob.page.getByTestId('reaction').click();
   await react(bob.page, '👍 1');
   await react(alice.page, '👍 1*');
+  // A screen reader is not told that a message was deleted.
+  const said = await alice.page.locator('.log-box [role="status"]').allTextContents();
+  assert.ok(!said.join().includes('deleted'), said.join());
   await alice.page.getByTestId('reaction').click();
   await react(bob.page, '');
+  assert.ok(await alice.page.evaluate(() => document.activeElement?.matches('.row')),
+    'the focus stays at the message');
   noErrors();
 });
 
@@ -263,6 +268,11 @@ test('a message is pinned above the chat, for both', async () => {
   await bob.page.getByTestId('act').nth(1).click();
   await bob.page.getByTestId('pin').filter({ hasText: 'Unpin' }).click();
   await Promise.all([alice, bob].map(({ page }) => pinned(page, 'first')));
+  // A pinned message that is deleted says nothing here, either.
+  await alice.page.getByTestId('act').first().click();
+  await alice.page.getByTestId('delete').click();
+  await alice.page.getByTestId('confirm').click();
+  await Promise.all([alice, bob].map(({ page }) => pinned(page, 'Message deleted')));
   noErrors();
 });
 

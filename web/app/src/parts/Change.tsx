@@ -68,7 +68,7 @@ export function Change({ session, message, reactions, mine, manages, group, clos
     }
   };
   return (
-    <form class="change" ref={box} aria-label="Change the message" onKeyDown={keys}
+    <form class="change" ref={box} aria-label="React or change" onKeyDown={keys}
       onSubmit={(event) => {
         event.preventDefault();
         save();

@@ -26,14 +26,18 @@ interface Props {
 export function Reactions({ chat, sequence, reactions, may, active }: Props) {
   return (
     <span class="reactions" role="group" aria-label="Reactions">
-      {reactions.map(({ emoji, count, mine }) => (
+      {reactions.map(({ emoji, count, mine, own }) => (
         <button key={emoji} class="reaction" aria-pressed={mine} disabled={!may}
           tabIndex={active ? 0 : -1} data-testid="reaction"
-          onClick={() => {
+          onClick={({ currentTarget }) => {
+            // The button goes, and the focus stays at the message.
+            if (own && count === 1) {
+              currentTarget.closest<HTMLElement>('.row')?.focus({ preventScroll: true });
+            }
             toggle(chat, sequence, emoji, reactions).catch(() => {
               // The page says what is wrong with its storage.
             });
-          }}>{emoji} {count}</button>
+          }}><bdi>{emoji}</bdi> {count}</button>
       ))}
     </span>
   );
