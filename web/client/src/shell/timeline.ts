@@ -176,7 +176,7 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
     const mine = resets;
     const asked = new Set<number>();
     for (;;) {
-      // An answer may have what another one lacked.
+      // An answer may have what others lack, too.
       const sequence = lacking().find((one) => !asked.has(one));
       if (sequence === undefined) break;
       asked.add(sequence);
@@ -185,6 +185,7 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
       // There may be thousands that a gap has hidden. Without an answer, one request is enough.
       if (mine !== resets || !got && !changed) break;
       if (!got) continue;
+      for (const { from } of got.entries) asked.add(from);
       count(got.counts);
       const known = new Map(entries.map(({ from, message }) => [from, message]));
       const news = got.entries.filter(({ from, message }) => {
