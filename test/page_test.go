@@ -17,11 +17,11 @@ import (
 
 // maxPageBytes and maxConsoleBytes bound what a browser loads for each, compressed.
 const (
-	maxPageBytes    = 61<<10 + 64
+	maxPageBytes    = 62<<10 + 512
 	maxConsoleBytes = 25 << 10
-	// These parts are loaded when they are shown: files of messages, changes of messages, who has
-	// received them, and what is under the hood.
-	maxLaterBytes = 9 << 10
+	// These parts are loaded when they are shown: files of messages, changes of messages,
+	// reactions, pins, who has received them, and what is under the hood.
+	maxLaterBytes = 10<<10 + 512
 )
 
 // TestPage_is_built_from_its_sources builds the page anew. The embedded files are the same, byte
@@ -67,7 +67,8 @@ func TestPage_is_small(t *testing.T) {
 			console += packed.Len()
 		case strings.Contains(name, "Attachments"), strings.Contains(name, "Change"),
 			strings.Contains(name, "Hood"), strings.Contains(name, "Panel"),
-			strings.Contains(name, "Presence"), strings.Contains(name, "WhoHasIt"),
+			strings.Contains(name, "Pins"), strings.Contains(name, "Presence"),
+			strings.Contains(name, "Reactions"), strings.Contains(name, "WhoHasIt"),
 			strings.Contains(name, "/status-"): // It is shared by two of these parts.
 			later += packed.Len()
 		default:

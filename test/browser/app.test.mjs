@@ -189,7 +189,11 @@ test('a message is edited and deleted in its place, and nothing is left of it', 
   await shows(bob.page, [{ text: canaries[1] }]);
   await bob.page.getByTestId('edited').waitFor();
   await shows(page, [{ text: canaries[1], tick: 'read' }]);
-  assert.equal(await bob.page.getByTestId('act').count(), 0);
+  await bob.page.getByTestId('act').click();
+  await bob.page.getByTestId('react').first().waitFor();
+  assert.equal(await bob.page.getByTestId('edit').count(), 0);
+  assert.equal(await bob.page.getByTestId('delete').count(), 0);
+  await bob.page.getByTestId('keep').click();
 
   // With the mouse. It asks once more.
   await page.getByTestId('act').click();
@@ -209,6 +213,66 @@ test('a message is edited and deleted in its place, and nothing is left of it', 
       return found.length === 0;
     }, () => found);
   }
+  noErrors();
+});
+
+test('a reaction is shown to both, and a click takes it back', async () => {
+  const [a, b] = await pair();
+  await openChat(alice.page, b);
+  await openChat(bob.page, a);
+  await write(alice.page, 'cake?');
+  await shows(bob.page, [{ text: 'cake?' }]);
+  const chips = (page) => page.getByTestId('reaction').evaluateAll((all) =>
+    all.map((one) => one.innerText + (one.ariaPressed === 'true' ? '*' : '')));
+  const react = (page, want) => until(`the reactions are ${want}`, async () =>
+    (await chips(page)).join() === want, () => chips(page));
+
+  await bob.page.getByTestId('act').click();
+  await bob.page.getByTestId('react').first().click();
+  await react(bob.page, '👍 1*');
+  await react(alice.page, '👍 1');
+  await alice.page.getByTestId('reaction').click();
+  await react(alice.page, '👍 2*');
+  await react(bob.page, '👍 2*');
+  // It is on disk, and counts for nothing else.
+  await alice.page.reload();
+  await react(alice.page, '👍 2*');
+  assert.equal(await alice.page.getByTestId('unread').count(), 0);
+  await shows(alice.page, [{ text: 'cake?', tick: 'read' }]);
+  await bob.page.getByTestId('reaction').click();
+  await react(bob.page, '👍 1');
+  await react(alice.page, '👍 1*');
+  // A screen reader is not told that a message was deleted.
+  const said = await alice.page.locator('.log-box [role="status"]').allTextContents();
+  assert.ok(!said.join().includes('deleted'), said.join());
+  await alice.page.getByTestId('reaction').click();
+  await react(bob.page, '');
+  assert.ok(await alice.page.evaluate(() => document.activeElement?.matches('.row')),
+    'the focus stays at the message');
+  noErrors();
+});
+
+test('a message is pinned above the chat, for both', async () => {
+  const [a, b] = await pair();
+  await openChat(alice.page, b);
+  await openChat(bob.page, a);
+  for (const text of ['first', 'second']) await write(alice.page, text);
+  await shows(bob.page, [{ text: 'first' }, { text: 'second' }]);
+  const pinned = (page, text) =>
+    page.getByTestId('pinned').filter({ hasText: text }).waitFor();
+  for (const [n, want] of [[0, 'first'], [1, 'second2']]) {
+    await alice.page.getByTestId('act').nth(n).click();
+    await alice.page.getByTestId('pin').click();
+    await Promise.all([alice, bob].map(({ page }) => pinned(page, want)));
+  }
+  await bob.page.getByTestId('act').nth(1).click();
+  await bob.page.getByTestId('pin').filter({ hasText: 'Unpin' }).click();
+  await Promise.all([alice, bob].map(({ page }) => pinned(page, 'first')));
+  // A pinned message that is deleted says nothing here, either.
+  await alice.page.getByTestId('act').first().click();
+  await alice.page.getByTestId('delete').click();
+  await alice.page.getByTestId('confirm').click();
+  await Promise.all([alice, bob].map(({ page }) => pinned(page, 'Message deleted')));
   noErrors();
 });
 

@@ -55,7 +55,7 @@ test('messages, and what is delivered and read', async () => {
   assert.deepEqual(await calls.send('dave', chat_id, draft), message, 'a repeated send');
   assert.equal(await code(calls.send('dave', chat_id, { ...draft, content: 'x' })), '409 CONFLICT');
   const { messages } = await calls.listMessages('erin', { chat_id, after_sequence: 0 });
-  assert.deepEqual(messages, [message]);
+  assert.deepEqual(messages, [{ ...message, reactions: null }]);
   assert.equal((await calls.getUnread('erin')).unread_count, 1);
   assert.equal((await calls.listPending('erin')).pending.length, 1);
   const acks = await calls.acknowledge('erin', { chats: [{ chat_id, last_acked_sequence: 1 }] });
@@ -73,6 +73,18 @@ test('messages, and what is delivered and read', async () => {
   await calls.sendTyping('dave', { chat_id });
   const sync = await calls.sync('erin', { chats: [{ chat_id, last_acked_sequence: 0 }] });
   assert.ok(sync.chats.length > 0);
+  const relation = { sequence: 1 };
+  const react = { client_message_id: 'a-2', kind: 'react', relation: { ...relation, emoji: '👍' } };
+  const { sequence } = await calls.send('erin', chat_id, react);
+  const { reactions } = await calls.listReactions('dave', { chat_id, sequence: 1 });
+  assert.deepEqual(reactions.map((one) => [one.user_id, one.emoji, one.sequence]),
+    [['erin', '👍', sequence]]);
+  const counted = await calls.listMessages('erin', { chat_id, limit: 9, reactions: true });
+  assert.deepEqual(counted.messages[0].reactions,
+    [{ emoji: '👍', count: 1, own_sequence: sequence }]);
+  await calls.send('dave', chat_id, { client_message_id: 'a-3', kind: 'pin', relation });
+  const { pins } = await calls.listPins('erin', { chat_id });
+  assert.deepEqual(pins.map((one) => [one.pinned_by, one.message.content]), [['dave', 'hello']]);
 });
 
 test('notifications, and files without a place for them', async () => {

@@ -115,6 +115,18 @@ test('the README of the client: a page, a send, and signing out', { timeout }, a
       return message.sequence;
     };
     globalThis.phase = () => client.state.get().phase;
+    globalThis.unsent = () => client.unsent.get();
+    const first = () => timeline.items.get()[0];
+    globalThis.react = async () => {
+      const item = first();
+      ${blockWith(readme, 'js', 'chat.react(')}
+    };
+    globalThis.reactions = () => (first().reactions ?? []).map(({ emoji, count, own }) =>
+      [emoji, count, own].join(' ')).join();
+    globalThis.pin = async () => {
+      const item = first();
+      ${blockWith(readme, 'js', 'chat.pin(')}
+    };
     globalThis.leave = async () => { ${blockWith(readme, 'js', 'signOut()')} };
     </script>`, 'cleo', 'dan');
   const window = await openWindow();
@@ -132,6 +144,18 @@ test('the README of the client: a page, a send, and signing out', { timeout }, a
       last_read_sequence: 1, last_acked_sequence: 2,
     });
     await has(window, 'one read', 'hello delivered');
+
+    // A click gives the emoji, the next one takes it back.
+    const reactions = (want) => until(`the reactions are ${want}`, async () =>
+      await window.page.evaluate(() => globalThis.reactions()) === want);
+    await window.page.evaluate(() => globalThis.react());
+    await reactions('👍 1 3');
+    await window.page.evaluate(() => globalThis.react());
+    await reactions('');
+    await window.page.evaluate(() => globalThis.pin());
+    await until('all is sent', async () =>
+      await window.page.evaluate(() => globalThis.unsent()) === 0);
+    assert.deepEqual((await rest('dan', 'GET', `/chats/${chats[0].chat_id}/pins`)).pins, []);
     await window.page.evaluate(() => globalThis.leave());
     assert.equal(await window.page.evaluate(() => globalThis.phase()), 'signed-out');
     assert.deepEqual(window.errors, []);

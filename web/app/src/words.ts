@@ -1,6 +1,8 @@
 // What the page says: names, problems and ticks in words.
 
-import { codeOf, type Chat, type Message, type Row, type State, type Tick } from '@tidemark/client';
+import {
+  codeOf, type Chat, type Message, type Refused, type Row, type State, type Tick,
+} from '@tidemark/client';
 import type { Switch } from './network';
 
 export const TICKS: Readonly<Record<Tick, string>> = {
@@ -44,10 +46,13 @@ export function problemWords(error: unknown): string {
   return PROBLEMS[code] ?? `It did not work (${code}).`;
 }
 
-/** Says why a message was not changed. */
-export function unchangedWords(problem: unknown): string {
+/** Says why a message was not changed, or got no reaction or pin. */
+export function unchangedWords({ kind, problem }: Refused): string {
   const code = codeOf(problem);
-  if (code === 'CONFLICT') return 'Not saved: it was deleted, or has 100 edits.';
+  if (code === 'CONFLICT') {
+    return kind === 'edit' ? 'Not saved: it was deleted, or has 100 edits.'
+      : 'Not done: it is done already, was deleted, or there are too many.';
+  }
   return code === 'INTERNAL' ? 'The server has an error. It may be saved.'
     : `The message stays as it was. ${problemWords(problem)}`;
 }

@@ -11,13 +11,13 @@ const tabs = "export * from './src/tabs/index.ts';";
 
 /** KiB. React, and what a page has anyway, is not counted. */
 const entries = [
-  { name: 'core', code: core, target: 10.5, bound: 26.5 },
-  { name: 'core, store and tabs', code: core + store + tabs, target: 15, bound: 29 },
+  { name: 'core', code: core, target: 10.5, bound: 27.5 },
+  { name: 'core, store and tabs', code: core + store + tabs, target: 15, bound: 30 },
   { name: 'store-indexeddb', code: store, target: 2.5, bound: 2.5 },
   { name: 'tabs', code: tabs, target: 2, bound: 2 },
   { name: 'react', code: "export * from './src/react/index.ts';", target: 1.5, bound: 1.5 },
   { name: 'presence', code: "export * from './src/presence/index.ts';", target: 2.2, bound: 2.2 },
-  { name: 'backend', code: "export * from './src/backend/index.ts';", target: 1.6, bound: 1.6 },
+  { name: 'backend', code: "export * from './src/backend/index.ts';", target: 1.6, bound: 1.7 },
 ];
 
 /** What an entry takes from the core is in the core's figure. */

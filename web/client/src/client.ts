@@ -2,7 +2,8 @@
 
 import { byActivity, rowOf } from './core/chats.js';
 import { isUsedUp, newSendId } from './core/outbox.js';
-import { checkDraft } from './core/draft.js';
+import { checkDraft, checkRelation } from './core/draft.js';
+import { countsOf } from './core/reactions.js';
 import { entriesOf } from './core/plan.js';
 import type { Commands } from './core/timeline.js';
 import { TidemarkError, invalid, signedOut } from './errors.js';
@@ -15,11 +16,13 @@ import { tabOf } from './shell/tab.js';
 import { timelineOf, type OpenTimeline } from './shell/timeline.js';
 import { cell, derived, type Derived, type Guard } from './shell/views.js';
 import type {
-  ChatHandle, Client, Draft, Events, Options, Platform, Problem, Revising, Row, Sent, State,
+  ChatHandle, Client, Draft, Events, Options, Platform, Problem, Relating, Row, Sent, State,
   StoredChat, Unread,
 } from './types.js';
-import { has, isSequence, isShown } from './wire/events.js';
-import type { Chat, DeliveryStatus, Message, MessageList, Typing } from './wire.gen.js';
+import { has, isShown } from './wire/events.js';
+import type {
+  Chat, DeliveryStatus, Message, MessageList, PinList, Typing,
+} from './wire.gen.js';
 
 const PAGE = 50;
 const TYPING_EVERY_MS = 3_000;
@@ -286,12 +289,10 @@ export function createClient(options: Options): Client {
   const newId_ = (): string => newSendId(platform.now(), platform.random(16));
 
   async function send(
-    id: string, draft: Draft, change?: Revising,
+    id: string, draft: Draft, change?: Relating,
   ): Promise<Sent> {
-    if (change?.kind !== 'redact') checkDraft(draft);
-    if (change && !(isSequence(change.relation.sequence) && change.relation.sequence > 0)) {
-      throw invalid('It is no message.');
-    }
+    if (change) checkRelation(change);
+    if (!change || change.kind === 'edit') checkDraft(draft);
     const { client_message_id = newId_() } = draft;
     await tab.write((store) => {
       const stored = tab.data?.chats.get(id);
@@ -343,6 +344,8 @@ export function createClient(options: Options): Client {
     const row = derived(guard, () => rows.get(id));
     const timelines = new Set<OpenTimeline>();
     let typedAt = -Infinity;
+    const redact = (sequence: number) =>
+      send(id, {}, { kind: 'redact', relation: { sequence } });
     const handle: ChatHandle = {
       id, row, typing,
       timeline({ page = PAGE } = {}) {
@@ -351,13 +354,15 @@ export function createClient(options: Options): Client {
           user: options.user,
           data: () => tab.data,
           async history(before, limit) {
-            const path = pathOf(id, `/messages?before_sequence=${before}&limit=${limit}`);
+            const path = pathOf(id,
+              `/messages?before_sequence=${before}&limit=${limit}&reactions=true`);
             const answer = await rest.call('GET', path);
             if (answer.is !== 'ok' || !has('$messages', answer.body)) return undefined;
             // Until the sync after a restore, the page would be a mixture of both.
             if (!isOf(id, answer.of)) return undefined;
             const list = answer.body as MessageList;
-            return { entries: entriesOf(list), more: list.pagination.has_more };
+            const more = list.pagination.has_more;
+            return { entries: entriesOf(list), counts: countsOf(list), more };
           },
           later(then) {
             platform.timer(LATER_MS, () => { if (timelines.has(timeline)) then(); });
@@ -375,7 +380,13 @@ export function createClient(options: Options): Client {
       },
       send: (draft) => send(id, draft),
       edit: (sequence, draft) => send(id, draft, { kind: 'edit', relation: { sequence } }),
-      redact: (sequence) => send(id, {}, { kind: 'redact', relation: { sequence } }),
+      redact, unreact: redact, unpin: redact,
+      react: (sequence, emoji) => send(id, {}, { kind: 'react', relation: { sequence, emoji } }),
+      pin: (sequence) => send(id, {}, { kind: 'pin', relation: { sequence } }),
+      async pins() {
+        const { pins } = (await call('GET', pathOf(id, '/pins'), '$pins')).body as PinList;
+        return pins.filter(({ message }) => has('message', message));
+      },
       shown(sequence) {
         const before = shown.get(id) ?? 0;
         // What was shown before the user looked is read when it is shown to them again.

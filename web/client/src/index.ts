@@ -6,5 +6,5 @@ export { memoryStore } from './store/memory.js';
 export { TidemarkError, codeOf, signedOut } from './errors.js';
 export type * from './types.js';
 export type {
-  Attachment, Chat, CreateChat, DeliveryStatus, Mentions, Message, NewMentions, StatusUpdate,
+  Attachment, Chat, CreateChat, DeliveryStatus, Mentions, Message, NewMentions, Pin, StatusUpdate,
 } from './wire.gen.js';

@@ -1,8 +1,9 @@
 // The public types of the client. What the server sends keeps the names of openapi.yaml:
 // wire.gen.ts has those types.
 
-import type { Attachment, Chat, CreateChat, DeliveryStatus, Message, NewMentions, StatusUpdate }
-  from './wire.gen.js';
+import type {
+  Attachment, Chat, CreateChat, DeliveryStatus, Message, NewMentions, Pin, StatusUpdate,
+} from './wire.gen.js';
 
 /** A way to carry the stream. Clients try them in the order of `Options.transports`. */
 export type Transport = 'websocket' | 'sse' | 'longpoll';
@@ -122,7 +123,10 @@ export interface Events {
   problem: Problem;
   /** The server's data were replaced by older ones. What they lack is gone here, too. */
   restored: Restored;
-  /** The server refuses what no timeline shows: a change of a message, or a control message. */
+  /**
+   * The server refuses what no timeline shows as a message: a change of a message, a reaction, a
+   * pin, or a control message.
+   */
   refused: Refused;
   frame: Frame;
 }
@@ -134,15 +138,15 @@ export interface Restored {
 }
 
 /**
- * An edit, a redaction or a control message that has left the outbox. Nobody gets it, unless
- * `problem.code` is `INTERNAL`: then it may be stored.
+ * An edit, a redaction, a reaction, a pin or a control message that has left the outbox. Nobody
+ * gets it, unless `problem.code` is `INTERNAL`: then it may be stored.
  */
 export interface Refused {
   readonly chat_id: string;
   readonly client_message_id: string;
   readonly kind: Hidden;
-  /** The message that would have changed. */
-  readonly relation?: Revising['relation'];
+  /** The message that would have changed, or would have got the reaction or the pin. */
+  readonly relation?: Relating['relation'];
   /** What it would have said. */
   readonly content?: string;
   readonly problem: Problem;
@@ -223,6 +227,26 @@ export interface ChatHandle {
    * may do that with messages of others.
    */
   redact(sequence: number): Promise<Sent>;
+  /**
+   * Adds a reaction of the user to a message. It is sent as by `send`, and `confirmed` resolves
+   * with the message of the kind `react`. Rejects with the code `INVALID` if the emoji is empty,
+   * has white space, or has more than 64 bytes.
+   */
+  react(sequence: number, emoji: string): Promise<Sent>;
+  /** Undoes a reaction, which `EmojiCount.own` names. */
+  unreact(own: number): Promise<Sent>;
+  /**
+   * Pins a message for all members. In a group, only owners and admins may do that. `confirmed`
+   * resolves with the message of the kind `pin`.
+   */
+  pin(sequence: number): Promise<Sent>;
+  /** Undoes a pin, which `Pin.pin_sequence` names. */
+  unpin(pin: number): Promise<Sent>;
+  /**
+   * Returns what is pinned now, the newest pin first. It is asked for at the server. Rejects with a
+   * `TidemarkError`.
+   */
+  pins(): Promise<readonly Pin[]>;
   /** Reports that the message and all before it are on screen. `watchShown` calls it. */
   shown(sequence: number): void;
   /**
@@ -277,13 +301,25 @@ export interface Item {
   /** `message.revision` says whether it was edited, or redacted. Then it says nothing. */
   readonly message?: Message;
   /** The user has changed the message, and the server has not said yet that it is done. */
-  readonly revising?: Revising['kind'];
+  readonly revising?: 'edit' | 'redact';
+  /** The reactions to a message. Undefined: there are none. */
+  readonly reactions?: readonly EmojiCount[];
   /** Only of the user's own messages. */
   readonly tick?: Tick;
   /** Why a send failed. */
   readonly problem?: Problem;
   retry?(): void;
   discard?(): void;
+}
+
+/** How many members have reacted to a message with one emoji. */
+export interface EmojiCount {
+  readonly emoji: string;
+  readonly count: number;
+  /** The user is one of them. What they have just done counts, before the server has answered. */
+  readonly mine: boolean;
+  /** The sequence of the user's reaction, for `unreact`. Null until the server has stored it. */
+  readonly own: number | null;
 }
 
 // ---- Storage ------------------------------------------------------------------------------------
@@ -339,21 +375,25 @@ export interface Entry {
   readonly message?: Message;
 }
 
-/** Which message a send changes. */
-export interface Revising {
-  readonly kind: 'edit' | 'redact';
-  readonly relation: { readonly sequence: number };
+/** What a send does to an earlier message, and to which one. */
+export interface Relating {
+  readonly kind: 'edit' | 'redact' | 'react' | 'pin';
+  readonly relation: {
+    readonly sequence: number;
+    /** Of a reaction. */
+    readonly emoji?: string;
+  };
 }
 
-/** The kinds of sends that no timeline shows. */
-export type Hidden = 'edit' | 'redact' | 'control';
+/** The kinds of sends that no timeline shows as a message. */
+export type Hidden = Relating['kind'] | 'control';
 
 /** A send in the outbox, unchanged until it leaves. */
 export interface NewSend extends Omit<Draft, 'kind'> {
   /** Undefined: it is shown. */
   kind?: Hidden;
-  /** Of an edit or a redaction. */
-  relation?: Revising['relation'];
+  /** Of all of them but a control message. */
+  relation?: Relating['relation'];
   client_message_id: string;
   chat_id: string;
   /** The last sequence on screen. */

@@ -142,6 +142,9 @@ export interface paths {
          *     the ranges of the page that the caller may not see; they count as received.
          *     `next_cursor` is the value of the same parameter for the next page
          *     (`before_sequence` for the newest page).
+         *
+         *     With `reactions=true`, each message has its reactions. A page then ends earlier: its
+         *     messages are within 200 sequences.
          */
         readonly get: operations["listMessages"];
         readonly put?: never;
@@ -156,10 +159,65 @@ export interface paths {
          *     takes the next sequence, and the change happens in the same step. Every member gets it as
          *     any other message, also those who are offline. 404: there is no such message, or
          *     you may not see it. 403: you may not change it. 409: it is an `edit` or `redact` itself. For
-         *     an edit also: it was redacted, or has been edited 100 times. To redact a message again
-         *     succeeds, and changes nothing.
+         *     an edit also: it was redacted, has been edited 100 times, or is a `react` or `pin`. To
+         *     redact a message again succeeds, and changes nothing. But a `react` or `pin` that was
+         *     redacted before gets 409.
+         *
+         *     To react to a message, or to pin it, send one of `kind` `react` or `pin` with its
+         *     `relation`. The other message does not change. To undo it, redact the `react` or `pin`.
+         *     404: as above. 403: you may not pin. 409: the message is not shown, or was redacted. For a
+         *     reaction also: yours with the same emoji stands, or 20 of yours do. For a pin also: the
+         *     message is pinned, or 50 of the chat are.
          */
         readonly post: operations["sendMessage"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/chats/{chat_id}/messages/{sequence}/reactions": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly chat_id: components["parameters"]["chat_id"];
+                /** @description That of the message. */
+                readonly sequence: components["parameters"]["message_sequence"];
+            };
+            readonly cookie?: never;
+        };
+        /**
+         * The reactions to a message, oldest first
+         * @description Those that were not undone. A message that was redacted has none. 404: there is no such
+         *     message, or you may not see it.
+         */
+        readonly get: operations["listReactions"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/chats/{chat_id}/pins": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly chat_id: components["parameters"]["chat_id"];
+            };
+            readonly cookie?: never;
+        };
+        /**
+         * The pinned messages of a chat, the latest pin first
+         * @description At most 50, all on one page. Messages that you may not see, and expired ones, are left out.
+         *     A pinned message that was redacted stays in the list until its pin is redacted, too.
+         */
+        readonly get: operations["listPins"];
+        readonly put?: never;
+        readonly post?: never;
         readonly delete?: never;
         readonly options?: never;
         readonly head?: never;
@@ -1349,9 +1407,8 @@ export interface components {
             readonly peer: components["schemas"]["Peer"] | null;
             /**
              * @description The last message of the kind `message` or `system`, so its sequence may be below
-             *     `head_sequence`. Null if there is none, if you may not see it, or if too many edits,
-             *     redactions and `control` messages follow it, here or in other chats of the list. Then
-             *     read the history.
+             *     `head_sequence`. Null if there is none, if you may not see it, or if too many messages
+             *     of other kinds follow it, here or in other chats of the list. Then read the history.
              */
             readonly last_message: components["schemas"]["Message"] | null;
         };
@@ -1553,7 +1610,8 @@ export interface components {
             readonly pagination: components["schemas"]["Pagination"];
         };
         /**
-         * @description `content` may be absent or empty beside `attachments`, and is absent in a `redact`.
+         * @description `content` may be absent or empty beside `attachments`, and is absent in a `redact`, `react`
+         *     and `pin`.
          * @example {
          *       "client_message_id": "b2f1",
          *       "content": "hello"
@@ -1576,9 +1634,17 @@ export interface components {
              *     Only its author and backends may do so, up to 100 times. `redact` removes all of them,
              *     for good. The author, backends, and in a group owners and admins may do so. It has no
              *     content itself.
+             *
+             *     `react` adds an emoji to the message of `relation`, and `pin` pins that message. They
+             *     have no content either. Everybody who may send may react. In a group, owners, admins and
+             *     backends may pin; in a direct chat, both members may. Redact a `react` or `pin` to undo
+             *     it. Everybody who may pin may redact each `pin`.
              */
-            readonly kind?: ("message" | "system" | "edit" | "redact" | "control") | null;
-            /** @description The message to change. `edit` and `redact` need it, other kinds have none. */
+            readonly kind?: ("message" | "system" | "edit" | "redact" | "react" | "pin" | "control") | null;
+            /**
+             * @description The message to change, to react to, or to pin. `edit`, `redact`, `react` and `pin` need
+             *     it, other kinds have none.
+             */
             readonly relation?: components["schemas"]["NewRelation"] | null;
             readonly mentions?: components["schemas"]["NewMentions"] | null;
             /**
@@ -1600,9 +1666,9 @@ export interface components {
             } | null;
             /**
              * @description How far the sender's screen shows the chat. Everything up to there counts as read; 0
-             *     is nothing, which is the default for backends and for the kinds `edit`, `redact` and
-             *     `control`. For others the default is everything before the message that was delivered to
-             *     the sender. If everything
+             *     is nothing, which is the default for backends and for the kinds `edit`, `redact`,
+             *     `react`, `pin` and `control`. For others the default is everything before the message
+             *     that was delivered to the sender. If everything
              *     before the message is read, the message is read by its sender, too. A member who reads
              *     nothing holds `all_read` and `all_read_sequence` back; only in `delivery-status` of
              *     their own message do they count as a reader.
@@ -1703,7 +1769,8 @@ export interface components {
         };
         /**
          * @description `message` and `system` are shown. `edit` and `redact` change another message, which their
-         *     `relation` names. `control` is for the application itself. There will be more. A client
+         *     `relation` names. `react` adds an emoji to one, and `pin` pins it; neither changes it.
+         *     `control` is for the application itself. There will be more. A client
          *     stores and acknowledges a message of a kind that it does not know, but neither shows nor
          *     counts it.
          * @example message
@@ -1716,20 +1783,32 @@ export interface components {
          */
         readonly NewRelation: {
             readonly sequence: components["schemas"]["Sequence"];
+            /**
+             * @description Only of a `react`, which needs it: at most 64 bytes of UTF-8, without white space and
+             *     control characters. The server does not check that it is an emoji. It is no place for
+             *     text, because to redact the `react` does not remove it.
+             */
+            readonly emoji?: string | null;
         };
         /**
          * @example {
          *       "sequence": 1,
+         *       "emoji": null,
          *       "target": null
          *     }
          */
         readonly Relation: {
-            /** @description That of the message that is changed. */
+            /** @description That of the message that is changed, reacted to, or pinned. */
             readonly sequence: components["schemas"]["Sequence"];
+            /**
+             * @description Of a `react`, else null. It stays when the `react` is redacted, so that clients know
+             *     what to take back.
+             */
+            readonly emoji: string | null;
             /**
              * @description That message as it is now, not as it was after this change. So replace what you have
              *     of it, unless what you have has a `revision` with a higher sequence. Null if you may
-             *     not see it.
+             *     not see it, and for `react` and `pin`, which do not change it.
              */
             readonly target: components["schemas"]["Message"] | null;
         };
@@ -1821,7 +1900,10 @@ export interface components {
             readonly content: string;
             readonly content_type: string;
             readonly kind: components["schemas"]["MessageKind"];
-            /** @description Which message this one changes. Null unless `kind` is `edit` or `redact`. */
+            /**
+             * @description Which message this one changes, reacts to, or pins. Null unless `kind` is `edit`,
+             *     `redact`, `react` or `pin`.
+             */
             readonly relation: components["schemas"]["Relation"] | null;
             /** @description What changed this message last. Null if nothing did. */
             readonly revision: components["schemas"]["Revision"] | null;
@@ -1877,7 +1959,14 @@ export interface components {
          *             "priority": 1
          *           },
          *           "created_at": "2026-01-31T10:00:05.100Z",
-         *           "members_version": 1
+         *           "members_version": 1,
+         *           "reactions": [
+         *             {
+         *               "emoji": "👍",
+         *               "count": 2,
+         *               "own_sequence": 5
+         *             }
+         *           ]
          *         }
          *       ],
          *       "gaps": [
@@ -1888,6 +1977,7 @@ export interface components {
          *           "reason": "not_a_member"
          *         }
          *       ],
+         *       "reactions_through_sequence": 5,
          *       "pagination": {
          *         "has_more": false,
          *         "next_cursor": null
@@ -1895,9 +1985,101 @@ export interface components {
          *     }
          */
         readonly MessageList: {
-            readonly messages: readonly components["schemas"]["Message"][];
+            readonly messages: readonly components["schemas"]["ListedMessage"][];
             readonly gaps: readonly components["schemas"]["Gap"][];
+            /**
+             * @description The `reactions` of the page count exactly what happened in the chat up to this sequence.
+             *     Count what comes later yourself, as the client guide says. Null without
+             *     `reactions=true`, and if the page has no messages.
+             */
+            readonly reactions_through_sequence: components["schemas"]["Watermark"] | null;
             readonly pagination: components["schemas"]["Pagination"];
+        };
+        readonly ListedMessage: components["schemas"]["Message"] & {
+            /**
+             * @description The reactions that were not undone: one entry for each emoji, the oldest first. Null
+             *     without `reactions=true`. A message that was redacted has an empty list.
+             */
+            readonly reactions: readonly components["schemas"]["ReactionCount"][] | null;
+        };
+        readonly ReactionCount: {
+            readonly emoji: string;
+            /** Format: int64 */
+            readonly count: number;
+            /** @description That of your own `react` among them, or null. */
+            readonly own_sequence: components["schemas"]["Sequence"] | null;
+        };
+        /**
+         * @example {
+         *       "reactions": [
+         *         {
+         *           "user_id": "bob",
+         *           "emoji": "👍",
+         *           "sequence": 5,
+         *           "reacted_at": "2026-01-31T10:00:07.300Z"
+         *         }
+         *       ],
+         *       "pagination": {
+         *         "has_more": false,
+         *         "next_cursor": null
+         *       }
+         *     }
+         */
+        readonly ReactionList: {
+            readonly reactions: readonly components["schemas"]["Reaction"][];
+            readonly pagination: components["schemas"]["Pagination"];
+        };
+        readonly Reaction: {
+            readonly user_id: components["schemas"]["Id"];
+            readonly emoji: string;
+            /** @description That of the `react`. */
+            readonly sequence: components["schemas"]["Sequence"];
+            /** Format: date-time */
+            readonly reacted_at: string;
+        };
+        /**
+         * @example {
+         *       "pins": [
+         *         {
+         *           "pin_sequence": 6,
+         *           "pinned_by": "alice",
+         *           "pinned_at": "2026-01-31T10:00:08.400Z",
+         *           "message": {
+         *             "chat_id": "team",
+         *             "sequence": 1,
+         *             "message_id": "0190b5a1-7c5e-7000-8000-000000000001",
+         *             "sender_id": "alice",
+         *             "client_message_id": "b2f1",
+         *             "content": "hello",
+         *             "content_type": "text/plain",
+         *             "kind": "message",
+         *             "relation": null,
+         *             "revision": null,
+         *             "mentions": null,
+         *             "attachments": [],
+         *             "metadata": null,
+         *             "created_at": "2026-01-31T10:00:05.100Z",
+         *             "members_version": 1
+         *           }
+         *         }
+         *       ],
+         *       "pagination": {
+         *         "has_more": false,
+         *         "next_cursor": null
+         *       }
+         *     }
+         */
+        readonly PinList: {
+            readonly pins: readonly components["schemas"]["Pin"][];
+            readonly pagination: components["schemas"]["Pagination"];
+        };
+        readonly Pin: {
+            /** @description That of the `pin`. Redact it to unpin the message. */
+            readonly pin_sequence: components["schemas"]["Sequence"];
+            readonly pinned_by: components["schemas"]["Id"];
+            /** Format: date-time */
+            readonly pinned_at: string;
+            readonly message: components["schemas"]["Message"];
         };
         /**
          * @example {
@@ -3701,10 +3883,10 @@ export interface components {
             };
         };
         /**
-         * @description `CONFLICT`: the id is used by something else, or what is asked for does not fit what an
-         *     outlet does now; `detail` says which. `EXPIRED`: the time of `send_by` is over,
-         *     and the message was not stored before. `REPLACED`: a newer connection owns
-         *     the session. Do not reconnect automatically.
+         * @description `CONFLICT`: the id is used by something else, or what is asked for does not fit what a
+         *     message is, or what an outlet does now; `detail` says which. `EXPIRED`: the time of
+         *     `send_by` is over, and the message was not stored before. `REPLACED`: a newer connection
+         *     owns the session. Do not reconnect automatically.
          */
         readonly Conflict: {
             headers: {
@@ -3808,6 +3990,8 @@ export interface components {
     parameters: {
         readonly chat_id: components["schemas"]["Id"];
         readonly user_id: components["schemas"]["Id"];
+        /** @description That of the message. */
+        readonly message_sequence: number;
         readonly outlet_id: components["schemas"]["Id"];
         /** @description The size of the page. More than 1,000 is clamped to 1,000. */
         readonly limit: number;
@@ -3889,6 +4073,12 @@ export type Attachment = components['schemas']['Attachment'];
 export type Message = components['schemas']['Message'];
 export type Gap = components['schemas']['Gap'];
 export type MessageList = components['schemas']['MessageList'];
+export type ListedMessage = components['schemas']['ListedMessage'];
+export type ReactionCount = components['schemas']['ReactionCount'];
+export type ReactionList = components['schemas']['ReactionList'];
+export type Reaction = components['schemas']['Reaction'];
+export type PinList = components['schemas']['PinList'];
+export type Pin = components['schemas']['Pin'];
 export type Watermarks = components['schemas']['Watermarks'];
 export type DeliveryState = components['schemas']['DeliveryState'];
 export type DeliveryStateList = components['schemas']['DeliveryStateList'];
@@ -4006,6 +4196,7 @@ export type ResponseInternal = components['responses']['Internal'];
 export type ResponseUnavailable = components['responses']['Unavailable'];
 export type ParameterChatId = components['parameters']['chat_id'];
 export type ParameterUserId = components['parameters']['user_id'];
+export type ParameterMessageSequence = components['parameters']['message_sequence'];
 export type ParameterOutletId = components['parameters']['outlet_id'];
 export type ParameterLimit = components['parameters']['limit'];
 export type ParameterCursor = components['parameters']['cursor'];
@@ -4298,6 +4489,8 @@ export interface operations {
                 readonly before_sequence?: number;
                 /** @description The size of the page. More than 1,000 is clamped to 1,000. */
                 readonly limit?: components["parameters"]["limit"];
+                /** @description Whether the answer has the reactions to the messages. */
+                readonly reactions?: boolean;
             };
             readonly header?: never;
             readonly path: {
@@ -4366,6 +4559,71 @@ export interface operations {
             readonly 413: components["responses"]["TooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
             readonly 422: components["responses"]["InvalidSequence"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly listReactions: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description The size of the page. More than 1,000 is clamped to 1,000. */
+                readonly limit?: components["parameters"]["limit"];
+                /** @description The `next_cursor` of the page before. Opaque. */
+                readonly cursor?: components["parameters"]["cursor"];
+            };
+            readonly header?: never;
+            readonly path: {
+                readonly chat_id: components["parameters"]["chat_id"];
+                /** @description That of the message. */
+                readonly sequence: components["parameters"]["message_sequence"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description A page of reactions. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ReactionList"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly listPins: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly chat_id: components["parameters"]["chat_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The pins. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["PinList"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
             readonly 429: components["responses"]["TooMany"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];

@@ -1,20 +1,28 @@
-// Edits or deletes a message in its place. The page loads this when a user wants that.
+// Edits or deletes a message in its place, pins it, or reacts to it. The page loads this when a
+// user wants that.
 
-import type { Message } from '@tidemark/client';
+import type { EmojiCount, Message } from '@tidemark/client';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Session } from '../session';
+import { useView } from '../view';
 import { problemWords } from '../words';
+import { pinsOf } from './Pins';
+import { EMOJI, toggle } from './Reactions';
 
 interface Props {
   session: Session;
   message: Message;
+  reactions: readonly EmojiCount[] | undefined;
   mine: boolean;
+  /** The user may delete the messages of others. */
+  manages: boolean;
+  group: boolean;
   close: () => void;
 }
 
-export function Change({ session, message, mine, close }: Props) {
+export function Change({ session, message, reactions, mine, manages, group, close }: Props) {
   const { content, sequence } = message;
-  const [step, setStep] = useState<'choose' | 'edit' | 'delete'>(mine ? 'choose' : 'delete');
+  const [step, setStep] = useState<'choose' | 'edit' | 'delete'>('choose');
   const [text, setText] = useState(content);
   const [problem, setProblem] = useState('');
   const [busy, setBusy] = useState(false);
@@ -22,6 +30,7 @@ export function Change({ session, message, mine, close }: Props) {
   const base = useRef(content);
   const box = useRef<HTMLFormElement>(null);
   const chat = session.client.chat(message.chat_id);
+  const pin = useView(pinsOf(chat)).find((one) => one.message.sequence === sequence);
   useEffect(() => box.current?.querySelector<HTMLElement>('textarea, button')?.focus(), [step]);
 
   const run = (change: Promise<unknown>) => {
@@ -59,16 +68,26 @@ export function Change({ session, message, mine, close }: Props) {
     }
   };
   return (
-    <form class="change" ref={box} aria-label="Change the message" onKeyDown={keys}
+    <form class="change" ref={box} aria-label="React or change" onKeyDown={keys}
       onSubmit={(event) => {
         event.preventDefault();
         save();
       }}>
       {step === 'choose' && <>
-        <button type="button" class="button small" data-testid="edit"
-          onClick={() => setStep('edit')}>Edit</button>
-        <button type="button" class="button small" data-testid="delete"
-          onClick={() => setStep('delete')}>Delete for everyone</button>
+        {mine && <button type="button" class="button small" data-testid="edit"
+          onClick={() => setStep('edit')}>Edit</button>}
+        {(mine || manages) && <button type="button" class="button small" data-testid="delete"
+          onClick={() => setStep('delete')}>Delete for everyone</button>}
+        {(manages || !group) && <button type="button" class="button small" data-testid="pin"
+          disabled={busy}
+          onClick={() => run(pin ? chat.unpin(pin.pin_sequence) : chat.pin(sequence))}>
+          {pin ? 'Unpin' : 'Pin'}</button>}
+        {EMOJI.map((emoji) => (
+          <button type="button" class="reaction" key={emoji} data-testid="react" disabled={busy}
+            aria-label={`React with ${emoji}`}
+            aria-pressed={!!reactions?.some((one) => one.mine && one.emoji === emoji)}
+            onClick={() => run(toggle(chat, sequence, emoji, reactions))}>{emoji}</button>
+        ))}
       </>}
       {step === 'edit' && <>
         <textarea rows={Math.min(8, text.split('\n').length)} dir="auto" data-testid="edit-text"

@@ -33,8 +33,8 @@ export function Composer({ session, chat, row, text }: Props) {
   }, [chat, text]);
   useEffect(() => {
     const end = new AbortController();
-    session.client.on('refused', ({ chat_id, problem: why }) => {
-      if (chat_id === chat.id) setProblem(unchangedWords(why));
+    session.client.on('refused', (event) => {
+      if (event.chat_id === chat.id) setProblem(unchangedWords(event));
     }, { signal: end.signal });
     return () => end.abort();
   }, [session, chat]);

@@ -12,6 +12,7 @@ import { Icon } from './Icon';
 import { Log } from './Log';
 
 const PAGE = 60;
+const Pinned = later(() => import('./Pins').then((all) => all.Pinned));
 const Seen = later(() => import('./Presence').then((all) => all.Seen), 'Direct chat');
 
 export function Conversation({ session, id }: { session: Session; id: string }) {
@@ -75,6 +76,7 @@ export function Conversation({ session, id }: { session: Session; id: string }) 
         <button class="button square narrow-only" aria-label="Under the hood"
           onClick={() => go({ chat: id, panel: 'hood' })}><Icon name="hood" /></button>
       </div>
+      {!row.left && <Pinned session={session} chat={chat} />}
       <Log session={session} chat={chat} timeline={timeline} row={row} search={search}
         setSearch={setSearch} write={() => text.current?.focus()} />
       <Composer session={session} chat={chat} row={row} text={text} />

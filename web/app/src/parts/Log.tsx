@@ -160,7 +160,7 @@ export function Log({ session, chat, timeline, row, search, setSearch, write }: 
       {!atEnd && <button class="jump" data-testid="jump" onClick={toEnd}>
         <Icon name="down" />{missed > 0 ? plural(missed, 'new message') : 'To the newest'}
       </button>}
-      <Announcer session={session} chat={chat} />
+      <Announcer session={session} chat={chat} timeline={timeline} />
     </div>
   );
 }
@@ -312,22 +312,27 @@ function useEnd(
 }
 
 /** Tells a screen reader what arrives. Scrolling is silent. */
-function Announcer({ session, chat }: { session: Session; chat: ChatHandle }) {
+function Announcer({ session, chat, timeline }: Pick<Props, 'session' | 'chat' | 'timeline'>) {
   const [words, setWords] = useState('');
   useEffect(() => {
     const end = new AbortController();
+    let announced = 0;
     session.client.on('message', (message) => {
       const mine = message.sender_id === session.user;
-      const { kind } = message;
+      const { kind, relation } = message;
       if (message.chat_id !== chat.id) return;
+      // To take back a reaction or a pin is a redaction, too.
+      if (relation && relation.sequence !== announced && !timeline.items.get().some((item) =>
+        item.message && item.sequence === relation.sequence)) return;
       // What was announced may be what is deleted now.
       const changed = kind === 'edit' ? 'edited' : kind === 'redact' ? 'deleted' : '';
       if (changed) setWords(mine ? '' : `${message.sender_id} ${changed} a message`);
       else if (!mine && kind === 'message') {
+        announced = message.sequence;
         setWords(`${message.sender_id}: ${messageText(message)}`);
       }
     }, { signal: end.signal });
     return () => end.abort();
-  }, [session, chat]);
+  }, [session, chat, timeline]);
   return <p class="unseen" role="status">{words}</p>;
 }

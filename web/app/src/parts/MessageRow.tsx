@@ -13,6 +13,7 @@ import { TickMark } from './Tick';
 
 const Attachments = later(() => import('./Attachments').then((all) => all.Attachments));
 const Change = later(() => import('./Change').then((all) => all.Change));
+const Reactions = later(() => import('./Reactions').then((all) => all.Reactions));
 
 interface Props {
   session: Session;
@@ -28,7 +29,7 @@ interface Props {
   start: boolean;
   /** The user stands at this row. */
   active: boolean;
-  /** Whose messages the user may change. */
+  /** Whose messages the user may change. They may react unless it is `none`. */
   may: 'none' | 'own' | 'all';
   /** The user is about to change this message. */
   changing: boolean;
@@ -63,13 +64,13 @@ function label({ item }: Row): string | undefined {
 
 function Bubble({ session, row, group, search, active, may, changing, change, details }: Props) {
   const { item, at, first, last } = row;
-  const { message, mine, tick, sequence, revising } = item;
+  const { message, mine, tick, sequence, revising, reactions } = item;
   const sender = message?.sender_id ?? '';
   const named = group && !mine;
   const revision = message?.revision;
   const by = revision?.by === session.user ? 'You' : revision?.by;
   const deleted = revision?.kind === 'redact';
-  const changes = message && !deleted && !revising && (may === 'all' || mine && may === 'own');
+  const acts = message && !deleted && !revising && may !== 'none';
   return (
     <div class="message" data-mine={mine} data-first={first} data-last={last} data-tick={tick}
       data-testid={item.kind === 'waiting' ? 'waiting' : 'message'}>
@@ -95,12 +96,15 @@ function Bubble({ session, row, group, search, active, may, changing, change, de
             : <button class="tick" data-testid="tick" data-tick={tick} tabIndex={-1}
                 title={TICKS[tick]} aria-label={`${TICKS[tick]}. Who has it?`}
                 onClick={() => details(sequence)}><TickMark tick={tick} /></button>)}
-          {changes && <button class="act" tabIndex={active ? 0 : -1} title="Edit or delete"
-            aria-label="Edit or delete" aria-expanded={changing} data-testid="act"
+          {acts && <button class="act" tabIndex={active ? 0 : -1} title="React or change"
+            aria-label="React or change" aria-expanded={changing} data-testid="act"
             onClick={() => change(!changing)}><Icon name="more" /></button>}
         </span>
-        {changes && changing && <Change session={session} message={message} mine={mine}
-          close={() => change(false)} />}
+        {message && reactions && <Reactions chat={session.client.chat(message.chat_id)}
+          sequence={message.sequence} reactions={reactions} may={may !== 'none'}
+          active={active} />}
+        {acts && changing && <Change session={session} message={message} reactions={reactions}
+          mine={mine} manages={may === 'all'} group={group} close={() => change(false)} />}
         {tick === 'failed' && <div class="failed">
           <span role="alert">{item.problem ? problemWords(item.problem) : 'Not sent.'}</span>
           {item.retry && <button class="button small" data-testid="retry"

@@ -16,6 +16,8 @@ export const CALLS = {
   removeMember: 'DELETE /chats/{chat_id}/members/{user_id}',
   listMessages: 'GET /chats/{chat_id}/messages',
   sendMessage: 'POST /chats/{chat_id}/messages',
+  listReactions: 'GET /chats/{chat_id}/messages/{sequence}/reactions',
+  listPins: 'GET /chats/{chat_id}/pins',
   getDeliveryState: 'GET /chats/{chat_id}/delivery-state',
   updateDeliveryState: 'PATCH /chats/{chat_id}/delivery-state',
   markUnread: 'PUT /chats/{chat_id}/delivery-state/unread',

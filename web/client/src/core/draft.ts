@@ -1,12 +1,16 @@
 // What the server takes, checked before a send is queued.
 
 import { invalid, tooLarge } from '../errors.js';
-import type { Draft } from '../types.js';
+import type { Draft, Relating } from '../types.js';
+import { isSequence } from '../wire/events.js';
 
 const MOST_ATTACHMENTS = 10;
+const EMOJI_BYTES = 64;
+
+const bytes = (text: string): number => new TextEncoder().encode(text).length;
 
 function within(kib: number, what: string, text: string): void {
-  if (new TextEncoder().encode(text).length > kib << 10) {
+  if (bytes(text) > kib << 10) {
     throw tooLarge(`The ${what} has more than ${kib} KiB.`);
   }
 }
@@ -40,4 +44,13 @@ export function checkDraft(draft: Draft): void {
   within(64, 'content', content);
   within(8, 'list of attachments', json(attachments));
   if (metadata) within(4, 'object of metadata', json(metadata));
+}
+
+/** Throws `Invalid`. */
+export function checkRelation({ kind, relation: { sequence, emoji } }: Relating): void {
+  if (!isSequence(sequence) || sequence === 0) throw invalid('It is no message.');
+  if (kind === 'react' && !(typeof emoji === 'string' && bytes(emoji) <= EMOJI_BYTES
+    && /^[^\p{White_Space}\p{Cc}\p{Cs}]+$/u.test(emoji))) {
+    throw invalid('It is no emoji.');
+  }
 }

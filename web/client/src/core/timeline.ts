@@ -2,11 +2,15 @@
 
 import type { Entry, Item, OutboxItem, StoredChat } from '../types.js';
 import { isShown } from '../wire/events.js';
+import { reactionsOf, type Counts } from './reactions.js';
 import { lacks, targetOf } from './revision.js';
 import { tickOf } from './ticks.js';
 
 /** The commands of a send that waits. */
 export type Commands = (item: OutboxItem) => Pick<Item, 'retry' | 'discard'>;
+
+/** Whether an entry has an item: a message that is shown, or a gap. */
+export const hasItem = ({ message }: Entry): boolean => !message || isShown(message);
 
 /** Merges entries into ascending ones, of which a later one with the same `from` wins. */
 export function mergedEntries(old: readonly Entry[], news: readonly Entry[]): readonly Entry[] {
@@ -16,7 +20,7 @@ export function mergedEntries(old: readonly Entry[], news: readonly Entry[]): re
 
 /**
  * Returns the sequence of each message that lacks a change in `entries`, and whether the change is
- * a redaction.
+ * a redaction. A reaction or a pin has no text that could be left.
  */
 export function outdated(entries: readonly Entry[]): ReadonlyMap<number, boolean> {
   const all = new Map(entries.map(({ from, message }) => [from, message]));
@@ -24,7 +28,7 @@ export function outdated(entries: readonly Entry[]): ReadonlyMap<number, boolean
   for (const { from, message: change } of entries) {
     const target = targetOf(change);
     const message = all.get(target);
-    if (!message || !lacks(message, from)) continue;
+    if (!message || message.relation || !lacks(message, from)) continue;
     found.set(target, found.get(target) === true || change?.kind === 'redact');
   }
   return found;
@@ -69,7 +73,7 @@ function throughOf(entries: readonly Entry[], i: number): number {
  */
 export function itemsOf(
   entries: readonly Entry[], outbox: readonly OutboxItem[], row: StoredChat | undefined,
-  user: string, commands: Commands, old: readonly Item[],
+  user: string, commands: Commands, old: readonly Item[], counts: Counts = new Map(),
 ): readonly Item[] {
   const before = new Map(old.map((item) => [item.key, item]));
   const items: Item[] = [];
@@ -79,11 +83,14 @@ export function itemsOf(
     items.push(same && same.kind === item.kind && same.tick === item.tick
       && same.message === item.message && same.problem === item.problem
       && same.content === item.content && same.revising === item.revising
-      && same.through === item.through ? same : item);
+      && same.through === item.through
+      && JSON.stringify(same.reactions) === JSON.stringify(item.reactions) ? same : item);
   };
-  const changes = new Map(outbox.map((item) => [item.relation?.sequence, item]));
+  const changes = new Map(outbox.filter(({ kind }) => kind === 'edit' || kind === 'redact')
+    .map((item) => [item.relation?.sequence, item]));
   const revisingOf = (kind: OutboxItem['kind']) =>
     (kind === 'edit' || kind === 'redact') && { revising: kind };
+  const all = reactionsOf(entries, counts, outbox, user);
   let end = entries[0]?.from ?? 0;
   for (const [i, { from, to, message }] of entries.entries()) {
     if (from > end) push({ key: `h${end}`, kind: 'hole', mine: false, sequence: end });
@@ -96,10 +103,11 @@ export function itemsOf(
       if (mine) sent.add(id);
       const change = changes.get(from);
       const { content = '' } = change ?? message;
+      const reactions = message.revision?.kind === 'redact' ? undefined : all.get(from);
       push({
         key: mine ? `c${id}` : `s${from}`, kind: 'message', mine, sequence: from,
         through: throughOf(entries, i), content, message,
-        ...revisingOf(change?.kind),
+        ...revisingOf(change?.kind), ...reactions && { reactions },
         ...mine && { tick: tickOf(from, row?.latch ?? { delivered: 0, read: 0 }) },
       });
     }

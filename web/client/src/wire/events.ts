@@ -34,6 +34,10 @@ const SHAPES: Readonly<Record<string, readonly [string, string, string?]>> = {
   $sync: ['', '', 'chats:$of_chat'],
   $results: ['', '', 'results:$of_chat'],
   $of_chat: ['chat_id', ''],
+  $counted: ['', '', 'reactions:$reaction'],
+  $reaction: ['emoji', 'count'],
+  $pins: ['', '', 'pins:$pin'],
+  $pin: ['pinned_by', 'pin_sequence'],
   $poll: ['session_id', '', 'events:$any'],
   $any: ['', ''],
 };

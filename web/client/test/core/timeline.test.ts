@@ -56,7 +56,7 @@ void test('only what ends at a place without a hole', () => {
 const revision = (sequence: number, kind = 'edit') =>
   ({ sequence, kind, by: 'bob', revised_at: '2026-01-31T10:00:09.000Z' });
 const relation = (n: number, sequence: number, kind = 'edit'): Entry =>
-  one(n, { kind, relation: { sequence, target: null } });
+  one(n, { kind, relation: { sequence, emoji: null, target: null } });
 
 void test('a message that the user changes says so, and what it will say', () => {
   const entries = [one(1, { sender_id: 'ann' }), one(2)];
@@ -79,7 +79,9 @@ void test('what lacks a change is found', () => {
   const first = revision(3, 'redact');
   assert.deepEqual(of([one(1, { revision: first }), relation(4, 1, 'redact')]), []);
   // A kind of tomorrow may be related to a message, and change nothing.
-  assert.deepEqual(of([one(1), relation(3, 1, 'react')]), []);
+  assert.deepEqual(of([one(1), relation(3, 1, 'poll')]), []);
+  // A reaction that was undone says nothing that could be left.
+  assert.deepEqual(of([one(1), relation(3, 1, 'react'), relation(4, 3, 'redact')]), []);
 });
 
 void test('what lacks its redaction says nothing', () => {

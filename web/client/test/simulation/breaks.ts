@@ -30,6 +30,7 @@ const data = of('shell/data.ts');
 const entries = of('shell/entries.ts');
 const timeline = of('shell/timeline.ts');
 const items = of('core/timeline.ts');
+const reactions = of('core/reactions.ts');
 const rest = of('shell/rest.ts');
 const steps = of('store/steps.ts');
 
@@ -171,7 +172,34 @@ export const breaks: readonly Break[] = [
     '() => false\n          ?'),
   items('a change that waits is shown as a message', ' || item.kind) continue;', ') continue;'),
   timeline('what only the page has stays as it was',
-    'void ask();\n    if (fresh', 'if (fresh'),
+    'void ask();\n    return fresh', 'return fresh'),
   items('what was redacted is shown until the server answers',
     "content: '', attachments: [], metadata", 'attachments: [], metadata'),
+  items('a reaction that waits empties its message',
+    ".filter(({ kind }) => kind === 'edit' || kind === 'redact')", ''),
+  reactions('what the server has counted is counted again',
+    ' || at <= (counts.get(sequence)?.through ?? 0)) return;', ') return;'),
+  reactions('a reaction that was undone counts', 'count(one.relation, from, -1, mine, null);', ''),
+  reactions('a reaction of the user is nobody\'s', '...mine && { mine: by > 0, own },', ''),
+  reactions('what a gap hides is not asked for',
+    '(through ?? 0) < blind) found', 'blind < 0) found'),
+  reactions('a server that counts nothing is asked again and again', 'through !== 0 && ', ''),
+  reactions('what was undone is undone again', '(one) => one.own === sequence',
+    '(one) => one.own === sequence || live.has(sequence)'),
+  reactions('a gap that hides what was undone above it hides nothing',
+    'blind = Math.max(blind, to, ...unseen.map(([, by]) => by));', 'blind = Math.max(blind, to);'),
+  timeline('a message that a gap may have changed is only counted',
+    'return message && old &&', 'return from === sequence && message && old &&'),
+  timeline('an answer takes the place of what is newer', ' && old && !isOlder(message, old);',
+    ' && old;'),
+  timeline('without an answer, all that a gap hides is asked for', ' || !got && !changed) break;',
+    ') break;'),
+  timeline('a closed timeline asks on', 'if (closed || complete', 'if (complete'),
+  timeline('what was counted once is not counted anew',
+    'if (one.through >= (counts.get(sequence)?.through ?? 0)) counts',
+    'if (!counts.has(sequence)) counts'),
+  timeline('a page without messages ends the history', 'empty = await inOrder(load); while',
+    'empty = await inOrder(load) && false; while'),
+  timeline('older messages hold back new ones', 'do empty = await inOrder(load);',
+    'do empty = await load();'),
 ];

@@ -107,11 +107,19 @@ async function scenario(): Promise<{ frames: string[]; bodies: Map<string, unkno
   send('ann', 'team', 2);
   call('MemberList', 'ann', 'POST', '/chats/team/members', { user_ids: ['bob'] });
   send('ann', 'team', 3);
+  for (const kind of ['react', 'pin']) {
+    call('Message', 'ann', 'POST', '/chats/team/messages', {
+      client_message_id: kind, kind, relation: { sequence: 4, emoji: kind === 'pin' ? null : '👍' },
+    });
+  }
   await clock.run(1000);
   const get = (schema: string, path: string): unknown => call(schema, 'bob', 'GET', path);
   get('ChatList', '/chats');
   get('MemberList', '/chats/team/members');
   get('MessageList', '/chats/team/messages');
+  get('MessageList', '/chats/team/messages?reactions=true');
+  get('ReactionList', '/chats/team/messages/4/reactions');
+  get('PinList', '/chats/team/pins');
   get('DeliveryState', '/chats/team/delivery-state');
   get('DeliveryStateList', '/delivery-states');
   get('DeliveryStatus', '/chats/team/delivery-status');

@@ -254,6 +254,13 @@ function textOf(value: Json, field: string): string {
   return typeof found === 'string' ? found : '';
 }
 
+/** Returns a field that is a number, else 0. */
+function numberOf(value: Json, field: string): number {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return 0;
+  const found = value[field];
+  return typeof found === 'number' ? found : 0;
+}
+
 /** A run of a script. Its observations have one line for each thing that was seen. */
 export class Script {
   readonly #lines: string[] = [];
@@ -264,6 +271,8 @@ export class Script {
   readonly #users: string[];
   readonly #devices: Device[];
   readonly #chats = new Map<string, string>();
+  /** The reactions and pins that were stored. */
+  readonly #annotations: { readonly chat: string; readonly sequence: number }[] = [];
   readonly #steps: number;
   #last = 0;
   #sends = 0;
@@ -369,6 +378,7 @@ export class Script {
     else if (roll < 64) await this.#members();
     else if (roll < 70) await this.#sync();
     else if (roll < 76) await this.#manage();
+    else if (roll < 82) await this.#annotate();
     else await this.#read();
   }
 
@@ -411,6 +421,31 @@ export class Script {
       }
     }
     await this.#authorRetry(user, chat);
+  }
+
+  /** Reacts to a message, pins it, or undoes what one of these requests did. */
+  async #annotate(): Promise<void> {
+    const d = this.#dice;
+    const user = d.pick(this.#users);
+    const chat = this.#chat(d.pick(['g1', 'g2']));
+    for (let left = 1 + d.roll(4); left > 0; left--) {
+      const kind = d.pick(['react', 'react', 'pin', 'redact']);
+      const mine = this.#annotations.filter((one) => one.chat === chat);
+      const sequence = kind === 'redact' && mine.length > 0 ? d.pick(mine).sequence : 1 + d.roll(6);
+      const emoji = d.pick(['👍', '🎉', '👍 ']);
+      const n = String(++this.#sends);
+      const answer = await this.#call(user, 'POST', `/chats/${chat}/messages`, {
+        client_message_id: `m${n}`, kind,
+        relation: kind === 'react' ? { sequence, emoji } : { sequence },
+      });
+      const stored = numberOf(answer, 'sequence');
+      if (stored > 0 && kind !== 'redact') this.#annotations.push({ chat, sequence: stored });
+    }
+    await this.#authorRetry(user, chat);
+    const reader = d.pick(this.#users);
+    await this.#call(reader, 'GET', `/chats/${chat}/messages?reactions=true&limit=20`);
+    await this.#call(reader, 'GET', `/chats/${chat}/pins`);
+    await this.#call(reader, 'GET', `/chats/${chat}/messages/${String(1 + d.roll(4))}/reactions`);
   }
 
   /** If the author has not received all before their message, the server tries again in 1 s. */

@@ -3,9 +3,11 @@
 import { FakeServer, Refusal, type Backup, type Fault } from '../../src/testing/index.js';
 import { settled } from '../../src/testing/clock.js';
 import { Dice } from '../../src/testing/random.js';
+import { reactionsTo } from '../../src/testing/server/annotations.js';
 import { headOf } from '../../src/testing/server/data.js';
 import { isOpen } from '../../src/testing/server/intervals.js';
 import type { Request } from '../../src/testing/server/rest.js';
+import type { EmojiCount } from '../../src/types.js';
 import type { Message } from '../../src/wire.gen.js';
 import { Browser, type Tab } from './browser.js';
 import type { StoreFault, StoreStep } from './disk.js';
@@ -268,6 +270,23 @@ class Run {
         });
         return `${tab.user} ${chat} ${String(sequence)}${edits ? ` ${content}` : ''}: ` +
           String(status);
+      }
+      case 'react':
+      case 'unreact': {
+        if (!usable) return undefined;
+        const items = tab.look(chat).items.get().filter((i) => i.kind === 'message');
+        const own = items.flatMap(({ reactions = [] }) => reactions.flatMap((r) => r.own ?? []));
+        const reacts = step.op === 'react';
+        const sequences = reacts ? items.map((i) => i.sequence ?? 0) : own;
+        if (sequences.length === 0) return undefined;
+        const sequence = at(sequences, step.b);
+        const emoji = at(['👍', '🎉'], step.a);
+        const handle = client.chat(chat);
+        (reacts ? handle.react(sequence, emoji) : handle.unreact(sequence)).catch(
+          (error: unknown) => {
+            this.#note(`${name} could not ${step.op} ${String(sequence)}: ${String(error)}`);
+          });
+        return `${name} ${chat} ${String(sequence)}${reacts ? ` ${emoji}` : ''}`;
       }
       case 'too large':
         if (!usable) return undefined;
@@ -678,6 +697,10 @@ class Run {
       if (!isEqual(item.message, there) || item.content !== there.content) {
         return `${id} shows ${JSON.stringify(item.message)} in place of ${JSON.stringify(there)}`;
       }
+      const got = listed(item.reactions ?? []);
+      const want = listed(reactionsTo(chat, there, tab.user)
+        .map(({ emoji, count, own_sequence: own }) => ({ emoji, count, own })));
+      if (got !== want) return `${id} ${String(there.sequence)} has ${got} in place of ${want}`;
       if (item.tick === undefined || item.tick === 'read') continue;
       const due = this.#tick(id, tab.user, item.message.sequence);
       if (due !== item.tick && !(due === 'sent' && item.tick === 'delivered')) {
@@ -707,6 +730,12 @@ class Run {
 
 function isEqual(a: Message, b: Message | undefined): boolean {
   return a.content === b?.content && JSON.stringify(a.revision) === JSON.stringify(b.revision);
+}
+
+/** Reactions, in any order. */
+function listed(reactions: readonly Pick<EmojiCount, 'emoji' | 'count' | 'own'>[]): string {
+  return reactions.map(({ emoji, count, own }) => `${emoji} ${String(count)} ${String(own)}`)
+    .sort().join();
 }
 
 function at<T>(list: readonly T[], n: number): T {

@@ -5,8 +5,8 @@ import { Dice } from '../../src/testing/random.js';
 /** What may happen. The names are those that the test counts. */
 export const ops = [
   // People.
-  'send', 'burst', 'edit', 'redact', 'change elsewhere', 'see', 'see less', 'type', 'older',
-  'open tab', 'close tab', 'crash tab',
+  'send', 'burst', 'edit', 'redact', 'change elsewhere', 'react', 'unreact', 'see', 'see less',
+  'type', 'older', 'open tab', 'close tab', 'crash tab',
   'hide tab', 'show tab', 'blur tab', 'freeze tab', 'resume tab', 'leave page', 'back', 'stop',
   'start', 'sign out', 'sign in', 'retry now', 'too large', 'new chat', 'read elsewhere',
   // Members.
@@ -37,8 +37,8 @@ export interface Step {
 
 /** What people do all the time. */
 const common: readonly Op[] = ['send', 'send', 'send', 'burst', 'edit', 'redact',
-  'change elsewhere', 'see', 'see', 'see less', 'online', 'show tab', 'start', 'resume tab',
-  'open tab', 'mend network', 'back', 'sign in'];
+  'change elsewhere', 'react', 'react', 'unreact', 'see', 'see', 'see less', 'online', 'show tab',
+  'start', 'resume tab', 'open tab', 'mend network', 'back', 'sign in'];
 
 /** What goes wrong together. */
 const themes: readonly (readonly Op[])[] = [

@@ -10,7 +10,7 @@ import {
   type StateRecord,
 } from './data.js';
 import { checkId, type AckItem, type StreamQuery, type SyncCall } from './decode.js';
-import { isOpen } from './intervals.js';
+import { contains, isOpen } from './intervals.js';
 import { Presence } from './presence.js';
 import { invalid, invalidSequence, Refusal, refusalOf } from './refusal.js';
 import { Session, type Host, type Reader } from './session.js';
@@ -226,6 +226,7 @@ export class Core implements Host {
       this.data.member(user, draft.chat);
       throw invalidSequence('seen_sequence', 'is above the head of the chat');
     }
+    this.#checkTarget(who, draft);
     const now = this.clock.now();
     if (draft.sendBy !== null && draft.sendBy > now + 6 * 86_400_000) {
       throw invalid('send_by', 'is more than 6 days ahead');
@@ -256,6 +257,14 @@ export class Core implements Host {
     if (chat.type === 'group' && member.role !== 'owner' && member.role !== 'admin') {
       throw new Refusal('DENIED', 'only an owner or an admin may mention all');
     }
+  }
+
+  /** Members relate messages to those that they see. */
+  #checkTarget(who: { user: string; backend: boolean }, { chat, relation }: Draft): void {
+    const { intervals = [] } = this.data.chats.get(chat)?.members.get(who.user) ?? {};
+    if (relation === null || who.backend || !isOpen(intervals)) return;
+    if (contains(intervals, relation)) return;
+    throw new Refusal('NOT_FOUND', 'there is no such message', 'relation.sequence');
   }
 
   #handOver(message: Message, duplicate: boolean, covered: boolean): void {

@@ -1,6 +1,7 @@
 // What the fake server stores. It does what a storage backend of the real server does.
 
 import type { Chat, Member, Message } from '../../wire.gen.js';
+import { mayRelate } from './annotations.js';
 import { contains, gapOf, isOpen, joined, left, pieces, type Interval } from './intervals.js';
 import { invalidSequence, Refusal } from './refusal.js';
 
@@ -52,7 +53,7 @@ export interface Raise {
   readonly readWithinAcked?: boolean;
 }
 
-export type Kind = 'message' | 'system' | 'edit' | 'redact' | 'control';
+export type Kind = 'message' | 'system' | 'edit' | 'redact' | 'react' | 'pin' | 'control';
 
 export interface Draft {
   readonly chat: string;
@@ -60,8 +61,10 @@ export interface Draft {
   readonly content: string;
   readonly contentType: string;
   readonly kind: Kind;
-  /** The sequence of the message that an edit or a redaction changes, else null. */
+  /** The sequence of the message that this one changes, reacts to or pins, else null. */
   readonly relation: number | null;
+  /** Of a reaction, else ''. */
+  readonly emoji: string;
   readonly mentions: Message['mentions'];
   readonly attachments: Message['attachments'];
   readonly metadata: Message['metadata'];
@@ -200,8 +203,8 @@ export class Data {
     const before = this.sent(user, draft);
     if (before !== undefined) return { message: before, duplicate: true };
     this.mustSend(user, chat);
-    const { relation } = draft;
-    if (relation !== null) mayRevise(user, draft, chat, relation, backend);
+    const { relation, emoji } = draft;
+    if (relation !== null) mayRelate(user, draft, chat, relation, backend);
     const says: Says = {
       content: draft.content, content_type: draft.contentType, mentions: draft.mentions,
       attachments: draft.attachments, metadata: draft.metadata,
@@ -209,13 +212,14 @@ export class Data {
     const message: Message = {
       chat_id: chat.id, sequence: headOf(chat) + 1, message_id: messageId, sender_id: user,
       client_message_id: draft.key, ...relation === null ? says : nothingSaid, kind: draft.kind,
-      relation: relation === null ? null : { sequence: relation, target: null }, revision: null,
+      relation: relation === null ? null
+        : { sequence: relation, emoji: emoji === '' ? null : emoji, target: null }, revision: null,
       created_at: timeOf(now), members_version: chat.membersVersion,
     };
     chat.messages.push(message);
     chat.lives.push(this.lives.at(-1)?.number ?? 0);
     chat.keys.set(keyOf(user, draft.key), message.sequence);
-    if (relation !== null) revise(chat, relation, message, says);
+    if (relation !== null && changes(message)) revise(chat, relation, message, says);
     return { message, duplicate: false };
   }
 
@@ -238,14 +242,14 @@ export class Data {
     return first;
   }
 
-  /** Returns a message as a user gets it: a relation has its target, if the user may see that. */
+  /** Returns a message as a user gets it: a change has its target, if the user may see that. */
   served(user: string, message: Message): Message {
-    if (message.relation === null) return message;
+    const { relation } = message;
+    if (relation === null || !changes(message)) return message;
     const chat = this.chat(message.chat_id);
-    const { sequence } = message.relation;
-    const sees = contains(chat.members.get(user)?.intervals ?? [], sequence);
-    const target = sees ? messageAt(chat, sequence) : null;
-    return { ...message, relation: { sequence, target } };
+    const sees = contains(chat.members.get(user)?.intervals ?? [], relation.sequence);
+    const target = sees ? messageAt(chat, relation.sequence) : null;
+    return { ...message, relation: { ...relation, target } };
   }
 
   /** Returns at most `limit` messages after a sequence, and the gaps between them. */
@@ -327,29 +331,9 @@ type Says =
 const nothingSaid: Says = {
   content: '', content_type: 'text/plain', mentions: null, attachments: [], metadata: null,
 };
-const mostEdits = 100;
 
-/** Throws unless a user may change a message. */
-function mayRevise(
-  user: string, draft: Draft, chat: ChatRecord, relation: number, backend: boolean,
-): void {
-  const refuse = (code: string): never => {
-    throw new Refusal(code, 'the message cannot be changed', 'relation.sequence');
-  };
-  const target = chat.messages[relation - 1];
-  if (target === undefined) return refuse('NOT_FOUND');
-  const role = chat.members.get(user)?.role ?? '';
-  const manages = chat.type === 'group' && ['owner', 'admin'].includes(role);
-  if (!backend && target.sender_id !== user && !(draft.kind === 'redact' && manages)) {
-    refuse('DENIED');
-  }
-  if (target.relation !== null) refuse('CONFLICT');
-  if (draft.kind === 'redact') return;
-  if (target.revision?.kind === 'redact') refuse('CONFLICT');
-  const edits = chat.messages.filter(({ kind, relation: of }) =>
-    kind === 'edit' && of?.sequence === relation).length;
-  if (edits >= mostEdits) refuse('CONFLICT');
-}
+/** Whether a message changes the one to which it is related. */
+const changes = ({ kind }: Message): boolean => kind === 'edit' || kind === 'redact';
 
 /** Changes a message. Messages are shared with backups, so another one takes its place. */
 function revise(chat: ChatRecord, sequence: number, by: Message, says: Says): void {
@@ -368,7 +352,9 @@ function isSame(chat: ChatRecord, first: Message, draft: Draft): boolean {
   if (first.kind !== draft.kind || (first.relation?.sequence ?? null) !== draft.relation) {
     return false;
   }
-  if (draft.kind === 'redact') return true;
+  if (draft.relation !== null && draft.kind !== 'edit') {
+    return (first.relation?.emoji ?? '') === draft.emoji;
+  }
   const says = draft.relation === null ? first : messageAt(chat, draft.relation);
   const changed = says.revision?.sequence ?? 0;
   if (changed !== (draft.relation === null ? 0 : first.sequence)) return true;

@@ -117,9 +117,11 @@ export function draft(f: Fields, chat?: string): Draft {
   });
   const metadata = object(f, 'metadata', 4096) ?? null;
   const kind = text(f, 'kind') ?? 'message';
-  if (!isKind(kind)) throw invalid('kind', 'must be message, system, edit, redact or control');
+  if (!isKind(kind)) {
+    throw invalid('kind', 'must be message, system, edit, redact, react, pin or control');
+  }
   const mentions = mentionsOf(f);
-  const relation = relationOf(f);
+  const { relation, emoji } = relationOf(f);
   const seen = sequence(f, 'seen_sequence', 0) ?? null;
   const until = text(f, 'send_by');
   const sendBy = until === undefined ? null : Date.parse(until);
@@ -127,33 +129,40 @@ export function draft(f: Fields, chat?: string): Draft {
   if (contentType === '') throw invalid('content_type', 'is empty');
   if (key === undefined) throw invalid('client_message_id', 'is missing');
   if (bytes(content) > 65_536) throw tooLarge('content');
-  if (content === '' && attachments.length === 0 && kind !== 'redact') {
-    throw invalid('content', 'is empty');
-  }
+  const isEmpty = content === '' && attachments.length === 0;
+  const saysNothing = kind === 'redact' || kind === 'react' || kind === 'pin';
+  if (isEmpty && !saysNothing) throw invalid('content', 'is empty');
   if (content.includes('\0')) throw invalid('content', 'holds the character U+0000');
   if (contentType.length > 128) throw tooLarge('content_type');
   if (!/^[ -~]*$/.test(contentType)) throw invalid('content_type', 'is no media type');
-  const relates = kind === 'edit' || kind === 'redact';
+  const relates = kind === 'edit' || saysNothing;
   if (relates !== (relation !== null)) throw invalid('relation', 'does not fit the kind');
-  const says = content !== '' || attachments.length > 0 || metadata !== null || mentions !== null;
-  if (kind === 'redact' && says) throw invalid('content', 'does not belong to a redaction');
+  const hasEmoji = kind === 'react' ? isEmoji(emoji) : emoji === '';
+  if (!hasEmoji) throw invalid('relation.emoji', 'does not fit the kind');
+  const says = !isEmpty || metadata !== null || mentions !== null;
+  if (saysNothing && says) throw invalid('content', 'does not belong to this kind');
   if (attachments.length > 10) throw invalid('attachments', 'are too many');
   if (bytes(JSON.stringify(attachments)) > 8192) throw tooLarge('attachments');
   return {
-    chat: to, key, content, contentType, kind, relation, mentions, attachments, metadata, seen,
-    sendBy,
+    chat: to, key, content, contentType, kind, relation, emoji, mentions, attachments, metadata,
+    seen, sendBy,
   };
 }
 
 function isKind(kind: string): kind is Kind {
-  return ['message', 'system', 'edit', 'redact', 'control'].includes(kind);
+  return ['message', 'system', 'edit', 'redact', 'react', 'pin', 'control'].includes(kind);
 }
 
-function relationOf(f: Fields): number | null {
-  if ((f['relation'] ?? undefined) === undefined) return null;
-  const n = sequence(fields(f['relation'], 'relation'), 'sequence', 1);
+function relationOf(f: Fields): Pick<Draft, 'relation' | 'emoji'> {
+  if ((f['relation'] ?? undefined) === undefined) return { relation: null, emoji: '' };
+  const named = fields(f['relation'], 'relation');
+  const n = sequence(named, 'sequence', 1);
   if (n === undefined) throw invalid('relation.sequence', 'is missing');
-  return n;
+  return { relation: n, emoji: text(named, 'emoji') ?? '' };
+}
+
+function isEmoji(emoji: string): boolean {
+  return /^[^\p{White_Space}\p{Cc}]+$/u.test(emoji) && bytes(emoji) <= 64;
 }
 
 function mentionsOf(f: Fields): Draft['mentions'] {
@@ -258,6 +267,13 @@ export function integer(
   const n = Number(s);
   if (n < least || n > maxSequence) throw new Refusal(code, `${field} is out of range`);
   return n;
+}
+
+/** Returns a flag of the query, which is false if it is not there. */
+export function queryFlag(query: URLSearchParams, field: string): boolean {
+  const s = query.get(field) ?? '';
+  if (!['', 'true', 'false'].includes(s)) throw invalid(field, 'must be true or false');
+  return s === 'true';
 }
 
 export interface StreamQuery {

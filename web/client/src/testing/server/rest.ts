@@ -2,15 +2,16 @@
 
 import type {
   AckResults, Chat, ChatList, DeliveryState, DeliveryStatus, Member, MemberList, MessageList,
-  Pagination, StatusResults,
+  Pagination, PinList, ReactionList, StatusResults,
 } from '../../wire.gen.js';
+import { reactionsTo, standing } from './annotations.js';
 import type { Auth, Identity } from './auth.js';
 import { membership, type Core } from './core.js';
 import {
   activity, headOf, messageAt, stateKey, timeOf, type ChatRecord, type MemberRecord, type Page,
 } from './data.js';
 import * as decode from './decode.js';
-import { isOpen } from './intervals.js';
+import { contains, isOpen } from './intervals.js';
 import { invalid, invalidSequence, Refusal, refusalOf } from './refusal.js';
 
 /** A request. Names of headers are in lower case. */
@@ -43,6 +44,9 @@ interface Route {
   readonly user: 'needed' | 'optional' | 'ticket';
   readonly run: (call: Call) => { status?: number; body?: object };
 }
+
+/** With reactions, the messages of a page are within so many sequences. */
+const countedRange = 200;
 
 export class Rest {
   readonly #core: Core;
@@ -108,6 +112,8 @@ export class Rest {
       route('DELETE', '/chats/*/members/*', (c) => this.#removeMember(c), 'optional'),
       route('GET', '/chats/*/messages', (c) => this.#listMessages(c)),
       route('POST', '/chats/*/messages', (c) => this.#sendMessage(c)),
+      route('GET', '/chats/*/messages/*/reactions', (c) => this.#listReactions(c)),
+      route('GET', '/chats/*/pins', (c) => this.#listPins(c)),
       route('GET', '/chats/*/delivery-state', (c) => this.#getState(c)),
       route('PATCH', '/chats/*/delivery-state', (c) => this.#updateState(c)),
       route('PUT', '/chats/*/delivery-state/unread', (c) => this.#markUnread(c)),
@@ -399,17 +405,71 @@ export class Rest {
     const limit = decode.limitOf(query);
     const after = decode.integer(query, 'after_sequence', 0, 'INVALID');
     const before = decode.integer(query, 'before_sequence', 0, 'INVALID');
+    const counts = decode.queryFlag(query, 'reactions');
     if (after !== undefined && before !== undefined) {
       throw new Refusal('INVALID', 'after_sequence and before_sequence exclude each other');
     }
     const { chat } = this.#core.data.member(who.user, id);
     const end = headOf(chat) + 1;
-    const found: Page = after !== undefined ? this.#core.data.after(who.user, id, after, limit)
-      : this.#core.data.before(who.user, id, Math.min(before ?? end, end), limit);
+    const read = (most: number): Page =>
+      after !== undefined ? this.#core.data.after(who.user, id, after, most)
+        : this.#core.data.before(who.user, id, Math.min(before ?? end, end), most);
+    let found = read(limit);
+    if (counts) {
+      const first = found.messages.at(after === undefined ? -1 : 0)?.sequence ?? 0;
+      const near = found.messages.filter((one) => Math.abs(one.sequence - first) < countedRange);
+      if (near.length < found.messages.length) found = read(near.length);
+    }
+    const { messages } = found;
     return {
       body: {
-        messages: found.messages, gaps: found.gaps,
+        messages: messages.map((message) => ({
+          ...message, reactions: counts ? reactionsTo(chat, message, who.user) : null,
+        })),
+        gaps: found.gaps,
+        reactions_through_sequence: counts && messages.length > 0 ? headOf(chat) : null,
         pagination: pagination(found.hasMore ? String(found.next) : null),
+      },
+    };
+  }
+
+  #listReactions({ who, path, query }: Call): { body: ReactionList } {
+    const [id = '', named = ''] = path;
+    decode.checkId('chat_id', id);
+    const sequence = decode.integer(new URLSearchParams({ sequence: named }), 'sequence', 1,
+      'INVALID') ?? 0;
+    const limit = decode.limitOf(query);
+    const after = Number(decode.decodeToken('r', query));
+    const { chat, member } = this.#core.data.member(who.user, id);
+    const target = chat.messages[sequence - 1];
+    if (target === undefined || !contains(member.intervals, sequence)) {
+      throw new Refusal('NOT_FOUND', 'there is no such message', 'sequence');
+    }
+    const rest = target.revision?.kind === 'redact' ? []
+      : standing(chat, 'react', sequence).filter((one) => one.sequence > after);
+    return {
+      body: {
+        reactions: rest.slice(0, limit).map((one) => ({
+          user_id: one.sender_id, emoji: one.relation?.emoji ?? '', sequence: one.sequence,
+          reacted_at: one.created_at,
+        })),
+        pagination: page(rest, limit, 'r', (one) => String(one.sequence)),
+      },
+    };
+  }
+
+  #listPins({ who, path }: Call): { body: PinList } {
+    const id = decode.checkId('chat_id', path[0] ?? '');
+    const { chat, member } = this.#core.data.member(who.user, id);
+    const pins = standing(chat, 'pin').reverse()
+      .filter(({ relation }) => contains(member.intervals, relation?.sequence ?? 0));
+    return {
+      body: {
+        pins: pins.map((one) => ({
+          pin_sequence: one.sequence, pinned_by: one.sender_id, pinned_at: one.created_at,
+          message: messageAt(chat, one.relation?.sequence ?? 0),
+        })),
+        pagination: pagination(null),
       },
     };
   }
