@@ -162,9 +162,10 @@ void test('without an answer, the client does not ask for all that a gap hides',
   const scene = new Scene('ann', 'bob');
   for (let i = 1; i <= 9; i++) scene.says('ann', `text ${i}`);
   const { chat, pages } = await withHistory(scene);
-  const { items, older } = chat.timeline({ page: 4 });
+  const timeline = chat.timeline({ page: 4 });
+  const { items } = timeline;
   await scene.until(() => items.get().length === 4);
-  for (let i = 0; i < 2; i++) await scene.within(5_000, older());
+  for (let i = 0; i < 2; i++) await scene.within(5_000, timeline.older());
   assert.equal(items.get().length, 9);
   pages.fault = 'drop';
   scene.call('ann', 'DELETE', '/chats/team/members/bob');

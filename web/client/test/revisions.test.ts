@@ -234,38 +234,6 @@ void test('a message that only the page has is asked for after a gap', async () 
   await scene.until(() => texts(items.get()).join() === 'new,redact,text 3,,again');
 });
 
-void test('an answer does not take the place of what the stream has brought since', async () => {
-  const scene = new Scene('ann', 'bob');
-  for (let i = 1; i <= 3; i++) scene.says('ann', `text ${i}`);
-  scene.call('bob', 'PATCH', '/chats/team/delivery-state', { last_read_sequence: 3 });
-  scene.call('bob', 'POST', '/acks', { chats: [{ chat_id: 'team', last_acked_sequence: 3 }] });
-  const { client, place: { link } } = await scene.started('bob');
-  const { items } = client.chat('team').timeline();
-  await scene.until(() => items.get().length === 3);
-  scene.call('ann', 'DELETE', '/chats/team/members/bob');
-  change(scene, 'ann', 1, 'new');
-  scene.call('ann', 'POST', '/chats/team/members', { user_ids: ['bob'] });
-  link.onRequest = ({ method, url }) => {
-    if (method !== 'GET' || !url.pathname.endsWith('/messages')) return undefined;
-    link.onRequest = () => undefined;
-    // The request arrives soon. Its answer takes three seconds.
-    link.clock.timer(1, () => { link.latency = 3_000; });
-    link.clock.timer(100, () => {
-      link.latency = 20;
-      change(scene, 'ann', 3, 'newer');
-    });
-    return undefined;
-  };
-  scene.says('ann', 'again');
-  await scene.until(() => texts(items.get())[2] === 'newer');
-  assert.equal(texts(items.get())[0], 'text 1');
-  const later: (string | undefined)[] = [];
-  items.subscribe(() => { later.push(texts(items.get())[2]); });
-  await scene.until(() => texts(items.get()).join() === 'new,text 2,newer,,again');
-  await scene.pass(10_000);
-  assert.deepEqual(new Set(later), new Set(['newer']));
-});
-
 void test('who comes back to a chat keeps no text that was redacted meanwhile', async () => {
   const scene = new Scene('ann', 'bob');
   const data = new MemoryData();

@@ -54,7 +54,7 @@ function follow(
     }
     state = 'asking';
     changed.clear();
-    chat.pins().then((pins) => {
+    void chat.pins().then((pins) => {
       if (pins.some(isChanged)) state = 'again';
       if (state === 'asking' && !end.signal.aborted) value.set(pins);
     }, (error: unknown) => {

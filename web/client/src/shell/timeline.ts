@@ -1,7 +1,7 @@
 // A part of a chat on screen, which grows upwards by pages and downwards by itself.
 
 import { uncounted, type Counted, type Counts } from '../core/reactions.js';
-import { bare, isOlder } from '../core/revision.js';
+import { bare } from '../core/revision.js';
 import {
   contiguous, hasItem, itemsOf, mergedEntries, outdated, wiped, type Commands,
 } from '../core/timeline.js';
@@ -187,12 +187,8 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
       if (!got) continue;
       for (const { from } of got.entries) asked.add(from);
       count(got.counts);
-      const known = new Map(entries.map(({ from, message }) => [from, message]));
-      const news = got.entries.filter(({ from, message }) => {
-        const old = known.get(from);
-        // The stream may have brought a newer state meanwhile.
-        return message && old && !isOlder(message, old);
-      });
+      const shown = new Set(entries.map(({ from, message }) => message && from));
+      const news = got.entries.filter(({ from, message }) => message && shown.has(from));
       // The server no longer returns it, so the user may not see it.
       if (!got.entries.some(({ from, message }) => message && from === sequence)) {
         entries = entries.filter(({ from }) => from !== sequence);
