@@ -245,6 +245,7 @@ func TestAppend_two_emoji_of_one_key(t *testing.T) {
 		first, seen[key] = seen[key], second
 	}
 	s := openTest(t, newTables(t))
+	s.appends.Patience = 5 * time.Second // so that it fails before wait.Hang
 	createGroup(t, s, "c", "anna", "bob")
 	send(t, s, "c", "anna", "first", 1)
 	relate(t, s, react("c", "anna", first, 1), 2)
