@@ -87,8 +87,8 @@ func (s Standing) Allows(d *Draft) error {
 	switch {
 	//rule:annotations_counted.once-per-user-and-emoji
 	case s.Same != 0 && d.Kind == KindReact:
-		return BadParam(Conflict, "relation.emoji", "stands already: you reacted with it by message "+
-			"%d", s.Same)
+		return BadParam(Conflict, "relation.emoji", "stands already: you reacted with it by "+
+			"message %d", s.Same)
 	//rule:annotations_counted.pinned-once
 	case s.Same != 0:
 		return BadParam(Conflict, "relation.sequence", "is pinned already, by message %d", s.Same)

@@ -78,12 +78,17 @@ func (c caller) reactions(
 }
 
 // shows reports whether reactions to the messages from one to another have what the last message
-// that counts for nobody has changed of them. DynamoDB may show parts of a transaction for a
-// moment.
+// that counts for nobody has changed of them, and none that the counter does not have yet. DynamoDB
+// may show parts of a transaction for a moment.
 func (c caller) shows(
 	ctx context.Context, counter *record.Counter, found []storage.Reaction,
 	from, to tidemark.Sequence,
 ) (bool, error) {
+	above := func(r storage.Reaction) bool { return r.Sequence > counter.Head }
+	//rule:annotations_counted.nothing-above-the-head-in-dynamodb
+	if slices.ContainsFunc(found, above) {
+		return false, nil
+	}
 	stands := func(n tidemark.Sequence) bool {
 		return slices.ContainsFunc(found,
 			func(r storage.Reaction) bool { return r.Sequence == n })

@@ -72,6 +72,28 @@ func TestRace_reactions_that_were_read_too_early(t *testing.T) {
 	wantReactions(t, one, "c", 4, "b")
 }
 
+// A query may have a reaction that the counter does not have yet, although that is read later.
+func TestRace_reactions_that_the_counter_does_not_have_yet(t *testing.T) {
+	t.Parallel()
+	one, w, other := trapped(t)
+	createGroup(t, other, "c", "anna", "bob")
+	send(t, other, "c", "anna", "first", 1)
+	relate(t, other, react("c", "anna", "a", 1), 2)
+	const counter = `chat_counters"`
+	var early []any
+	w.set(t, trap{operation: "GetItem", has: counter, edit: func(items []any) []any {
+		early = items
+		return items
+	}})
+	w.set(t, trap{operation: "Query", has: `reaction|c"`, before: func() {
+		relate(t, other, react("c", "bob", "b", 1), 3)
+	}})
+	w.set(t, trap{
+		operation: "GetItem", has: counter, edit: func([]any) []any { return early },
+	})
+	wantReactions(t, one, "c", 3, "a", "b")
+}
+
 // What happens after the query, and before the head that the answer names, is in the answer.
 func TestRace_reactions_beside_another_process(t *testing.T) {
 	t.Parallel()
@@ -207,6 +229,32 @@ func TestExpire_of_annotations_may_end_anywhere(t *testing.T) {
 			t.Errorf("the items are %v, want one: that of the reaction to message 4", left)
 		}
 	}
+}
+
+// A user may search for two emoji that have one key. The second reaction is refused, so that the
+// other messages of the chat do not wait for it.
+func TestAppend_two_emoji_of_one_key(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]string)
+	var first, second string
+	for n := 0; first == "" && n < 5_000_000; n++ {
+		second = fmt.Sprint("e", n)
+		d := react("c", "anna", second, 1)
+		m := d.Message(2, 1)
+		key := fmt.Sprint(record.AnnotationKey(&m)["sequence"])
+		first, seen[key] = seen[key], second
+	}
+	s := openTest(t, newTables(t))
+	s.appends.Patience = 5 * time.Second // so that it fails before wait.Hang
+	createGroup(t, s, "c", "anna", "bob")
+	send(t, s, "c", "anna", "first", 1)
+	relate(t, s, react("c", "anna", first, 1), 2)
+	_, err := storage.AppendOne(t.Context(), s, react("c", "anna", second, 1))
+	if tidemark.CodeOf(err) != tidemark.Conflict {
+		t.Errorf("%q beside %q: got error %v, want Conflict", second, first, err)
+	}
+	relate(t, s, react("c", "bob", second, 1), 3)
+	wantReactions(t, s, "c", 3, first, second)
 }
 
 // Users and emoji of any length give keys of at most 38 digits, which DynamoDB tells apart.

@@ -100,9 +100,8 @@ func (a *appending) inOrder(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// relate writes relations of different chats, and what they do to their targets, in one transaction.
-// If the database refuses a statement, each of them gets a transaction, so that a bad one fails
-// alone.
+// relate writes relations of different chats, and what they do, in one transaction. If the database
+// refuses a statement, each of them gets a transaction, so that a bad one fails alone.
 func (a *appending) relate(ctx context.Context, c *conn, todo []int) error {
 	transaction := c.transaction
 	if a.lockWaited {

@@ -60,7 +60,8 @@ func totals() []string {
 // is also a member of the first hundred chats. Reader is a member of the second hundred, and has
 // received all of every second one. Each chat has metadata. Half of all members have watermarks.
 // Two messages of each chat do not count as unread, and some name users. Five have a reaction, and
-// one of these is pinned. The tables are not analyzed. activity_at is the number of the chat, 0 for a crowd.
+// one of these is pinned. The tables are not analyzed. activity_at is the number of the chat, 0 for
+// a crowd.
 func fixture() []string {
 	const chats = `(SELECT *, activity_at AS no FROM chats
 		WHERE activity_at BETWEEN $from AND $to) AS c`

@@ -114,8 +114,8 @@ func (c *Cache) Before(
 	})
 }
 
-// Pick returns those of some messages that a member may see, in the order of their sequences. It
-// leaves out what has expired. Errors: NotFound, NotMember.
+// Pick returns those of some messages that a member may see, in the order of wanted. It leaves out
+// what has expired. Errors: NotFound, NotMember.
 func (c *Cache) Pick(
 	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, wanted []tidemark.Sequence,
 ) ([]tidemark.Message, error) {

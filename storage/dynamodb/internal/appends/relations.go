@@ -120,7 +120,9 @@ func (a *appending) standing(
 			continue
 		}
 		s.Count++
-		if one.Target == d.Relation.Sequence && one.Emoji == d.Relation.Emoji {
+		//rule:annotations_counted.one-key-counts-as-one-emoji-in-dynamodb
+		if one.Target == d.Relation.Sequence &&
+			record.SameKey(d.SenderID, one.Emoji, d.Relation.Emoji) {
 			s.Same = one.Sequence
 		}
 	}

@@ -64,6 +64,13 @@ func ReactionsBy(user tidemark.UserID, target tidemark.Sequence) [2]types.Attrib
 	}
 }
 
+// SameKey reports whether reactions of a user with two emoji to one message have the same key. A
+// user can search for different emoji that do. These count as the same emoji, because their items
+// cannot both stand: the transaction of the second one would be tried again and again.
+func SameKey(user tidemark.UserID, one, other string) bool {
+	return digits(emojiDigits, string(user), one) == digits(emojiDigits, string(user), other)
+}
+
 // AnnotationKey returns the key of the item with which a reaction or pin stands.
 func AnnotationKey(m *tidemark.Message) call.Item {
 	if m.Kind == tidemark.KindPin {
