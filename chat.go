@@ -73,11 +73,37 @@ func (r Role) Manages(other Role) bool {
 	return false
 }
 
+// ChatState says what can be done with a chat. These steps change it:
+//
+//	from       step           to
+//	none       CreateChat     live or importing, as the caller says
+//	importing  FinishImport   live
+//	live       FinishImport   live
+//	deleted    FinishImport   deleted: it is refused
+//	live       DeleteChat     deleted
+//	importing  DeleteChat     deleted
+//	deleted    DeleteChat     deleted
+//
+// No step leads from deleted to another state, and none from live to importing.
+type ChatState string
+
+// The states of a chat.
+const (
+	// ChatLive is a chat that its members use.
+	ChatLive ChatState = ""
+	// ChatImporting is a chat whose messages are being moved here from another system. Only the
+	// importer appends messages (Draft.Importing).
+	ChatImporting ChatState = "importing"
+	// ChatDeleted is what is left of a chat that was deleted: its id, which is never used again.
+	ChatDeleted ChatState = "deleted"
+)
+
 // Chat is a chat as it is stored.
 type Chat struct {
-	ID   ChatID
-	Type ChatType
-	Name string
+	ID    ChatID
+	State ChatState
+	Type  ChatType
+	Name  string
 	// Metadata is a JSON object of the application, or nil. It is kept byte for byte.
 	Metadata json.RawMessage
 	// Version grows by one with every change of Name or Metadata. It starts at 1.
@@ -117,7 +143,9 @@ type Member struct {
 
 // Roster lists the members of a chat at one version of its membership. It is immutable.
 type Roster struct {
-	ChatID  ChatID
+	ChatID ChatID
+	// State is Chat.State when the roster was read. A change of it raises Version.
+	State   ChatState
 	Type    ChatType
 	History HistoryMode
 	Large   bool

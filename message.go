@@ -31,6 +31,9 @@ type Draft struct {
 	Sources []MessageRef
 	// ByBackend reports that a backend sends the message for SenderID. It is not stored.
 	ByBackend bool
+	// Importing reports that an importer moves the message into a chat that is ChatImporting. Only
+	// there may it be set. It is not stored.
+	Importing bool
 	// Seen says what the sender had been shown (`seen_sequence`). It is not stored with the
 	// message.
 	Seen Seen

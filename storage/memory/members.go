@@ -201,8 +201,8 @@ func (c *chat) current() *tidemark.Roster {
 		return c.roster
 	}
 	r := &tidemark.Roster{
-		ChatID: c.ID, Type: c.Type, History: c.History, Large: c.Large, Version: c.MembersVersion,
-		Floor:   c.Floor,
+		ChatID: c.ID, State: c.State, Type: c.Type, History: c.History, Large: c.Large,
+		Version: c.MembersVersion, Floor: c.Floor,
 		Members: make([]tidemark.Member, 0, c.MemberCount),
 	}
 	for _, user := range slices.Sorted(maps.Keys(c.members)) {

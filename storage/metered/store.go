@@ -369,3 +369,13 @@ func (s *Store) Expire(
 	s.meter.done(ctx, opExpire, began, err)
 	return expired, err
 }
+
+// FinishImport implements storage.Imports.
+func (s *Store) FinishImport(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) (err error) {
+	began := time.Now()
+	err = s.store.FinishImport(ctx, chat, now)
+	s.meter.done(ctx, opFinishImport, began, err)
+	return err
+}

@@ -16,7 +16,7 @@ import (
 // chatColumns are the columns that chatRow.columns scans, in the same order.
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
 	c.members_version, c.large, c.creation, c.version, c.floor,
-	(SELECT metadata FROM chat_metadata WHERE chat = c.key LIMIT 1)`
+	(SELECT metadata FROM chat_metadata WHERE chat = c.key LIMIT 1), coalesce(c.state, '')`
 
 // A chatRow is a row of chats.
 type chatRow struct {
@@ -27,19 +27,21 @@ type chatRow struct {
 	creation                 string
 	changes, floor           int64
 	metadata                 []byte
+	state                    string
 }
 
 // columns returns the destinations of chatColumns.
 func (r *chatRow) columns() []any {
 	return []any{
 		&r.id, &r.kind, &r.name, &r.history, &r.createdAt, &r.head, &r.members, &r.version,
-		&r.large, &r.creation, &r.changes, &r.floor, &r.metadata,
+		&r.large, &r.creation, &r.changes, &r.floor, &r.metadata, &r.state,
 	}
 }
 
 func (r *chatRow) chat() tidemark.Chat {
 	return tidemark.Chat{
 		ID:             tidemark.ChatID(r.id),
+		State:          tidemark.ChatState(r.state),
 		Type:           tidemark.ChatType(r.kind),
 		Name:           r.name,
 		History:        tidemark.HistoryMode(r.history),
@@ -72,8 +74,8 @@ func missing(err error, id tidemark.ChatID) error {
 // chat is taken.
 const insertChat = `WITH chat AS (
 	INSERT INTO chats (id, type, history, name, direct_key, created_at, activity_at, member_count,
-		large, creation, outbox_shard)
-	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9, $12, $14)
+		large, creation, outbox_shard, state)
+	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9, $12, $14, $15)
 		ON CONFLICT DO NOTHING
 		RETURNING key
 ), described AS (
@@ -123,7 +125,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		err := c.QueryRow(ctx, insertChat, string(chat.ID), string(chat.Type), string(chat.History),
 			chat.Name, pair, chat.CreatedAt.UnixMilli(), members, string(new.Creator), chat.Large,
 			string(tidemark.Owner), string(tidemark.Ordinary), chat.Creation,
-			textOrNull(chat.Metadata), shardOf(chat.ID)).Scan(&key)
+			textOrNull(chat.Metadata), shardOf(chat.ID), stateOrNull(chat.State)).Scan(&key)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			created = err == nil
 			return err
@@ -169,6 +171,15 @@ func textOrNull(raw json.RawMessage) *string {
 		return nil
 	}
 	text := string(raw)
+	return &text
+}
+
+// stateOrNull returns a state as the parameter of its column. NULL is live.
+func stateOrNull(state tidemark.ChatState) *string {
+	if state == tidemark.ChatLive {
+		return nil
+	}
+	text := string(state)
 	return &text
 }
 

@@ -382,8 +382,8 @@ func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
 // read in one snapshot. OFFSET 0 keeps the planner from turning the look-up of the members into a
 // join of whole tables.
 const rostersOf = `SELECT n.no, c.type, c.history, c.large, c.members_version, c.member_count,
-	c.floor, coalesce(m.user_id, ''), coalesce(m.role, ''), coalesce(m.joined_at, 0),
-	coalesce(m.intervals, ''), m.metadata
+	c.floor, coalesce(c.state, ''), coalesce(m.user_id, ''), coalesce(m.role, ''),
+	coalesce(m.joined_at, 0), coalesce(m.intervals, ''), m.metadata
 	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
 	CROSS JOIN LATERAL (SELECT * FROM chats WHERE id = n.id LIMIT 1) AS c
 	LEFT JOIN LATERAL (SELECT * FROM members WHERE chat = c.key AND current::int = 1 OFFSET 0) AS m
@@ -445,7 +445,7 @@ func scanRoster(row pgx.Rows, chats []tidemark.ChatID, rosters []foundRoster) er
 	var m memberRow
 	to := []any{
 		&no, &chat.kind, &chat.history, &chat.large, &chat.version, &chat.members,
-		&chat.floor,
+		&chat.floor, &chat.state,
 	}
 	if err := row.Scan(append(to, m.columns()...)...); err != nil {
 		return err
@@ -454,6 +454,7 @@ func scanRoster(row pgx.Rows, chats []tidemark.ChatID, rosters []foundRoster) er
 	if found.roster == nil {
 		found.roster = &tidemark.Roster{
 			ChatID:  chats[no-1],
+			State:   tidemark.ChatState(chat.state),
 			Type:    tidemark.ChatType(chat.kind),
 			History: tidemark.HistoryMode(chat.history),
 			Large:   chat.large,

@@ -14,10 +14,10 @@ import (
 // chatColumns are the columns that scanChat reads.
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
 	c.members_version, c.large, c.creation, c.version, c.floor,
-	(SELECT metadata FROM chat_metadata WHERE chat = c.key)`
+	(SELECT metadata FROM chat_metadata WHERE chat = c.key), c.state`
 
 // chatWidth is the number of chatColumns.
-const chatWidth = 13
+const chatWidth = 14
 
 func scanChat(row *stmt) tidemark.Chat {
 	chat := tidemark.Chat{
@@ -33,6 +33,7 @@ func scanChat(row *stmt) tidemark.Chat {
 		Creation:       row.stringAt(9),
 		Version:        uint64(row.integerAt(10)),
 		Floor:          tidemark.Sequence(row.integerAt(11)),
+		State:          tidemark.ChatState(row.stringAt(13)),
 	}
 	if !row.nullAt(12) {
 		chat.Metadata = row.bytesAt(12)
@@ -124,8 +125,8 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 // insertChat stores a new chat. pair is "" for a group.
 func (w *writer) insertChat(chat tidemark.Chat, pair string) error {
 	q, err := w.c.prepared(`INSERT INTO chats (id, type, history, name, direct_key, created_at,
-			activity_at, member_count, large, creation, seats, outbox_shard)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11)`)
+			activity_at, member_count, large, creation, seats, outbox_shard, state)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`)
 	if err != nil {
 		return err
 	}
@@ -146,6 +147,9 @@ func (w *writer) insertChat(chat tidemark.Chat, pair string) error {
 	}
 	q.string(10, seatsText(seats))
 	q.integer(11, int64(storage.ShardOf(chat.ID)))
+	if q.null(12); chat.State != tidemark.ChatLive {
+		q.string(12, string(chat.State))
+	}
 	return q.run()
 }
 

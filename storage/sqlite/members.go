@@ -373,7 +373,7 @@ func roster(c *conn, id tidemark.ChatID) (*tidemark.Roster, error) {
 // rosterChats reads the chats of a JSON array, in its order. A chat that does not exist is a row of
 // NULL.
 const rosterChats = `SELECT c.key, c.type, c.history, c.large, c.members_version, c.member_count,
-		c.floor
+		c.floor, c.state
 	FROM json_each(?) AS j LEFT JOIN chats AS c ON c.id = j.value`
 
 // rosterMembers reads the members of the chats of a JSON array of keys.
@@ -400,6 +400,7 @@ func rosters(c *conn, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
 				History: tidemark.HistoryMode(row.stringAt(2)),
 				Large:   row.integerAt(3) != 0, Version: uint64(row.integerAt(4)),
 				Floor:   tidemark.Sequence(row.integerAt(6)),
+				State:   tidemark.ChatState(row.stringAt(7)),
 				Members: make([]tidemark.Member, 0, row.integerAt(5)),
 			}
 			keys = append(keys, key)

@@ -101,7 +101,8 @@ func refused(err error) bool {
 
 // append stores the draft, or returns the message that has its key. For a member who may send, the
 // statement that stores the message also checks the key, by the unique index. For any other sender,
-// and for relations, append looks the key up first.
+// and for relations, append looks the key up first. What the state of the chat refuses is an Err of
+// its result.
 func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	c, err := w.chat(d.ChatID)
 	if err != nil {
@@ -109,6 +110,10 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	}
 	if c == nil {
 		return storage.Appended{}, noChat(d.ChatID)
+	}
+	//rule:importing_is_closed.ask-the-state-first-in-sqlite
+	if err := storage.MayAppend(c.state, d); err != nil {
+		return storage.Appended{Err: err}, nil
 	}
 	from, err := w.sender(c, d.SenderID)
 	if err != nil {

@@ -294,3 +294,9 @@ func (i *intercepted) Expire(
 		return i.Store.Expire(ctx, chat, before, limit)
 	})
 }
+
+func (i *intercepted) FinishImport(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) error {
+	return i.around("FinishImport", 1, func() error { return i.Store.FinishImport(ctx, chat, now) })
+}

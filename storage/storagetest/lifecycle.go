@@ -88,6 +88,7 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	_, errs["Shared"] = s.Shared(ctx,
 		[]storage.Claim{{Chat: chat, Incarnation: "none", Sequence: 1}})
 	_, errs["Expire"] = s.Expire(ctx, chat, at(0), 1)
+	errs["FinishImport"] = s.FinishImport(ctx, chat, at(1))
 	errs["Check"] = s.Check(ctx)
 	return errs
 }

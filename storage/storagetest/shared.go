@@ -268,3 +268,7 @@ func (t *turns) Expire(
 ) (storage.Expired, error) {
 	return t.next().Expire(ctx, chat, before, limit)
 }
+
+func (t *turns) FinishImport(ctx context.Context, chat tidemark.ChatID, now time.Time) error {
+	return t.next().FinishImport(ctx, chat, now)
+}

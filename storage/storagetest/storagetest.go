@@ -108,6 +108,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Standing", standingRules)
 	s.run(t, "Behind", behindRules)
 	s.run(t, "Retention", retentionRules)
+	s.run(t, "Imports", importRules)
 	s.run(t, "Outbox", outboxRules)
 	s.run(t, "Documents", documentRules)
 	s.run(t, "Limits", limitRules)

@@ -52,6 +52,7 @@ func CounterOf(it call.Item) (*Counter, error) {
 	c := &Counter{
 		Chat: tidemark.Chat{
 			ID:             tidemark.ChatID(r.Text("chat_id")),
+			State:          tidemark.ChatState(r.Text("chat_state")),
 			Type:           tidemark.ChatType(r.Text("type")),
 			Name:           r.Text("name"),
 			Version:        r.Number("version"),
@@ -145,6 +146,9 @@ func (c *Counter) Item() call.Item {
 	}
 	//rule:told_or_owed.open-backlog-at-creation-in-dynamodb
 	it["outbox_shard"] = call.Text(ShardOf(c.ID))
+	if c.State != tidemark.ChatLive {
+		it["chat_state"] = call.Text(c.State)
+	}
 	if c.Described != "" {
 		it["metadata_item"] = call.Text(c.Described)
 	}

@@ -194,6 +194,7 @@ func (c Access) RosterAt(ctx context.Context, at *Counter) (*tidemark.Roster, er
 	for again := 0; ; again++ {
 		r := &tidemark.Roster{
 			ChatID:  at.ID,
+			State:   at.State,
 			Type:    at.Type,
 			History: at.History,
 			Large:   at.Large,

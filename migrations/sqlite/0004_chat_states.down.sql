@@ -1,0 +1,3 @@
+ALTER TABLE chats DROP COLUMN hold;
+ALTER TABLE chats DROP COLUMN keep_days;
+ALTER TABLE chats DROP COLUMN state;
