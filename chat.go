@@ -125,6 +125,8 @@ type Chat struct {
 	// Large is set for good once the chat has had more than PendingFanoutLimit members.
 	// Messages of a large chat mark no pending rows: an opening session compares the head instead.
 	Large bool
+	// DeletedAt is when the chat was deleted. It is zero if State is another one.
+	DeletedAt time.Time
 }
 
 // Member is one user's membership of one chat.

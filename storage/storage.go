@@ -59,6 +59,7 @@ type Store interface {
 	Pending
 	Retention
 	Imports
+	Deletions
 	Lives
 	Outbox
 	Documents

@@ -135,7 +135,7 @@ func (s *Store) UpdateChat(
 func (c caller) updateChat(
 	ctx context.Context, id tidemark.ChatID, change storage.ChatChange,
 ) (chat tidemark.Chat, done bool, err error) {
-	before, err := c.Counter(ctx, id)
+	before, err := c.Alive(ctx, id)
 	if err == nil {
 		before, err = c.whole(ctx, before)
 	}

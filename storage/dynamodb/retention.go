@@ -81,6 +81,9 @@ func (c caller) aged(
 		if counter, err = c.Counter(ctx, id); err != nil {
 			return nil, old, err
 		}
+		if counter.State == tidemark.ChatDeleted { // PurgeChat removes its messages.
+			return counter, aged{floor: counter.Floor}, nil
+		}
 		old, err = c.agedAt(ctx, counter, before, limit)
 		var hole *call.Hole
 		if !errors.As(err, &hole) || counter.Floor == floor {

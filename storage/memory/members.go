@@ -19,7 +19,7 @@ func (s *Store) AddMembers(
 		return storage.Added{}, err
 	}
 	defer s.mu.Unlock()
-	c, err := s.find(id)
+	c, err := s.alive(id)
 	if err != nil {
 		return storage.Added{}, err
 	}
@@ -89,7 +89,7 @@ func (s *Store) RemoveMember(
 		return storage.Removed{}, err
 	}
 	defer s.mu.Unlock()
-	c, err := s.find(id)
+	c, err := s.alive(id)
 	if err != nil {
 		return storage.Removed{}, err
 	}
@@ -143,7 +143,7 @@ func (s *Store) UpdateMember(
 		return storage.UpdatedMember{}, err
 	}
 	defer s.mu.Unlock()
-	c, err := s.find(id)
+	c, err := s.alive(id)
 	if err != nil {
 		return storage.UpdatedMember{}, err
 	}

@@ -123,7 +123,7 @@ func (s *Store) Sent(
 		return storage.Appended{}, false, err
 	}
 	defer s.mu.Unlock()
-	c, err := s.find(key.Chat)
+	c, err := s.alive(key.Chat)
 	if err != nil {
 		return storage.Appended{}, false, err
 	}

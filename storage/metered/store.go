@@ -379,3 +379,23 @@ func (s *Store) FinishImport(
 	s.meter.done(ctx, opFinishImport, began, err)
 	return err
 }
+
+// DeleteChat implements storage.Deletions.
+func (s *Store) DeleteChat(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) (deleted storage.Deleted, err error) {
+	began := time.Now()
+	deleted, err = s.store.DeleteChat(ctx, chat, now)
+	s.meter.done(ctx, opDeleteChat, began, err)
+	return deleted, err
+}
+
+// PurgeChat implements storage.Deletions.
+func (s *Store) PurgeChat(
+	ctx context.Context, chat tidemark.ChatID, limit int, members bool,
+) (removed int, done bool, err error) {
+	began := time.Now()
+	removed, done, err = s.store.PurgeChat(ctx, chat, limit, members)
+	s.meter.done(ctx, opPurgeChat, began, err)
+	return removed, done, err
+}

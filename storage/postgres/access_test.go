@@ -74,7 +74,7 @@ func TestAccess_table(t *testing.T) {
 			which, open := shown(t, texts, names, used)
 			several := slices.ContainsFunc([]string{
 				"Member`", "Members`", "names", "of an edit", "MarkUnread", "UpdateChat", "Settle",
-				"Expire", "FinishImport",
+				"Expire", "FinishImport", "DeleteChat", "PurgeChat",
 			}, func(part string) bool { return strings.Contains(o.name, part) })
 			if open != several ||
 				!open && trips != len(texts) {

@@ -16,7 +16,8 @@ import (
 // chatColumns are the columns that chatRow.columns scans, in the same order.
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
 	c.members_version, c.large, c.creation, c.version, c.floor,
-	(SELECT metadata FROM chat_metadata WHERE chat = c.key LIMIT 1), coalesce(c.state, '')`
+	(SELECT metadata FROM chat_metadata WHERE chat = c.key LIMIT 1), coalesce(c.state, ''),
+	coalesce(c.deleted_at, 0)`
 
 // A chatRow is a row of chats.
 type chatRow struct {
@@ -28,6 +29,7 @@ type chatRow struct {
 	changes, floor           int64
 	metadata                 []byte
 	state                    string
+	deletedAt                int64
 }
 
 // columns returns the destinations of chatColumns.
@@ -35,11 +37,12 @@ func (r *chatRow) columns() []any {
 	return []any{
 		&r.id, &r.kind, &r.name, &r.history, &r.createdAt, &r.head, &r.members, &r.version,
 		&r.large, &r.creation, &r.changes, &r.floor, &r.metadata, &r.state,
+		&r.deletedAt,
 	}
 }
 
 func (r *chatRow) chat() tidemark.Chat {
-	return tidemark.Chat{
+	chat := tidemark.Chat{
 		ID:             tidemark.ChatID(r.id),
 		State:          tidemark.ChatState(r.state),
 		Type:           tidemark.ChatType(r.kind),
@@ -55,6 +58,10 @@ func (r *chatRow) chat() tidemark.Chat {
 		Version:        uint64(r.changes),
 		Metadata:       r.metadata,
 	}
+	if r.deletedAt != 0 {
+		chat.DeletedAt = timeOf(r.deletedAt)
+	}
+	return chat
 }
 
 func noChat(id tidemark.ChatID) error {
@@ -209,6 +216,9 @@ func (s *Store) UpdateChat(
 			}
 			var row chatRow
 			err = tx.QueryRow(ctx, chatByID, string(id)).Scan(row.columns()...)
+			if err == nil {
+				err = alive(&row)
+			}
 			if err != nil {
 				return err
 			}

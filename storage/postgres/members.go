@@ -42,6 +42,19 @@ func (s *Store) locked(
 	})
 }
 
+// lockedAlive is locked for a chat that is not deleted. Otherwise it returns NotFound.
+func (s *Store) lockedAlive(
+	ctx context.Context, chat tidemark.ChatID, do func(ctx context.Context, m *membership) error,
+) error {
+	return s.locked(ctx, chat, func(ctx context.Context, m *membership) error {
+		//rule:deleted_is_gone.nothing-is-changed-in-postgres
+		if m.chat.State == tidemark.ChatDeleted {
+			return storage.WasDeleted(chat)
+		}
+		return do(ctx, m)
+	})
+}
+
 // next returns the members' version of the chat after the change.
 func (m *membership) next() int64 { return int64(m.chat.MembersVersion) + 1 }
 
@@ -170,7 +183,7 @@ func (s *Store) AddMembers(
 	slices.Sort(users)
 	users = slices.Compact(users)
 	var added storage.Added
-	err := s.locked(ctx, chat, func(ctx context.Context, m *membership) error {
+	err := s.lockedAlive(ctx, chat, func(ctx context.Context, m *membership) error {
 		err := m.changeable()
 		if err == nil {
 			added, err = m.add(ctx, users, role, now)
@@ -251,7 +264,7 @@ func (s *Store) RemoveMember(
 	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, _ time.Time,
 ) (storage.Removed, error) {
 	var removed storage.Removed
-	err := s.locked(ctx, chat, func(ctx context.Context, m *membership) error {
+	err := s.lockedAlive(ctx, chat, func(ctx context.Context, m *membership) error {
 		known, err := m.named(ctx, []tidemark.UserID{user})
 		if err != nil {
 			return err
@@ -321,7 +334,7 @@ func (s *Store) UpdateMember(
 	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
 ) (storage.UpdatedMember, error) {
 	var updated storage.UpdatedMember
-	err := s.locked(ctx, chat, func(ctx context.Context, m *membership) (err error) {
+	err := s.lockedAlive(ctx, chat, func(ctx context.Context, m *membership) (err error) {
 		updated, err = m.update(ctx, user, change)
 		return err
 	})

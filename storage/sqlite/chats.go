@@ -14,10 +14,11 @@ import (
 // chatColumns are the columns that scanChat reads.
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
 	c.members_version, c.large, c.creation, c.version, c.floor,
-	(SELECT metadata FROM chat_metadata WHERE chat = c.key), c.state`
+	(SELECT metadata FROM chat_metadata WHERE chat = c.key), c.state,
+	c.deleted_at`
 
 // chatWidth is the number of chatColumns.
-const chatWidth = 14
+const chatWidth = 15
 
 func scanChat(row *stmt) tidemark.Chat {
 	chat := tidemark.Chat{
@@ -34,6 +35,7 @@ func scanChat(row *stmt) tidemark.Chat {
 		Version:        uint64(row.integerAt(10)),
 		Floor:          tidemark.Sequence(row.integerAt(11)),
 		State:          tidemark.ChatState(row.stringAt(13)),
+		DeletedAt:      timeOrNever(row.integerAt(14)),
 	}
 	if !row.nullAt(12) {
 		chat.Metadata = row.bytesAt(12)
@@ -191,12 +193,9 @@ func (s *Store) UpdateChat(
 ) (tidemark.Chat, error) {
 	var chat tidemark.Chat
 	err := s.change(ctx, func(w *writer) error {
-		row, err := w.chat(id)
+		row, err := w.alive(id)
 		if err != nil {
 			return err
-		}
-		if row == nil {
-			return noChat(id)
 		}
 		if err := w.flush(); err != nil {
 			return err

@@ -227,18 +227,25 @@ func (s *Store) Sent(
 	ctx context.Context, key storage.SendKey,
 ) (appended storage.Appended, found bool, err error) {
 	err = s.read(ctx, func(c *conn) error {
-		q, err := c.prepared(`SELECT key, members_version FROM chats WHERE id = ?`)
+		q, err := c.prepared(`SELECT key, members_version, state FROM chats WHERE id = ?`)
 		if err != nil {
 			return err
 		}
 		q.string(1, string(key.Chat))
 		var chat int64
 		var version uint64
+		var state tidemark.ChatState
 		known, err := q.one(func(row *stmt) {
 			chat, version = row.integerAt(0), uint64(row.integerAt(1))
+			state = tidemark.ChatState(row.stringAt(2))
 		})
-		if err == nil && !known {
+		switch {
+		case err != nil:
+		case !known:
 			err = noChat(key.Chat)
+		//rule:deleted_is_gone.no-message-under-its-key
+		case state == tidemark.ChatDeleted:
+			err = storage.WasDeleted(key.Chat)
 		}
 		if err != nil {
 			return err

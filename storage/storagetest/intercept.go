@@ -300,3 +300,17 @@ func (i *intercepted) FinishImport(
 ) error {
 	return i.around("FinishImport", 1, func() error { return i.Store.FinishImport(ctx, chat, now) })
 }
+
+func (i *intercepted) DeleteChat(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) (storage.Deleted, error) {
+	return results2(i, "DeleteChat", 1,
+		func() (storage.Deleted, error) { return i.Store.DeleteChat(ctx, chat, now) })
+}
+
+func (i *intercepted) PurgeChat(
+	ctx context.Context, chat tidemark.ChatID, limit int, members bool,
+) (int, bool, error) {
+	return results3(i, "PurgeChat",
+		func() (int, bool, error) { return i.Store.PurgeChat(ctx, chat, limit, members) })
+}

@@ -89,6 +89,8 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 		[]storage.Claim{{Chat: chat, Incarnation: "none", Sequence: 1}})
 	_, errs["Expire"] = s.Expire(ctx, chat, at(0), 1)
 	errs["FinishImport"] = s.FinishImport(ctx, chat, at(1))
+	_, errs["DeleteChat"] = s.DeleteChat(ctx, f.chat("new"), at(1))
+	_, _, errs["PurgeChat"] = s.PurgeChat(ctx, f.chat("new"), 1, true)
 	errs["Check"] = s.Check(ctx)
 	return errs
 }
@@ -202,8 +204,14 @@ func testReopen(t *testing.T, open Open, reopen func(t *testing.T, s storage.Sto
 	f.mark(carol, c, 5)
 	f.clear(alice, d, 2)
 	f.clear(carol, c, 41)
+	gone, moved := f.furnished("gone"), f.importing("moved", alice)
+	f.deletes(gone)
+	f.append(f.moved(moved, alice, "first"))
+	_, _, err = f.store.PurgeChat(f.ctx, gone, 2, true)
+	f.ok(err)
 	look := func() any {
 		return []any{
+			f.info(gone), f.roster(gone), f.messages(storage.Range{Chat: gone}), f.info(moved),
 			f.info(c), f.info(d), f.roster(c), f.roster(d), f.messages(storage.Range{Chat: c}),
 			f.messages(storage.Range{Chat: d}),
 			f.state(alice, c), f.state(bob, c), f.state(carol, c), f.state(alice, d),

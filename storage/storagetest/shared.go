@@ -272,3 +272,15 @@ func (t *turns) Expire(
 func (t *turns) FinishImport(ctx context.Context, chat tidemark.ChatID, now time.Time) error {
 	return t.next().FinishImport(ctx, chat, now)
 }
+
+func (t *turns) DeleteChat(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) (storage.Deleted, error) {
+	return t.next().DeleteChat(ctx, chat, now)
+}
+
+func (t *turns) PurgeChat(
+	ctx context.Context, chat tidemark.ChatID, limit int, members bool,
+) (int, bool, error) {
+	return t.next().PurgeChat(ctx, chat, limit, members)
+}

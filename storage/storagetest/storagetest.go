@@ -109,6 +109,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Behind", behindRules)
 	s.run(t, "Retention", retentionRules)
 	s.run(t, "Imports", importRules)
+	s.run(t, "Deletions", deletionRules)
 	s.run(t, "Outbox", outboxRules)
 	s.run(t, "Documents", documentRules)
 	s.run(t, "Limits", limitRules)

@@ -2,9 +2,11 @@ package record
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 )
 
@@ -64,6 +66,7 @@ func CounterOf(it call.Item) (*Counter, error) {
 			MemberCount:    int(r.Number("member_count")),
 			MembersVersion: r.Number("members_version"),
 			Large:          r.Flag("is_large"),
+			DeletedAt:      r.Time("deleted_at"),
 		},
 		Activity:  r.Time("activity_at"),
 		Standing:  r.Flag("may_stand"),
@@ -104,6 +107,28 @@ func (c Access) Learn(chat tidemark.ChatID, it call.Item) (*Counter, error) {
 	}
 	c.SawCounter(found)
 	return found, nil
+}
+
+// Alive is Counter for a chat that is not deleted. It returns NotFound for any other one.
+func (c Access) Alive(ctx context.Context, chat tidemark.ChatID) (*Counter, error) {
+	found, err := c.Counter(ctx, chat)
+	//rule:deleted_is_gone.nothing-is-changed-in-dynamodb
+	if err == nil && found.State == tidemark.ChatDeleted {
+		return nil, storage.WasDeleted(chat)
+	}
+	return found, err
+}
+
+// Living reads the items of those chats that exist and are not deleted.
+func (c Access) Living(
+	ctx context.Context, chats []tidemark.ChatID, eventual bool,
+) (map[tidemark.ChatID]*Counter, error) {
+	found, err := c.Counters(ctx, chats, eventual)
+	//rule:deleted_is_gone.no-list-has-it-in-dynamodb
+	maps.DeleteFunc(found, func(_ tidemark.ChatID, one *Counter) bool {
+		return one.State == tidemark.ChatDeleted
+	})
+	return found, err
 }
 
 // Counters reads the items of those chats that exist.
