@@ -306,8 +306,10 @@ func (s *Server) setPeers(ctx context.Context, user tidemark.UserID, views []Cha
 		return err
 	}
 	var keys []storage.StateKey
-	for _, roster := range rosters { // none is nil: chats are never deleted
-		keys = append(keys, peerOf(roster, user))
+	for _, roster := range rosters {
+		if key, there := peerOf(roster, user); there {
+			keys = append(keys, key)
+		}
 	}
 	if len(keys) == 0 {
 		return nil
@@ -319,13 +321,17 @@ func (s *Server) setPeers(ctx context.Context, user tidemark.UserID, views []Cha
 	return err
 }
 
-// peerOf names the state of the other member of a direct chat.
-func peerOf(roster *chat.Roster, user tidemark.UserID) storage.StateKey {
+// peerOf names the state of the other member of a direct chat. There is none if the chat was
+// deleted meanwhile.
+func peerOf(roster *chat.Roster, user tidemark.UserID) (key storage.StateKey, there bool) {
+	if roster == nil || len(roster.Users) == 0 {
+		return storage.StateKey{}, false
+	}
 	peer := roster.Users[0]
 	if peer == user {
 		peer = roster.Users[1]
 	}
-	return storage.StateKey{User: peer, Chat: roster.ChatID}
+	return storage.StateKey{User: peer, Chat: roster.ChatID}, true
 }
 
 // Chat returns one chat. A backend without a user gets any chat, with the chat's own fields only.
@@ -349,6 +355,9 @@ func (s *Server) view(
 	ctx context.Context, c Caller, m tidemark.Member, id tidemark.ChatID,
 ) (ChatView, error) {
 	chat, err := s.storage.Chat(ctx, id)
+	if err == nil && chat.State == tidemark.ChatDeleted {
+		err = gone(c, id)
+	}
 	if err != nil || c.noUser() {
 		return ChatView{Chat: chat}, err
 	}
@@ -358,7 +367,9 @@ func (s *Server) view(
 		if err != nil {
 			return ChatView{}, err
 		}
-		keys = append(keys, peerOf(roster, c.User))
+		if key, there := peerOf(roster, c.User); there {
+			keys = append(keys, key)
+		}
 	}
 	states, err := s.storage.States(ctx, keys)
 	if err != nil {

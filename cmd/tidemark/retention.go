@@ -5,22 +5,29 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/tidemark-im/tidemark/deletion"
 	"github.com/tidemark-im/tidemark/retention"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// sweeping removes old messages, if an operator wants that.
-type sweeping struct{ sweeper *retention.Sweeper }
+// sweeping removes what is left of deleted chats, and old messages if an operator wants that. Only
+// workers do so. The other processes record in deletions what there is to do.
+type sweeping struct {
+	sweeper   *retention.Sweeper
+	deletions *deletion.Worker
+	works     bool
+}
 
-// sweeping returns what removes old messages. Only workers do so.
-func (o *options) sweeping(store storage.Store, log *slog.Logger) (sweeping, error) {
-	if o.core.KeepDays == 0 || !o.outlet.has(roleWorker) {
-		return sweeping{}, nil
+// sweeping returns what removes messages.
+func (o *options) sweeping(store storage.Store, log *slog.Logger) (s sweeping, err error) {
+	s.works = o.outlet.has(roleWorker)
+	s.deletions = deletion.New(deletion.Config{Store: store, Log: log, Clock: time.Now})
+	if o.core.KeepDays != 0 && s.works {
+		s.sweeper, err = retention.New(retention.Config{
+			Store: store, Keep: time.Duration(o.core.KeepDays) * day, Log: log, Clock: time.Now,
+		})
 	}
-	sweeper, err := retention.New(retention.Config{
-		Store: store, Keep: time.Duration(o.core.KeepDays) * day, Log: log, Clock: time.Now,
-	})
-	return sweeping{sweeper}, err
+	return s, err
 }
 
 // run removes old messages until ctx ends.
@@ -30,9 +37,21 @@ func (s sweeping) run(ctx context.Context) {
 	}
 }
 
+// purge removes what is left of deleted chats until ctx ends.
+func (s sweeping) purge(ctx context.Context) {
+	if s.works {
+		s.deletions.Run(ctx)
+	}
+}
+
 // counters are shown as metrics.
 func (s sweeping) counters() map[string]int64 {
-	counts := map[string]int64{"messages_expired_total": 0, "retention_failures_total": 0}
+	counts := map[string]int64{
+		"chats_deleted_total":      s.deletions.Deleted(),
+		"deletion_failures_total":  s.deletions.Failed(),
+		"messages_expired_total":   0,
+		"retention_failures_total": 0,
+	}
 	if s.sweeper != nil {
 		counts["messages_expired_total"] = s.sweeper.Removed()
 		counts["retention_failures_total"] = s.sweeper.Failed()
