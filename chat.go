@@ -106,7 +106,7 @@ type Chat struct {
 	Name  string
 	// Metadata is a JSON object of the application, or nil. It is kept byte for byte.
 	Metadata json.RawMessage
-	// Version grows by one with every change of Name or Metadata. It starts at 1.
+	// Version grows by one with every change of Name, Metadata or Policy. It starts at 1.
 	Version   uint64
 	History   HistoryMode
 	CreatedAt time.Time
@@ -127,6 +127,32 @@ type Chat struct {
 	Large bool
 	// DeletedAt is when the chat was deleted. It is zero if State is another one.
 	DeletedAt time.Time
+	Policy    Policy
+}
+
+// Policy says what may be removed of a chat. The zero Policy is that of most chats.
+type Policy struct {
+	// KeepDays is for how many days messages are kept, at most: if the server keeps those of all
+	// chats for a shorter time, that holds. It is 0 if the chat has no number of its own.
+	KeepDays int
+	// Hold says that nothing expires, and that the chat cannot be deleted.
+	Hold bool
+}
+
+// The bounds of Policy.KeepDays, unless it is 0.
+const (
+	MinKeepDays = 8
+	MaxKeepDays = 36_500
+)
+
+// CheckKeepDays returns nil if a number can be Policy.KeepDays, else an Invalid error.
+func CheckKeepDays(days int) error {
+	if days != 0 && (days < MinKeepDays || days > MaxKeepDays) {
+		return BadParam(Invalid, "keep_days",
+			"is %d; it must be %d to %d, or 0 for as long as in all chats",
+			days, MinKeepDays, MaxKeepDays)
+	}
+	return nil
 }
 
 // Member is one user's membership of one chat.

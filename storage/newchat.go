@@ -75,6 +75,16 @@ func (c *ChatChange) Apply(chat tidemark.Chat) (after tidemark.Chat, changed boo
 			chat.Metadata = nil
 		}
 	}
+	policy := chat.Policy
+	if c.KeepDays != nil {
+		policy.KeepDays = *c.KeepDays
+	}
+	if c.Hold != nil {
+		policy.Hold = *c.Hold
+	}
+	if policy != chat.Policy {
+		chat.Policy, changed = policy, true
+	}
 	//rule:post_retry_safe.equal-change-is-none
 	if changed {
 		chat.Version++

@@ -79,10 +79,10 @@ func BeingImported(chat tidemark.ChatID) error {
 type Deletions interface {
 	// DeleteChat deletes a chat, in one step: the state is tidemark.ChatDeleted, all messages are
 	// below the floor, nobody is a member, and Version and MembersVersion grow by one. Name,
-	// Metadata and Creation are empty. A pair of users may have another direct chat. A repetition
-	// changes nothing, and returns the same.
+	// Metadata, Creation and Policy are empty. A pair of users may have another direct chat. A
+	// repetition changes nothing, and returns the same.
 	//
-	// NotFound: no such chat.
+	// NotFound: no such chat. Conflict: it is on hold.
 	DeleteChat(ctx context.Context, chat tidemark.ChatID, now time.Time) (Deleted, error)
 
 	// PurgeChat removes some of what is left of a deleted chat: its messages, and what is stored
@@ -119,7 +119,7 @@ func Delete(c tidemark.Chat, now time.Time) tidemark.Chat {
 	c.Version++
 	c.MembersVersion++
 	c.MemberCount = 0
-	c.Name, c.Metadata, c.Creation = "", nil, ""
+	c.Name, c.Metadata, c.Creation, c.Policy = "", nil, "", tidemark.Policy{}
 	return c
 }
 

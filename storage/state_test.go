@@ -51,7 +51,7 @@ func TestDelete(t *testing.T) {
 		ID: "c", State: tidemark.ChatImporting, Type: tidemark.Group, Name: "a name",
 		History: tidemark.HistoryFull, CreatedAt: created, Head: 7, Floor: 3, Version: 4,
 		Metadata: []byte(`{"a":1}`), MemberCount: 2, MembersVersion: 5, Creation: "request",
-		Large: true,
+		Large: true, Policy: tidemark.Policy{KeepDays: 30},
 	}
 	want := tidemark.Chat{
 		ID: "c", State: tidemark.ChatDeleted, DeletedAt: now, Type: tidemark.Group,
@@ -65,6 +65,19 @@ func TestDelete(t *testing.T) {
 	deleted := storage.Deleted{Head: 7, Version: 6, At: now}
 	if got := storage.DeletedOf(&after); got != deleted {
 		t.Errorf("got %+v, want %+v", got, deleted)
+	}
+}
+
+func TestOnHold(t *testing.T) {
+	for policy, want := range map[tidemark.Policy]tidemark.Code{
+		{}:                         "",
+		{KeepDays: 30}:             "",
+		{Hold: true}:               tidemark.Conflict,
+		{KeepDays: 30, Hold: true}: tidemark.Conflict,
+	} {
+		if got := tidemark.CodeOf(storage.OnHold("c", policy)); got != want {
+			t.Errorf("%+v: %q, want %q", policy, got, want)
+		}
 	}
 }
 

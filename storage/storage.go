@@ -343,6 +343,9 @@ type ChatChange struct {
 	Name *string
 	// Metadata takes the place of the whole object. If it is empty and not nil, none remains.
 	Metadata json.RawMessage
+	// KeepDays and Hold change Chat.Policy.
+	KeepDays *int
+	Hold     *bool
 }
 
 // ChatsPage selects a page of a user's chats. The zero position is the first page.

@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// sweeping removes what is left of deleted chats, and old messages if an operator wants that. Only
-// workers do so. The other processes record in deletions what there is to do.
+// sweeping removes old messages, and what is left of deleted chats. Only workers do so. The other
+// processes record in deletions what there is to do.
 type sweeping struct {
 	sweeper   *retention.Sweeper
 	deletions *deletion.Worker
@@ -22,17 +22,15 @@ type sweeping struct {
 func (o *options) sweeping(store storage.Store, log *slog.Logger) (s sweeping, err error) {
 	s.works = o.outlet.has(roleWorker)
 	s.deletions = deletion.New(deletion.Config{Store: store, Log: log, Clock: time.Now})
-	if o.core.KeepDays != 0 && s.works {
-		s.sweeper, err = retention.New(retention.Config{
-			Store: store, Keep: time.Duration(o.core.KeepDays) * day, Log: log, Clock: time.Now,
-		})
-	}
+	s.sweeper, err = retention.New(retention.Config{
+		Store: store, Keep: time.Duration(o.core.KeepDays) * day, Log: log, Clock: time.Now,
+	})
 	return s, err
 }
 
 // run removes old messages until ctx ends.
 func (s sweeping) run(ctx context.Context) {
-	if s.sweeper != nil {
+	if s.works {
 		s.sweeper.Run(ctx)
 	}
 }
@@ -46,15 +44,10 @@ func (s sweeping) purge(ctx context.Context) {
 
 // counters are shown as metrics.
 func (s sweeping) counters() map[string]int64 {
-	counts := map[string]int64{
+	return map[string]int64{
 		"chats_deleted_total":      s.deletions.Deleted(),
 		"deletion_failures_total":  s.deletions.Failed(),
-		"messages_expired_total":   0,
-		"retention_failures_total": 0,
+		"messages_expired_total":   s.sweeper.Removed(),
+		"retention_failures_total": s.sweeper.Failed(),
 	}
-	if s.sweeper != nil {
-		counts["messages_expired_total"] = s.sweeper.Removed()
-		counts["retention_failures_total"] = s.sweeper.Failed()
-	}
-	return counts
 }

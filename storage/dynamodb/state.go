@@ -108,6 +108,11 @@ func (c caller) deleteChat(
 		deleted := storage.DeletedOf(&counter.Chat)
 		return &deleted, nil
 	}
+	// A hold of the last moment raises the version, which is a condition of the step.
+	//rule:held_is_kept.no-deletion-in-dynamodb
+	if err := storage.OnHold(id, counter.Policy); err != nil {
+		return nil, err
+	}
 	after := storage.Delete(counter.Chat, now)
 	actions := []types.TransactWriteItem{c.Action(deletion(counter, &after))}
 	if counter.Described != "" {
@@ -149,8 +154,8 @@ func deletion(counter *record.Counter, after *tidemark.Chat) call.Update {
 		Table: record.Counters,
 		Key:   record.ChatKey(counter.ID),
 		Change: record.OpenBacklog(counter.ID, change, values) +
-			" REMOVE metadata_item, senders, changing, changing_at, change, change_head, " +
-			"change_version",
+			" REMOVE metadata_item, keep_days, senders, changing, changing_at, change, " +
+			"change_head, change_version",
 		Condition: "head = :head AND members_version = :members AND version = :version",
 		Values:    values,
 		Names:     map[string]string{"#name": "name", "#creation": "creation"},

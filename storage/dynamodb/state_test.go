@@ -172,6 +172,29 @@ func TestDeleteChat_beside_a_message(t *testing.T) {
 	wantKept(t, s, "c", 3, 2)
 }
 
+// A hold of the last moment keeps the chat.
+func TestDeleteChat_beside_a_hold(t *testing.T) {
+	t.Parallel()
+	s, w, other := trapped(t)
+	createGroup(t, other, "c", "anna")
+	on := true
+	w.set(t, trap{
+		operation: "TransactWriteItems", has: "deleted_at",
+		before: func() {
+			_, err := other.UpdateChat(context.WithoutCancel(t.Context()), "c",
+				storage.ChatChange{Hold: &on})
+			if err != nil {
+				t.Error(err)
+			}
+		},
+	})
+	_, err := s.DeleteChat(t.Context(), "c", time.UnixMilli(9))
+	if tidemark.CodeOf(err) != tidemark.Conflict {
+		t.Errorf("DeleteChat: %v, want Conflict", err)
+	}
+	send(t, s, "c", "anna", "first", 1)
+}
+
 // While many members are added, another process deletes the chat. Nobody is a member then, and the
 // purge finds what was written for them.
 func TestDeleteChat_beside_a_change_of_many_members(t *testing.T) {

@@ -47,6 +47,10 @@ func (s *Store) DeleteChat(
 	if c.State == tidemark.ChatDeleted {
 		return storage.DeletedOf(&c.Chat), nil
 	}
+	//rule:held_is_kept.no-deletion-in-memory
+	if err := storage.OnHold(id, c.Policy); err != nil {
+		return storage.Deleted{}, err
+	}
 	defer s.news(c, storage.PositionOf(&c.Chat))
 	for _, m := range c.current().Members {
 		//rule:deleted_is_gone.end-memberships

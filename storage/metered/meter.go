@@ -190,6 +190,7 @@ const (
 	opPendingOf
 	opBehind
 	opExpire
+	opPolicies
 	opFinishImport
 	opDeleteChat
 	opPurgeChat
@@ -212,9 +213,9 @@ func (op operation) String() string {
 		"create_chat", "chat", "update_chat", "chats_of", "heads", "add_members", "remove_member",
 		"update_member", "rosters", "append", "sent", "ranges", "advance", "states", "states_of",
 		"states_in", "summary", "unread", "unread_of", "mark_unread", "mark", "clear",
-		"pending_of", "behind", "expire", "finish_import", "delete_chat", "purge_chat",
-		"shared", "backlogs", "rewind", "settle", "each_chat", "members_since", "documents",
-		"documents_of", "put_document", "check",
+		"pending_of", "behind", "expire", "policies", "finish_import", "delete_chat",
+		"purge_chat", "shared", "backlogs", "rewind", "settle", "each_chat", "members_since",
+		"documents", "documents_of", "put_document", "check",
 	}[op]
 }
 

@@ -399,3 +399,13 @@ func (s *Store) PurgeChat(
 	s.meter.done(ctx, opPurgeChat, began, err)
 	return removed, done, err
 }
+
+// Policies implements storage.Retention.
+func (s *Store) Policies(
+	ctx context.Context, chats []tidemark.ChatID,
+) (policies []tidemark.Policy, err error) {
+	began := time.Now()
+	policies, err = s.store.Policies(ctx, chats)
+	s.meter.done(ctx, opPolicies, began, err)
+	return policies, err
+}

@@ -17,7 +17,7 @@ import (
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
 	c.members_version, c.large, c.creation, c.version, c.floor,
 	(SELECT metadata FROM chat_metadata WHERE chat = c.key LIMIT 1), coalesce(c.state, ''),
-	coalesce(c.deleted_at, 0)`
+	coalesce(c.deleted_at, 0), coalesce(c.keep_days, 0), coalesce(c.hold, false)`
 
 // A chatRow is a row of chats.
 type chatRow struct {
@@ -28,8 +28,14 @@ type chatRow struct {
 	creation                 string
 	changes, floor           int64
 	metadata                 []byte
-	state                    string
-	deletedAt                int64
+	rareRow
+}
+
+// A rareRow has the columns of a chat that are NULL for most of them.
+type rareRow struct {
+	state     string
+	deletedAt int64
+	policy    tidemark.Policy
 }
 
 // columns returns the destinations of chatColumns.
@@ -37,7 +43,7 @@ func (r *chatRow) columns() []any {
 	return []any{
 		&r.id, &r.kind, &r.name, &r.history, &r.createdAt, &r.head, &r.members, &r.version,
 		&r.large, &r.creation, &r.changes, &r.floor, &r.metadata, &r.state,
-		&r.deletedAt,
+		&r.deletedAt, &r.policy.KeepDays, &r.policy.Hold,
 	}
 }
 
@@ -58,6 +64,7 @@ func (r *chatRow) chat() tidemark.Chat {
 		Version:        uint64(r.changes),
 		Metadata:       r.metadata,
 	}
+	chat.Policy = r.policy
 	if r.deletedAt != 0 {
 		chat.DeletedAt = timeOf(r.deletedAt)
 	}
@@ -198,7 +205,8 @@ const (
 		INSERT INTO chat_metadata (chat, metadata) SELECT $1, $4::text WHERE $4::text IS NOT NULL
 		ON CONFLICT (chat) DO UPDATE SET metadata = excluded.metadata
 	)
-	UPDATE chats AS c SET name = $2, version = $3, ` + opened + ` WHERE key = $1`
+	UPDATE chats AS c SET name = $2, version = $3, keep_days = nullif($5::integer, 0),
+		hold = nullif($6::boolean, false), ` + opened + ` WHERE key = $1`
 )
 
 // UpdateChat implements storage.Chats.
@@ -227,7 +235,7 @@ func (s *Store) UpdateChat(
 				return nil
 			}
 			_, err = tx.Exec(ctx, updateChat, key, chat.Name, int64(chat.Version),
-				textOrNull(chat.Metadata))
+				textOrNull(chat.Metadata), chat.Policy.KeepDays, chat.Policy.Hold)
 			return err
 		})
 	})

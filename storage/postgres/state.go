@@ -41,7 +41,7 @@ func alive(row *chatRow) error {
 const (
 	deleteChat = `UPDATE chats AS c SET state = 'deleted', deleted_at = $2, floor = $3,
 			version = $4, members_version = $5, member_count = 0, name = '', creation = '',
-			direct_key = NULL, ` + opened + `
+			direct_key = NULL, keep_days = NULL, hold = NULL, ` + opened + `
 		WHERE key = $1`
 	undescribe = `DELETE FROM chat_metadata WHERE chat = $1`
 	// unmarkMembers removes the pending rows. The key of their table begins with the user.
@@ -62,6 +62,10 @@ func (s *Store) DeleteChat(
 		if m.chat.State == tidemark.ChatDeleted {
 			deleted = storage.DeletedOf(&m.chat)
 			return nil
+		}
+		//rule:held_is_kept.no-deletion-in-postgres
+		if err := storage.OnHold(id, m.chat.Policy); err != nil {
+			return err
 		}
 		after := storage.Delete(m.chat, timeOf(now.UnixMilli()))
 		deleted = storage.DeletedOf(&after)

@@ -15,10 +15,10 @@ import (
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
 	c.members_version, c.large, c.creation, c.version, c.floor,
 	(SELECT metadata FROM chat_metadata WHERE chat = c.key), c.state,
-	c.deleted_at`
+	c.deleted_at, c.keep_days, c.hold`
 
 // chatWidth is the number of chatColumns.
-const chatWidth = 15
+const chatWidth = 17
 
 func scanChat(row *stmt) tidemark.Chat {
 	chat := tidemark.Chat{
@@ -36,11 +36,19 @@ func scanChat(row *stmt) tidemark.Chat {
 		Floor:          tidemark.Sequence(row.integerAt(11)),
 		State:          tidemark.ChatState(row.stringAt(13)),
 		DeletedAt:      timeOrNever(row.integerAt(14)),
+		Policy:         scanPolicy(row, 15),
 	}
 	if !row.nullAt(12) {
 		chat.Metadata = row.bytesAt(12)
 	}
 	return chat
+}
+
+// scanPolicy returns the policy that the columns keep_days and hold have. The first of them is i.
+func scanPolicy(row *stmt, i int) tidemark.Policy {
+	return tidemark.Policy{
+		KeepDays: int(row.integerAt(i)), Hold: row.integerAt(i+1) != 0,
+	}
 }
 
 // timeOf converts a column to a time.
@@ -213,13 +221,16 @@ func (s *Store) UpdateChat(
 				return err
 			}
 		}
-		q, err := w.c.prepared(`UPDATE chats SET name = ?, version = ? WHERE key = ?`)
+		q, err := w.c.prepared(`UPDATE chats SET name = ?, version = ?, keep_days = ?, hold = ?
+			WHERE key = ?`)
 		if err != nil {
 			return err
 		}
 		q.string(1, chat.Name)
 		q.integer(2, int64(chat.Version))
-		q.integer(3, row.key)
+		q.integerOrNull(3, int64(chat.Policy.KeepDays))
+		q.integerOrNull(4, flag(chat.Policy.Hold))
+		q.integer(5, row.key)
 		if err := q.run(); err != nil {
 			return err
 		}

@@ -246,6 +246,10 @@ func everyMethodOfStates(t *testing.T, s *Store) {
 	})
 	ok(err)
 	ok(s.FinishImport(ctx, chat, now))
+	_, err = s.Policies(ctx, []tidemark.ChatID{chat})
+	ok(err)
+	_, err = s.Expire(ctx, chat, time.Now().Add(-storage.MinAge), 1)
+	ok(err)
 	_, err = s.DeleteChat(ctx, chat, now)
 	ok(err)
 	for _, members := range []bool{false, true} {

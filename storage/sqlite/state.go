@@ -56,6 +56,10 @@ func (s *Store) DeleteChat(
 			deleted = storage.DeletedOf(&chat)
 			return nil
 		}
+		//rule:held_is_kept.no-deletion-in-sqlite
+		if err := storage.OnHold(id, chat.Policy); err != nil {
+			return err
+		}
 		chat = storage.Delete(chat, timeOf(now.UnixMilli()))
 		deleted = storage.DeletedOf(&chat)
 		return w.delete(c, &chat)
@@ -83,7 +87,8 @@ func (w *writer) delete(c *chat, after *tidemark.Chat) error {
 		return err
 	}
 	q, err := w.c.prepared(`UPDATE chats SET state = ?2, deleted_at = ?3, floor = ?4, version = ?5,
-			members_version = ?6, member_count = 0, name = '', creation = '', direct_key = NULL
+			members_version = ?6, member_count = 0, name = '', creation = '', direct_key = NULL,
+			keep_days = NULL, hold = NULL
 		WHERE key = ?1`)
 	if err != nil {
 		return err

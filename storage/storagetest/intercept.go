@@ -314,3 +314,10 @@ func (i *intercepted) PurgeChat(
 	return results3(i, "PurgeChat",
 		func() (int, bool, error) { return i.Store.PurgeChat(ctx, chat, limit, members) })
 }
+
+func (i *intercepted) Policies(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]tidemark.Policy, error) {
+	return results2(i, "Policies", len(chats),
+		func() ([]tidemark.Policy, error) { return i.Store.Policies(ctx, chats) })
+}

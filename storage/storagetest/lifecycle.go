@@ -88,6 +88,7 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	_, errs["Shared"] = s.Shared(ctx,
 		[]storage.Claim{{Chat: chat, Incarnation: "none", Sequence: 1}})
 	_, errs["Expire"] = s.Expire(ctx, chat, at(0), 1)
+	_, errs["Policies"] = s.Policies(ctx, []tidemark.ChatID{chat})
 	errs["FinishImport"] = s.FinishImport(ctx, chat, at(1))
 	_, errs["DeleteChat"] = s.DeleteChat(ctx, f.chat("new"), at(1))
 	_, _, errs["PurgeChat"] = s.PurgeChat(ctx, f.chat("new"), 1, true)

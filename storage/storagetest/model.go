@@ -48,6 +48,7 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 			"mark":        m.markRows,
 			"clear":       m.clearRows,
 			"expire":      m.expire,
+			"policy":      m.changePolicy,
 			"finish":      m.finishImport,
 			"delete":      m.deleteChat,
 			"purge":       m.purgeChat,
@@ -429,6 +430,16 @@ func (m *model) expire(rt *rapid.T) {
 		func(f *fixture) (any, error) { return f.store.Expire(f.ctx, chat, before, limit) })
 }
 
+func (m *model) changePolicy(rt *rapid.T) {
+	chat := m.drawChat(rt)
+	change := keeping(rapid.SampledFrom([]int{0, 8, 30}).Draw(rt, "days"))
+	if rapid.Bool().Draw(rt, "hold") {
+		change = holding(rapid.IntRange(0, 2).Draw(rt, "on hold") == 0)
+	}
+	m.both("UpdateChat",
+		func(f *fixture) (any, error) { return f.store.UpdateChat(f.ctx, chat, change) })
+}
+
 func (m *model) finishImport(rt *rapid.T) {
 	chat, now := m.drawChat(rt), at(m.tick())
 	m.both("FinishImport",
@@ -526,6 +537,7 @@ func (m *model) compareStates() {
 			return rows, nil
 		})
 	}
+	m.bothEventually("Policies", func(f *fixture) any { return f.policies(m.rooms...) })
 	m.bothEventually("States", func(f *fixture) any {
 		states, err := f.store.States(f.ctx, keys)
 		f.ok(err)

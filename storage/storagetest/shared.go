@@ -284,3 +284,9 @@ func (t *turns) PurgeChat(
 ) (int, bool, error) {
 	return t.next().PurgeChat(ctx, chat, limit, members)
 }
+
+func (t *turns) Policies(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]tidemark.Policy, error) {
+	return t.next().Policies(ctx, chats)
+}

@@ -108,6 +108,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Standing", standingRules)
 	s.run(t, "Behind", behindRules)
 	s.run(t, "Retention", retentionRules)
+	s.run(t, "Policies", policyRules)
 	s.run(t, "Imports", importRules)
 	s.run(t, "Deletions", deletionRules)
 	s.run(t, "Outbox", outboxRules)

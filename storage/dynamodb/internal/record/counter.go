@@ -67,6 +67,9 @@ func CounterOf(it call.Item) (*Counter, error) {
 			MembersVersion: r.Number("members_version"),
 			Large:          r.Flag("is_large"),
 			DeletedAt:      r.Time("deleted_at"),
+			Policy: tidemark.Policy{
+				KeepDays: int(r.Number("keep_days")), Hold: r.Flag("on_hold"),
+			},
 		},
 		Activity:  r.Time("activity_at"),
 		Standing:  r.Flag("may_stand"),
