@@ -149,8 +149,8 @@ const (
 func CheckKeepDays(days int) error {
 	if days != 0 && (days < MinKeepDays || days > MaxKeepDays) {
 		return BadParam(Invalid, "keep_days",
-			"is %d; it must be %d to %d, or 0 for as long as in all chats",
-			days, MinKeepDays, MaxKeepDays)
+			"must be an integer from %d to %d, or 0 for as long as in all chats",
+			MinKeepDays, MaxKeepDays)
 	}
 	return nil
 }

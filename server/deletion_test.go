@@ -387,3 +387,46 @@ func TestImport_importing_is_closed_for_changes(t *testing.T) {
 		changes("")
 	})
 }
+
+// Only backends change for how long a chat is kept, and whether it is on hold, also of a direct
+// chat. A chat on hold is not deleted.
+func TestUpdateChat_policy_by_backends_only(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		group, direct := c.chat("abc", "alice", "bob", "carol"), c.chat("ab", "alice", "bob")
+		bob := c.open("bob")
+		bob.drain()
+		days, none, short, on, off := 30, 0, 7, true, false
+		held := server.ChatChange{KeepDays: &days, Hold: &on}
+		for user, want := range map[tidemark.UserID]tidemark.Code{
+			"alice": tidemark.Denied, "bob": tidemark.Denied, "mallory": tidemark.NotMember,
+		} {
+			for _, change := range []server.ChatChange{{KeepDays: &days}, {Hold: &off}} {
+				_, err := c.UpdateChat(c.ctx, server.Caller{User: user}, group, change)
+				wantCode(t, "UpdateChat by "+string(user), err, want)
+			}
+		}
+		_, err := c.UpdateChat(c.ctx, backend, group, server.ChatChange{KeepDays: &short})
+		wantCode(t, "seven days", err, tidemark.Invalid)
+		want(t, "bob, before", bob.drain())
+		for _, chat := range []tidemark.ChatID{group, direct} {
+			view, err := c.UpdateChat(c.ctx, backend, chat, held)
+			if err != nil || view.Policy != (tidemark.Policy{KeepDays: 30, Hold: true}) {
+				t.Errorf("the policy of %s is %+v, %v", chat, view.Policy, err)
+			}
+			want(t, "bob", bob.drain(), "updated "+string(chat)+" 2")
+			wantCode(t, "by a backend", c.DeleteChat(c.ctx, backend, chat), tidemark.Conflict)
+		}
+		alice := server.Caller{User: "alice"}
+		wantCode(t, "by the owner", c.DeleteChat(c.ctx, alice, group), tidemark.Conflict)
+		c.send("alice", group)
+		end := server.ChatChange{KeepDays: &none, Hold: &off}
+		view, err := c.UpdateChat(c.ctx, backend, group, end)
+		if err != nil || view.Policy != (tidemark.Policy{}) {
+			t.Errorf("the policy is %+v, %v; want none", view.Policy, err)
+		}
+		wantCode(t, "when the hold has ended", c.DeleteChat(c.ctx, alice, group), "")
+		_, err = c.UpdateChat(c.ctx, backend, group, held)
+		wantCode(t, "of a deleted chat", err, tidemark.NotFound)
+	})
+}
