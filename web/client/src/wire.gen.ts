@@ -2462,7 +2462,7 @@ export interface components {
         };
         readonly EventType: string;
         /** @enum {string} */
-        readonly NewEventType: "message.persisted" | "member.changed" | "chat.updated" | "delivery.updated" | "read.updated" | "pending.created" | "event.parked" | "outlet.disabled";
+        readonly NewEventType: "message.persisted" | "member.changed" | "chat.updated" | "chat.deleted" | "delivery.updated" | "read.updated" | "pending.created" | "event.parked" | "outlet.disabled";
         /** @enum {string} */
         readonly NewContent: "full" | "none";
         /** @enum {string} */
