@@ -73,14 +73,40 @@ func (r Role) Manages(other Role) bool {
 	return false
 }
 
+// ChatState says what can be done with a chat. These steps change it:
+//
+//	from       step           to
+//	none       CreateChat     live or importing, as the caller says
+//	importing  FinishImport   live
+//	live       FinishImport   live
+//	deleted    FinishImport   deleted: it is refused
+//	live       DeleteChat     deleted
+//	importing  DeleteChat     deleted
+//	deleted    DeleteChat     deleted
+//
+// No step leads from deleted to another state, and none from live to importing.
+type ChatState string
+
+// The states of a chat.
+const (
+	// ChatLive is a chat that its members use.
+	ChatLive ChatState = ""
+	// ChatImporting is a chat whose messages are being moved here from another system. Only the
+	// importer appends messages (Draft.Importing).
+	ChatImporting ChatState = "importing"
+	// ChatDeleted is what is left of a chat that was deleted: its id, which is never used again.
+	ChatDeleted ChatState = "deleted"
+)
+
 // Chat is a chat as it is stored.
 type Chat struct {
-	ID   ChatID
-	Type ChatType
-	Name string
+	ID    ChatID
+	State ChatState
+	Type  ChatType
+	Name  string
 	// Metadata is a JSON object of the application, or nil. It is kept byte for byte.
 	Metadata json.RawMessage
-	// Version grows by one with every change of Name or Metadata. It starts at 1.
+	// Version grows by one with every change of Name, Metadata or Policy. It starts at 1.
 	Version   uint64
 	History   HistoryMode
 	CreatedAt time.Time
@@ -99,6 +125,34 @@ type Chat struct {
 	// Large is set for good once the chat has had more than PendingFanoutLimit members.
 	// Messages of a large chat mark no pending rows: an opening session compares the head instead.
 	Large bool
+	// DeletedAt is when the chat was deleted. It is zero if State is another one.
+	DeletedAt time.Time
+	Policy    Policy
+}
+
+// Policy says what may be removed of a chat. The zero Policy is that of most chats.
+type Policy struct {
+	// KeepDays is for how many days messages are kept, at most: if the server keeps those of all
+	// chats for a shorter time, that holds. It is 0 if the chat has no number of its own.
+	KeepDays int
+	// Hold says that nothing expires, and that the chat cannot be deleted.
+	Hold bool
+}
+
+// The bounds of Policy.KeepDays, unless it is 0.
+const (
+	MinKeepDays = 8
+	MaxKeepDays = 36_500
+)
+
+// CheckKeepDays returns nil if a number can be Policy.KeepDays, else an Invalid error.
+func CheckKeepDays(days int) error {
+	if days != 0 && (days < MinKeepDays || days > MaxKeepDays) {
+		return BadParam(Invalid, "keep_days",
+			"must be an integer from %d to %d, or 0 for as long as in all chats",
+			MinKeepDays, MaxKeepDays)
+	}
+	return nil
 }
 
 // Member is one user's membership of one chat.
@@ -117,7 +171,9 @@ type Member struct {
 
 // Roster lists the members of a chat at one version of its membership. It is immutable.
 type Roster struct {
-	ChatID  ChatID
+	ChatID ChatID
+	// State is Chat.State when the roster was read. A change of it raises Version.
+	State   ChatState
 	Type    ChatType
 	History HistoryMode
 	Large   bool

@@ -35,6 +35,9 @@ type Draft struct {
 	// Direct reports that the chat is a direct one, whose roles mean nothing. It is needed for
 	// messages with a Relation only, and not stored.
 	Direct bool
+	// Importing reports that an importer moves the message into a chat that is ChatImporting. Only
+	// there may it be set. It is not stored.
+	Importing bool
 	// Seen says what the sender had been shown (`seen_sequence`). It is not stored with the
 	// message.
 	Seen Seen

@@ -48,6 +48,8 @@ func (c *Client) CreateChat(ctx context.Context, n NewChat) (tidemark.Chat, erro
 		Head        tidemark.Sequence    `json:"head_sequence"`
 		Floor       tidemark.Sequence    `json:"floor_sequence"`
 		MemberCount int                  `json:"member_count"`
+		KeepDays    int                  `json:"keep_days"`
+		Hold        bool                 `json:"hold"`
 	}
 	if err := c.repeat(ctx, http.MethodPost, "/chats", body, &w); err != nil {
 		return tidemark.Chat{}, err
@@ -56,6 +58,7 @@ func (c *Client) CreateChat(ctx context.Context, n NewChat) (tidemark.Chat, erro
 		ID: w.ChatID, Type: w.Type, Name: w.Name, Metadata: given(w.Metadata), Version: w.Version,
 		History: w.History, CreatedAt: w.CreatedAt, Head: w.Head, Floor: w.Floor,
 		MemberCount: w.MemberCount,
+		Policy:      tidemark.Policy{KeepDays: w.KeepDays, Hold: w.Hold},
 	}, nil
 }
 

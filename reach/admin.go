@@ -18,8 +18,9 @@ const rotation = 24 * time.Hour
 
 // types are the types of events that an outlet may ask for.
 var types = []outlet.Type{
-	outlet.MessagePersisted, outlet.MemberChanged, outlet.ChatUpdated, outlet.DeliveryUpdated,
-	outlet.ReadUpdated, outlet.PendingCreated, outlet.EventParked, outlet.OutletDisabled,
+	outlet.MessagePersisted, outlet.MemberChanged, outlet.ChatUpdated, outlet.ChatDeleted,
+	outlet.DeliveryUpdated, outlet.ReadUpdated, outlet.PendingCreated, outlet.EventParked,
+	outlet.OutletDisabled,
 }
 
 // NewOutlet says what outlet to create. Zero values are defaults.

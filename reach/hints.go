@@ -154,6 +154,20 @@ func (h *hinting) UpdateChat(
 	return chat, err
 }
 
+func (h *hinting) DeleteChat(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) (storage.Deleted, error) {
+	deleted, err := h.Store.DeleteChat(ctx, chat, now)
+	h.after(chat, err)
+	return deleted, err
+}
+
+func (h *hinting) FinishImport(ctx context.Context, chat tidemark.ChatID, now time.Time) error {
+	err := h.Store.FinishImport(ctx, chat, now)
+	h.after(chat, err)
+	return err
+}
+
 func (h *hinting) AddMembers(
 	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, role tidemark.Role,
 	now time.Time,

@@ -27,7 +27,7 @@ type step struct {
 // reader reads the news of a chat from a position on, up to the end that the chat had when the
 // reader was made. Changes of the chat and its members come before the messages: so an outlet knows
 // a member before their first message. Without such changes, only the chat's id and its position
-// are needed.
+// are needed. Of a deleted chat the only news is the deletion.
 type reader struct {
 	store Store
 	chat  tidemark.Chat
@@ -46,6 +46,10 @@ func (r *reader) done() bool { return r.at.Covers(storage.PositionOf(&r.chat)) }
 // done is false.
 func (r *reader) next(ctx context.Context) ([]step, error) {
 	switch {
+	//rule:deleted_is_gone.tell-the-deletion-only
+	case r.chat.State == tidemark.ChatDeleted:
+		r.at = storage.PositionOf(&r.chat)
+		return []step{{chatDeleted(&r.chat), r.at}}, nil
 	case r.at.Version < r.chat.Version:
 		r.at.Version = r.chat.Version
 		return []step{{chatUpdated(&r.chat), r.at}}, nil
@@ -168,6 +172,17 @@ func chatUpdated(c *tidemark.Chat) outlet.Event {
 	})
 	e := stateEvent(outlet.ChatUpdated, c, data, err)
 	e.Sequence = c.Version
+	return e
+}
+
+// chatDeleted returns the event of the deletion of a chat.
+func chatDeleted(c *tidemark.Chat) outlet.Event {
+	data, err := json.Marshal(struct {
+		Chat    tidemark.ChatID `json:"chat_id"`
+		Deleted string          `json:"deleted_at"`
+	}{c.ID, c.DeletedAt.Format(tidemark.TimeLayout)})
+	e := stateEvent(outlet.ChatDeleted, c, data, err)
+	e.Sequence, e.Time = c.Version, c.DeletedAt.UTC().Truncate(time.Millisecond)
 	return e
 }
 

@@ -404,7 +404,10 @@ func (e *Engine) boundaries(
 	}
 	if large {
 		sum, err := e.cfg.Store.Summary(ctx, chat.ID, 0, "")
-		states[""] = sum.Least
+		//rule:deleted_is_gone.no-receipts-of-nobody
+		if sum.Members > 0 {
+			states[""] = sum.Least
+		}
 		return states, true, err
 	}
 	found, err := e.cfg.Store.States(ctx, keys)

@@ -98,13 +98,16 @@ func (s *Spec) valid(at time.Time) []Secret {
 	})
 }
 
-// wants reports whether the outlet gets events of a type. Those that cost writes must be named.
+// wants reports whether the outlet gets events of a type. Those that cost writes must be named. Who
+// is told of chats is told of their deletion.
 func (s *Spec) wants(t outlet.Type) bool {
 	if len(s.Events) == 0 {
 		return t != outlet.DeliveryUpdated && t != outlet.ReadUpdated &&
 			t != outlet.PendingCreated
 	}
-	return slices.Contains(s.Events, t)
+	//rule:deleted_is_gone.tell-who-knows-the-chat
+	return slices.Contains(s.Events, t) ||
+		t == outlet.ChatDeleted && slices.Contains(s.Events, outlet.ChatUpdated)
 }
 
 // wantsReceipts reports whether the outlet gets receipts.

@@ -1,4 +1,5 @@
-// Package retention removes messages that are older than an operator wants to keep them.
+// Package retention removes messages that are older than they are to be kept: than an operator
+// wants for all chats, or a backend for one (tidemark.Policy).
 //
 // A pass looks at the first message of each chat, and expires what is too old. There is one pass a
 // day, whatever the number of processes: a document says who works on it and how far it is
@@ -12,6 +13,7 @@ import (
 	"errors"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +24,11 @@ import (
 
 // MinKeep is the shortest time for which messages can be kept.
 const MinKeep = storage.MinAge
+
+// forEver is for how long messages are kept of which nobody says that they expire.
+const forEver = tidemark.MaxKeepDays * day
+
+const day = 24 * time.Hour
 
 const (
 	// passEvery is the time between the beginnings of two passes.
@@ -50,10 +57,11 @@ type Store interface {
 	Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error)
 }
 
-// Config configures a Sweeper. All fields are required.
+// Config configures a Sweeper. All fields but Keep are required.
 type Config struct {
 	Store Store
-	// Keep is for how long messages are kept. It is at least MinKeep.
+	// Keep is for how long messages are kept, unless their chat says that it is shorter. It is at
+	// least MinKeep, or 0: for ever.
 	Keep time.Duration
 	Log  *slog.Logger
 	// Clock returns the time of day.
@@ -70,7 +78,7 @@ type Sweeper struct {
 
 // New returns a Sweeper. Invalid: Keep is too short.
 func New(cfg Config) (*Sweeper, error) {
-	if cfg.Keep < MinKeep {
+	if cfg.Keep != 0 && cfg.Keep < MinKeep {
 		return nil, tidemark.Errorf(tidemark.Invalid, "messages can be kept for %v at least, and "+
 			"not for %v: until then their keys are needed to notice repeated sends",
 			MinKeep, cfg.Keep)
@@ -192,22 +200,21 @@ func (s *Sweeper) turn(ctx context.Context) (looked time.Duration, err error) {
 	if err != nil || !mine {
 		return 0, err
 	}
-	before := s.cfg.Clock().Add(-s.cfg.Keep)
 	chats, next, more, err := s.cfg.Store.EachChat(ctx, p.After, pageChats)
 	if err != nil {
 		return 0, err
 	}
-	old, err := s.old(ctx, chats, before)
+	kept, busy, err := s.kept(ctx, chats, p.Busy)
+	if err != nil {
+		return 0, err
+	}
+	old, err := s.old(ctx, kept)
 	if err != nil {
 		return 0, err
 	}
 	looked = max(time.Since(began), time.Millisecond)
-	//rule:floor_recorded.finish-what-was-begun
-	if p.Busy != "" {
-		old = append([]tidemark.ChatID{p.Busy}, old...)
-	}
-	for _, chat := range old {
-		if err := s.expire(ctx, chat, before); err != nil {
+	for _, chat := range append(busy, old...) {
+		if err := s.expire(ctx, chat.id, chat.before); err != nil {
 			return looked, err
 		}
 	}
@@ -218,26 +225,69 @@ func (s *Sweeper) turn(ctx context.Context) (looked time.Duration, err error) {
 		}
 	})
 	if err == nil && !more {
-		s.cfg.Log.Info("old messages were removed from all chats", "messages", p.Removed,
-			"before", before)
+		s.cfg.Log.Info("old messages were removed from all chats", "messages", p.Removed)
 	}
 	return looked, err
 }
 
-// old returns the chats whose first message was created before a time. It leaves out chats that
-// cannot be read.
-func (s *Sweeper) old(
-	ctx context.Context, chats []tidemark.ChatID, before time.Time,
-) (old []tidemark.ChatID, err error) {
+// dated is a chat of which messages expire that were created before a time.
+type dated struct {
+	id     tidemark.ChatID
+	before time.Time
+}
+
+// kept returns the chats of a page whose messages expire at all. busy has the chat that a process
+// was working on, if there is one. If it is kept for ever by now, only the rest of that work is
+// left.
+func (s *Sweeper) kept(
+	ctx context.Context, chats []tidemark.ChatID, working tidemark.ChatID,
+) (kept, busy []dated, err error) {
+	all := chats
+	if working != "" && !slices.Contains(chats, working) {
+		all = append(slices.Clone(chats), working)
+	}
+	policies, err := s.cfg.Store.Policies(ctx, all)
+	if err != nil {
+		return nil, nil, err
+	}
+	now := s.cfg.Clock()
+	for i, chat := range all {
+		policy := policies[i]
+		keep := forEver
+		if s.cfg.Keep > 0 {
+			keep = s.cfg.Keep
+		}
+		if own := time.Duration(policy.KeepDays) * day; own > 0 {
+			//rule:held_is_kept.shorter-time-wins
+			keep = min(keep, own)
+		}
+		one := dated{chat, now.Add(-keep)}
+		//rule:floor_recorded.finish-what-was-begun
+		if chat == working {
+			busy = append(busy, one)
+		}
+		//rule:held_is_kept.hold-beats-all
+		if i < len(chats) && keep < forEver && !policy.Hold {
+			kept = append(kept, one)
+		}
+	}
+	return kept, busy, nil
+}
+
+// old returns the chats whose first message is old. It leaves out chats that cannot be read.
+func (s *Sweeper) old(ctx context.Context, chats []dated) (old []dated, err error) {
+	if len(chats) == 0 {
+		return nil, nil
+	}
 	ranges := make([]storage.Range, len(chats))
 	for i, chat := range chats {
-		ranges[i] = storage.Range{Chat: chat, Limit: 1, Bare: true}
+		ranges[i] = storage.Range{Chat: chat.id, Limit: 1, Bare: true}
 	}
 	firsts, err := s.cfg.Store.Ranges(ctx, ranges)
 	if err != nil && len(chats) > 1 {
 		// One chat may be the cause.
 		for i := range chats {
-			one, err := s.old(ctx, chats[i:i+1], before)
+			one, err := s.old(ctx, chats[i:i+1])
 			if err != nil {
 				return nil, err
 			}
@@ -246,11 +296,11 @@ func (s *Sweeper) old(
 		return old, nil
 	}
 	if err != nil {
-		s.gaveUp(chats[0], err)
+		s.gaveUp(chats[0].id, err)
 		return nil, ctx.Err()
 	}
 	for i, first := range firsts {
-		if len(first) > 0 && first[0].CreatedAt.Before(before) {
+		if len(first) > 0 && first[0].CreatedAt.Before(chats[i].before) {
 			old = append(old, chats[i])
 		}
 	}
@@ -286,6 +336,8 @@ func (s *Sweeper) expire(ctx context.Context, chat tidemark.ChatID, before time.
 			return s.hold(ctx, "", &removed)
 		case err == nil:
 			failures = 0
+		case tidemark.CodeOf(err) == tidemark.Conflict: // The chat is on hold since.
+			return s.hold(ctx, "", &removed)
 		default:
 			if failures++; failures == tries {
 				s.gaveUp(chat, err)

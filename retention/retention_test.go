@@ -286,6 +286,98 @@ func TestSweeper_a_wrong_clock_stops_nobody(t *testing.T) {
 	})
 }
 
+// policy changes for how long a chat is kept, and whether it is on hold.
+func (w *world) policy(chat tidemark.ChatID, days int, hold bool) {
+	w.t.Helper()
+	_, err := w.store.UpdateChat(w.ctx, chat, storage.ChatChange{KeepDays: &days, Hold: &hold})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestSweeper_held_is_kept_and_the_shorter_time_wins: of the time for all chats, and of that of a
+// chat. Nothing is even tried with a chat that is on hold.
+func TestSweeper_held_is_kept_and_the_shorter_time_wins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		plain, short, long, held := w.chat("plain", 2), w.chat("short", 2), w.chat("long", 2),
+			w.chat("held", 2)
+		w.policy(short, 10, false)
+		w.policy(long, 100, false)
+		w.policy(held, 10, true)
+		store := &watched{Store: w.store, fail: held}
+		s, _ := w.sweep(store, 20*day)
+		wantFloors := func(floors ...tidemark.Sequence) {
+			t.Helper()
+			for i, chat := range []tidemark.ChatID{plain, short, long, held} {
+				w.wantFloor(chat, floors[i])
+			}
+		}
+		later(9 * day)
+		wantFloors(1, 1, 1, 1)
+		later(3 * day)
+		wantFloors(1, 3, 1, 1)
+		later(10 * day)
+		wantFloors(3, 3, 3, 1)
+		later(40 * day)
+		wantFloors(3, 3, 3, 1)
+		if n := store.failures(); n > 0 || s.Failed() > 0 {
+			t.Errorf("%d tries with the chat on hold, and %d failures", n, s.Failed())
+		}
+		store.heal()
+		w.policy(held, 10, false)
+		later(2 * day)
+		wantFloors(3, 3, 3, 3)
+	})
+}
+
+// TestSweeper_without_a_time_for_all removes messages only of chats that have a time.
+func TestSweeper_without_a_time_for_all(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		plain, short := w.chat("plain", 2), w.chat("short", 2)
+		w.policy(short, 8, false)
+		store := &watched{Store: w.store, unreadable: plain}
+		s, _ := w.sweep(store, 0)
+		later(10 * day)
+		w.wantFloor(plain, 1)
+		w.wantFloor(short, 3)
+		later(40 * day)
+		w.wantFloor(plain, 1)
+		if s.Failed() > 0 {
+			t.Error("the first message of a chat that is kept for ever was read")
+		}
+		w.policy(plain, 30, false)
+		store.heal()
+		later(2 * day)
+		w.wantFloor(plain, 3)
+	})
+}
+
+// TestSweeper_held_is_kept_if_the_hold_comes_meanwhile: in the middle of the work on the chat.
+func TestSweeper_held_is_kept_if_the_hold_comes_meanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		chat := w.chat("team", 1_200)
+		time.Sleep(10 * day)
+		store := &watched{Store: w.store, slow: chat, takes: time.Minute}
+		s, _ := w.sweep(store, 9*day)
+		for s.Removed() == 0 {
+			later(time.Second)
+		}
+		w.policy(chat, 0, true)
+		later(2 * day)
+		found, err := w.store.Chat(w.ctx, chat)
+		if err != nil || found.Floor != 501 || s.Failed() > 0 {
+			t.Errorf("the floor is %d, %d failures, %v; want 501, and none", found.Floor,
+				s.Failed(), err)
+		}
+		w.policy(chat, 0, false)
+		later(2 * day)
+		w.wantFloor(chat, 1_201)
+	})
+}
+
 // TestSweeper_keeps_messages_for_a_week_and_a_day at least.
 func TestSweeper_keeps_messages_for_a_week_and_a_day(t *testing.T) {
 	_, err := retention.New(retention.Config{

@@ -62,6 +62,8 @@ type ChatView struct {
 	Last *tidemark.Message
 	// Peer is the state of the other member of a direct chat, and nil for a group.
 	Peer *tidemark.DeliveryState
+	// ForBackend says that a backend asks, which may know whether the chat is on hold.
+	ForBackend bool
 }
 
 // ChatPage is a page of a user's chats. NextCursor is empty on the last page.
@@ -129,11 +131,12 @@ func (s *Server) CreateChat(
 		}
 		s.delivery.Publish(ctx, all, false)
 		if c.noUser() {
-			return ChatView{Chat: chat}, true, nil
+			return ChatView{Chat: chat, ForBackend: true}, true, nil
 		}
 		view := ChatView{
 			Chat: chat, Role: tidemark.Owner,
-			State: tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID},
+			State:      tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID},
+			ForBackend: c.Backend,
 		}
 		for _, member := range n.Members {
 			if chat.Type == tidemark.Direct && member != c.User {
@@ -306,8 +309,10 @@ func (s *Server) setPeers(ctx context.Context, user tidemark.UserID, views []Cha
 		return err
 	}
 	var keys []storage.StateKey
-	for _, roster := range rosters { // none is nil: chats are never deleted
-		keys = append(keys, peerOf(roster, user))
+	for _, roster := range rosters {
+		if key, there := peerOf(roster, user); there {
+			keys = append(keys, key)
+		}
 	}
 	if len(keys) == 0 {
 		return nil
@@ -319,13 +324,17 @@ func (s *Server) setPeers(ctx context.Context, user tidemark.UserID, views []Cha
 	return err
 }
 
-// peerOf names the state of the other member of a direct chat.
-func peerOf(roster *chat.Roster, user tidemark.UserID) storage.StateKey {
+// peerOf names the state of the other member of a direct chat. There is none if the chat was
+// deleted meanwhile.
+func peerOf(roster *chat.Roster, user tidemark.UserID) (key storage.StateKey, there bool) {
+	if roster == nil || len(roster.Users) == 0 {
+		return storage.StateKey{}, false
+	}
 	peer := roster.Users[0]
 	if peer == user {
 		peer = roster.Users[1]
 	}
-	return storage.StateKey{User: peer, Chat: roster.ChatID}
+	return storage.StateKey{User: peer, Chat: roster.ChatID}, true
 }
 
 // Chat returns one chat. A backend without a user gets any chat, with the chat's own fields only.
@@ -349,8 +358,11 @@ func (s *Server) view(
 	ctx context.Context, c Caller, m tidemark.Member, id tidemark.ChatID,
 ) (ChatView, error) {
 	chat, err := s.storage.Chat(ctx, id)
+	if err == nil && chat.State == tidemark.ChatDeleted {
+		err = gone(c, id)
+	}
 	if err != nil || c.noUser() {
-		return ChatView{Chat: chat}, err
+		return ChatView{Chat: chat, ForBackend: c.Backend}, err
 	}
 	keys := []storage.StateKey{{User: c.User, Chat: id}}
 	if chat.Type == tidemark.Direct {
@@ -358,7 +370,9 @@ func (s *Server) view(
 		if err != nil {
 			return ChatView{}, err
 		}
-		keys = append(keys, peerOf(roster, c.User))
+		if key, there := peerOf(roster, c.User); there {
+			keys = append(keys, key)
+		}
 	}
 	states, err := s.storage.States(ctx, keys)
 	if err != nil {
@@ -368,7 +382,9 @@ func (s *Server) view(
 	if err != nil {
 		return ChatView{}, err
 	}
-	view := ChatView{Chat: chat, Role: m.Role, State: states[0], Unread: counts[0]}
+	view := ChatView{
+		Chat: chat, Role: m.Role, State: states[0], Unread: counts[0], ForBackend: c.Backend,
+	}
 	if len(states) > 1 {
 		view.Peer = &states[1]
 	}
@@ -394,11 +410,13 @@ func (s *Server) view(
 // the whole object; an empty object removes it.
 type ChatChange = storage.ChatChange
 
-// UpdateChat changes the name or the metadata of a group. Owners, admins and backends may do so.
-// The members' sessions are notified, also of a change that changes nothing: an earlier attempt may
-// have changed it and got no answer.
+// UpdateChat changes the name or the metadata of a group, for which owners, admins and backends may
+// ask. For how long a chat is kept, and whether it is on hold, only backends change, also of a
+// direct chat. The members' sessions are notified, also of a change that changes nothing: an
+// earlier attempt may have changed it and got no answer.
 //
-// Errors: those of CheckChatName and CheckMetadata, NotFound, NotMember, Denied, Unavailable.
+// Errors: those of CheckChatName, CheckMetadata and CheckKeepDays, NotFound, NotMember, Denied,
+// Unavailable.
 func (s *Server) UpdateChat(
 	ctx context.Context, c Caller, id tidemark.ChatID, change ChatChange,
 ) (ChatView, error) {
@@ -410,7 +428,7 @@ func (s *Server) UpdateChat(
 		return ChatView{}, err
 	}
 	defer s.calls.end()
-	_, m, err := s.mayManage(ctx, c, id)
+	m, err := s.mayChange(ctx, c, id, change)
 	if err != nil {
 		return ChatView{}, err
 	}
@@ -422,6 +440,34 @@ func (s *Server) UpdateChat(
 	}
 	s.announceUpdate(ctx, chat)
 	return s.view(ctx, c, m, id)
+}
+
+// mayChange returns the caller's membership if they may make a change of a chat.
+//
+// Errors: NotFound, NotMember, Denied, Unavailable (the chat is being imported).
+func (s *Server) mayChange(
+	ctx context.Context, c Caller, id tidemark.ChatID, change ChatChange,
+) (m tidemark.Member, err error) {
+	policy := change.KeepDays != nil || change.Hold != nil
+	if !c.Backend || change.Name != nil || change.Metadata != nil {
+		if _, m, err = s.mayManage(ctx, c, id); err != nil {
+			return m, err
+		}
+	} else {
+		roster, err := s.chats.Roster(ctx, id, 0)
+		if err == nil && roster.State == tidemark.ChatDeleted {
+			err = gone(c, id)
+		}
+		if err != nil {
+			return m, err
+		}
+		m, _ = roster.Member(c.User)
+	}
+	//rule:caller_does_only_what_they_may.backends-change-policies
+	if policy && !c.Backend {
+		err = tidemark.Errorf(tidemark.Denied, "only a backend may change keep_days and hold")
+	}
+	return m, err
 }
 
 // checkChange returns a change as storage takes it.
@@ -436,6 +482,9 @@ func checkChange(change ChatChange) (ChatChange, error) {
 	}
 	if emptyObject(change.Metadata) {
 		change.Metadata = json.RawMessage{}
+	}
+	if change.KeepDays != nil {
+		return change, tidemark.CheckKeepDays(*change.KeepDays)
 	}
 	return change, nil
 }

@@ -23,6 +23,8 @@ type Storage interface {
 	storage.Unreads
 	storage.Pending
 	storage.Lives
+	// DeleteChat is that of storage.Deletions.
+	DeleteChat(ctx context.Context, chat tidemark.ChatID, now time.Time) (storage.Deleted, error)
 }
 
 // Attachments keeps the files that messages name.
@@ -49,6 +51,8 @@ type Config struct {
 	Bus      bus.Bus
 	// Attachments is nil if messages may name no files.
 	Attachments Attachments
+	// Deletions removes what is left of deleted chats. nil: nothing is removed.
+	Deletions Deletions
 	// Documents keeps who hides, and when users were last seen. nil: nobody can hide.
 	Documents storage.Documents
 	// LastSeen writes to Documents when users were last seen, one write for each absence.

@@ -45,7 +45,11 @@ func (s *Server) rosterFor(
 	ctx context.Context, c Caller, id tidemark.ChatID,
 ) (*chat.Roster, error) {
 	if c.noUser() {
-		return s.chats.Roster(ctx, id, 0)
+		roster, err := s.chats.Roster(ctx, id, 0)
+		if err == nil && roster.State == tidemark.ChatDeleted {
+			err = gone(c, id)
+		}
+		return roster, err
 	}
 	roster, _, err := s.chats.Member(ctx, c.User, id)
 	return roster, err
@@ -248,7 +252,7 @@ func (s *Server) RemoveMember(
 
 // mayRemove returns nil if the caller may end the user's membership.
 //
-// Errors: NotFound, NotMember (the caller), Denied.
+// Errors: NotFound, NotMember (the caller), Denied, Unavailable (the chat is being imported).
 func (s *Server) mayRemove(
 	ctx context.Context, c Caller, chat tidemark.ChatID, user tidemark.UserID,
 ) error {
@@ -264,10 +268,13 @@ func (s *Server) mayRemove(
 		return err
 	}
 	roster, _, err := s.chats.Member(ctx, user, chat)
-	if err == nil && roster.Type == tidemark.Direct {
-		err = tidemark.Errorf(tidemark.Denied, "the members of a direct chat are fixed")
+	switch {
+	case err != nil:
+		return err
+	case roster.Type == tidemark.Direct:
+		return tidemark.Errorf(tidemark.Denied, "the members of a direct chat are fixed")
 	}
-	return err
+	return s.changeable(ctx, roster)
 }
 
 // remove ends a membership. If an outcome is unknown, remove tries again. NotMember then counts as

@@ -163,7 +163,7 @@ func noMember(id tidemark.ChatID, user tidemark.UserID) error {
 // are read from storage, unless the caller is a backend. So a role that was taken away before this
 // call allows nothing.
 //
-// Errors: NotFound, NotMember, Denied.
+// Errors: NotFound, NotMember, Denied, Unavailable (the chat is being imported).
 func (s *Server) mayManage(
 	ctx context.Context, c Caller, id tidemark.ChatID,
 ) (*chat.Roster, tidemark.Member, error) {
@@ -180,6 +180,8 @@ func (s *Server) mayManage(
 	}
 	m, there := roster.Member(c.User)
 	switch {
+	case c.Backend && roster.State == tidemark.ChatDeleted:
+		return nil, m, gone(c, id)
 	case !there && !c.Backend:
 		return nil, m, storage.NotSender(id, c.User, false)
 	//rule:caller_does_only_what_they_may.direct-chats-have-no-manager
@@ -190,5 +192,5 @@ func (s *Server) mayManage(
 		return nil, m, tidemark.Errorf(tidemark.Denied,
 			"only an owner or an admin of the chat may do that")
 	}
-	return roster, m, nil
+	return roster, m, s.changeable(ctx, roster)
 }

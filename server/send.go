@@ -53,6 +53,7 @@ func (s *Server) SendAll(
 		if d.LateAt(d.CreatedAt) {
 			results[i] = s.delivery.Late(ctx, d)
 			s.hideChanges(ctx, user, &results[i])
+			conceal(&d, &results[i])
 			continue
 		}
 		if err := s.pinFiles(ctx, &d); err != nil {
@@ -64,6 +65,7 @@ func (s *Server) SendAll(
 	for j, result := range s.delivery.Send(ctx, complete) {
 		results[at[j]] = result
 		s.hideChanges(ctx, user, &results[at[j]])
+		conceal(&complete[j], &results[at[j]])
 	}
 	return results
 }

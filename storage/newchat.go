@@ -25,6 +25,8 @@ func (n *NewChat) Check() error {
 		caller = "and the caller "
 	}
 	switch {
+	case n.State != tidemark.ChatLive && n.State != tidemark.ChatImporting:
+		return tidemark.Errorf(tidemark.Invalid, "a new chat cannot have the state %q", n.State)
 	case n.History != tidemark.HistoryFull && n.History != tidemark.HistorySinceJoin:
 		return tidemark.BadParam(tidemark.Invalid, "history", "must be full or since_join")
 	case n.Type != tidemark.Direct && n.Type != tidemark.Group:
@@ -47,6 +49,7 @@ func (n *NewChat) Check() error {
 func (n *NewChat) Chat(created time.Time) tidemark.Chat {
 	return tidemark.Chat{
 		ID:             n.ID,
+		State:          n.State,
 		Type:           n.Type,
 		Name:           n.Name,
 		Metadata:       n.Metadata,
@@ -71,6 +74,16 @@ func (c *ChatChange) Apply(chat tidemark.Chat) (after tidemark.Chat, changed boo
 		if len(c.Metadata) == 0 {
 			chat.Metadata = nil
 		}
+	}
+	policy := chat.Policy
+	if c.KeepDays != nil {
+		policy.KeepDays = *c.KeepDays
+	}
+	if c.Hold != nil {
+		policy.Hold = *c.Hold
+	}
+	if policy != chat.Policy {
+		chat.Policy, changed = policy, true
 	}
 	//rule:post_retry_safe.equal-change-is-none
 	if changed {

@@ -30,8 +30,24 @@ type Retention interface {
 	// stored. No call returns them, and a later Expire of the chat removes them, even if nothing
 	// else expires.
 	//
-	// NotFound: no such chat. Invalid: before or limit.
+	// NotFound: no such chat. Invalid: before or limit. Conflict: the chat is on hold (OnHold), and
+	// nothing was removed.
 	Expire(ctx context.Context, chat tidemark.ChatID, before time.Time, limit int) (Expired, error)
+
+	// Policies returns what may be removed of each chat. For a chat that does not exist it is zero.
+	// A change of the last moment may be missing: Expire decides.
+	Policies(ctx context.Context, chats []tidemark.ChatID) ([]tidemark.Policy, error)
+}
+
+// OnHold returns the Conflict of a chat that is on hold, and nil for any other one. Every backend
+// calls it in the steps of Expire and DeleteChat.
+func OnHold(chat tidemark.ChatID, policy tidemark.Policy) error {
+	//rule:held_is_kept.refuse-while-on-hold
+	if policy.Hold {
+		return tidemark.Errorf(tidemark.Conflict,
+			"the chat %s is on hold, so nothing of it is removed; end the hold first", chat)
+	}
+	return nil
 }
 
 const (

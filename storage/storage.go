@@ -59,6 +59,8 @@ type Store interface {
 	Unreads
 	Pending
 	Retention
+	Imports
+	Deletions
 	Lives
 	Outbox
 	Documents
@@ -171,14 +173,16 @@ type Messages interface {
 	// floor..head after any crash.
 	//
 	// The key is the chat, the sender and the client message id. Append looks it up before anything
-	// else, also before the membership. If the key is known, nothing is stored. The result is the
-	// first message with Duplicate, or Conflict if that message is not Message.SameAs the draft.
-	// Drafts with equal keys, in one call or in concurrent ones, store one message. A key is kept
-	// for at least 7 days. After that, the same key may store another message.
+	// else but the state of the chat, also before the membership. If the key is known, nothing is
+	// stored. The result is the first message with Duplicate, or Conflict if that message is not
+	// Message.SameAs the draft. Drafts with equal keys, in one call or in concurrent ones, store
+	// one message. A key is kept for at least 7 days. After that, the same key may store another
+	// message.
 	//
 	// A refused draft fails alone: Err of its Appended is set, and the draft was not stored.
 	//
-	//   - NotFound: no such chat.
+	//   - NotFound: no such chat, or it was deleted (MayAppend).
+	//   - Unavailable or Conflict: the chat is being imported, or is not (MayAppend).
 	//   - NotMember: the sender is not a member in this step.
 	//   - Denied: the sender is a tidemark.Reader in this step.
 	//   - Conflict: see above.
@@ -318,37 +322,13 @@ type Pending interface {
 		next tidemark.ChatID, more bool, err error)
 }
 
-// Lives tells the lives of the data apart. A copy of the data that is used in place of the data,
-// such as a restored backup, gives out again the sequences that it lacks. What clients have of
-// those is foreign to it. So the copy begins a new incarnation.
-//
-// A Store has one incarnation until Close. If the database becomes another one meanwhile, later
-// calls return Unavailable, and the next Open finds the new incarnation. Closing and opening the
-// same data again need not change the incarnation, but it may.
-type Lives interface {
-	// Incarnation returns the incarnation of the data.
-	Incarnation() tidemark.Incarnation
-
-	// Shared returns for each claim up to which sequence the messages of the claim's incarnation
-	// are also messages of this one, at most Claim.Sequence. For this incarnation, and for an empty
-	// one, that is Claim.Sequence itself, also above the head. For an incarnation that the data do
-	// not know it is 0. A chat may be named more than once.
-	Shared(ctx context.Context, claims []Claim) ([]tidemark.Sequence, error)
-}
-
-// Claim says that a client has stored the messages of a chat up to Sequence, from the server of an
-// incarnation.
-type Claim struct {
-	Chat        tidemark.ChatID
-	Incarnation tidemark.Incarnation
-	Sequence    tidemark.Sequence
-}
-
 // NewChat describes a chat to create.
 type NewChat struct {
-	ID   tidemark.ChatID
-	Type tidemark.ChatType
-	Name string
+	ID tidemark.ChatID
+	// State is tidemark.ChatLive, or tidemark.ChatImporting for an importer.
+	State tidemark.ChatState
+	Type  tidemark.ChatType
+	Name  string
 	// Metadata is tidemark.Chat.Metadata.
 	Metadata  json.RawMessage
 	History   tidemark.HistoryMode
@@ -367,6 +347,9 @@ type ChatChange struct {
 	Name *string
 	// Metadata takes the place of the whole object. If it is empty and not nil, none remains.
 	Metadata json.RawMessage
+	// KeepDays and Hold change Chat.Policy.
+	KeepDays *int
+	Hold     *bool
 }
 
 // ChatsPage selects a page of a user's chats. The zero position is the first page.

@@ -42,6 +42,7 @@ func arrows() []arrow {
 		{place: "reach/outlet", own: []string{""}},
 		{place: "attachments", own: []string{"", "internal/signal", "storage"}},
 		{place: "retention", own: []string{"", "internal/signal", "storage"}},
+		{place: "deletion", own: []string{"", "internal/signal", "storage"}},
 		{place: "attachments/dir", own: []string{"", "attachments"}},
 		{
 			place: "attachments/s3", own: []string{"", "attachments"},
@@ -383,9 +384,10 @@ func arrows() []arrow {
 			place: "cmd/tidemark",
 			own: []string{
 				"",
-				"attachments", "attachments/...", "bench", "internal/redis", "internal/signal",
-				"migrations", "reach", "reach/...", "retention", "server", "server/...", "storage",
-				"storage/...", "tracing", "tracing/...", "transports", "transports/...", "web",
+				"attachments", "attachments/...", "bench", "deletion", "internal/redis",
+				"internal/signal", "migrations", "reach", "reach/...", "retention", "server",
+				"server/...", "storage", "storage/...", "tracing", "tracing/...", "transports",
+				"transports/...", "web",
 			},
 			others: []string{
 				"github.com/alecthomas/kong", "github.com/gofrs/uuid/v5",

@@ -312,6 +312,7 @@ var (
 		"test/chaos/checker":  "one name for each thing that a log records",
 	}
 	manyFields = map[string]string{
+		"chat.go:Chat":                                 "a chat as it is stored",
 		"message.go:Draft":                             "what client and server say",
 		"server/server.go:Server":                      "one for each layer of the core",
 		"server/config.go:Config":                      "one for each setting of the core",

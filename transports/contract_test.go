@@ -99,6 +99,8 @@ const firstMessage = `{"client_message_id":"c1","content":"x","attachments":[{"s
 func team(s *transporttest.Stack, t *testing.T) {
 	exchange{who: "ann", method: "POST", path: "/chats", status: 201,
 		body: `{"type":"group","chat_id":"team","member_ids":["bob","cid"]}`}.try(t, s)
+	exchange{who: "ann", method: "POST", path: "/chats", status: 201,
+		body: `{"type":"group","chat_id":"team-2","member_ids":[]}`}.try(t, s)
 	exchange{who: "ann", method: "POST", path: "/chats/team/messages", status: 201,
 		body: firstMessage}.try(t, s)
 }

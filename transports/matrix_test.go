@@ -38,6 +38,14 @@ updateChat          group    200     403D    403N    403N     200        200 200
 updateChat          direct   403D    403D    403N    403N     403D       403D 403D
 updateChat          large    200     403D    403N    403N     200        200 200
 updateChat          unknown  404F    404F    404F    404F     404F       404F 404F
+updateChat/policy   group    403D    403D    403N    403N    200        200 200
+updateChat/policy   direct   403D    403D    403N    403N    200        200 200
+updateChat/policy   large    403D    403D    403N    403N    200        200 200
+updateChat/policy   unknown  404F    404F    404F    404F    404F       404F 404F
+deleteChat          group    204     403D    403N    403N    204        204 204
+deleteChat          direct   403D    403D    403N    403N    204        204 204
+deleteChat          large    204     403D    403N    403N    204        204 204
+deleteChat          unknown  404F    404F    404F    404F    404F       404F 404F
 listMembers         group    200     200     403N    403N     200        403N 200
 listMembers         direct   200     200     403N    403N     200        403N 200
 listMembers         large    200     200     403N    403N     200        403N 200
@@ -178,10 +186,12 @@ type call struct{ method, path, body string }
 // caller), and FILE (of a message) are placeholders.
 func chatCalls() map[string]call {
 	return map[string]call{
-		"getChat":     {"GET", "/chats/CHAT", ""},
-		"updateChat":  {"PATCH", "/chats/CHAT", `{"name":"other"}`},
-		"listMembers": {"GET", "/chats/CHAT/members", ""},
-		"addMembers":  {"POST", "/chats/CHAT/members", `{"user_ids":["added"]}`},
+		"getChat":           {"GET", "/chats/CHAT", ""},
+		"updateChat":        {"PATCH", "/chats/CHAT", `{"name":"other"}`},
+		"updateChat/policy": {"PATCH", "/chats/CHAT", `{"keep_days":30,"hold":true}`},
+		"deleteChat":        {"DELETE", "/chats/CHAT", ""},
+		"listMembers":       {"GET", "/chats/CHAT/members", ""},
+		"addMembers":        {"POST", "/chats/CHAT/members", `{"user_ids":["added"]}`},
 		"updateMember": {"PATCH", "/chats/CHAT/members/OTHER",
 			`{"role":"reader","metadata":{"a":1}}`},
 		"removeMember":      {"DELETE", "/chats/CHAT/members/OTHER", ""},

@@ -103,6 +103,15 @@ var metricTable = []metric{
 	{"last_seen_lost_total", "Such times that were not written.", ""},
 	{"typing_total", "Typing notices taken from clients and published.", ""},
 	{
+		"chats_deleted_total",
+		"Deleted chats of which this process has removed all that was left.", "",
+	},
+	{
+		"deletion_failures_total",
+		"Attempts of this process to remove what is left of deleted chats that failed. They are " +
+			"repeated.", "",
+	},
+	{
 		"messages_expired_total",
 		"Old messages that this process has removed (--keep-days).", "",
 	},

@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-im/tidemark/reach/reachtest"
 )
 
-// good returns a request of each operation that succeeds. It expects the chat of team: ann owns it,
-// bob and cid are members, and ann has sent a message.
+// good returns a request of each operation that succeeds. It expects the chats of team: ann owns
+// the first, bob and cid are members, and ann has sent a message. In the other one she is alone.
 func good() map[string]exchange {
 	return map[string]exchange{
 		"listChats": {who: "ann", method: "GET", path: "/chats", status: 200},
@@ -18,6 +18,7 @@ func good() map[string]exchange {
 		"getChat": {who: "ann", method: "GET", path: "/chats/team", status: 200},
 		"updateChat": {who: "ann", method: "PATCH", path: "/chats/team",
 			body: `{"name":"Crew","metadata":{"color":"teal"}}`, status: 200},
+		"deleteChat": {who: "ann", method: "DELETE", path: "/chats/team-2", status: 204},
 		"listMembers": {who: "ann", method: "GET", path: "/chats/team/members",
 			status: 200},
 		"addMembers": {who: "ann", method: "POST", path: "/chats/team/members",
@@ -135,6 +136,17 @@ func particular() []exchange {
 			code: "CONFLICT"},
 		{who: "bob", method: "PATCH", path: "/chats/team", body: `{"name":"x"}`, status: 403,
 			code: "DENIED"},
+		{who: "ann", method: "PATCH", path: "/chats/team", body: `{"keep_days":30}`, status: 403,
+			code: "DENIED"},
+		{who: "bob", method: "DELETE", path: "/chats/team", status: 403, code: "DENIED"},
+		{who: "ann", method: "DELETE", path: "/chats/pair", status: 403, code: "DENIED"},
+		{who: "ann", method: "DELETE", path: "/chats/team-2", status: 403, code: "NOT_A_MEMBER"},
+		{who: "key", method: "DELETE", path: "/chats/team-2", status: 204},
+		{who: "key", method: "GET", path: "/chats/team-2", status: 404, code: "NOT_FOUND"},
+		{who: "key", method: "PATCH", path: "/chats/pair", body: `{"keep_days":30}`, status: 200},
+		{who: "key", method: "PATCH", path: "/chats/crew", body: `{"hold":true,"keep_days":8}`,
+			status: 200},
+		{who: "key", method: "DELETE", path: "/chats/crew", status: 409, code: "CONFLICT"},
 		{who: "bob", method: "POST", path: "/chats/team/members", body: `{"user_ids":["x"]}`,
 			status: 403, code: "DENIED"},
 		{who: "bob", method: "DELETE", path: "/chats/team/members/ann", status: 403,

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/retention"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
@@ -24,11 +23,7 @@ const (
 	stuckAfter = 30 * time.Second
 )
 
-const (
-	day = 24 * time.Hour
-	// mostKeepDays is a hundred years.
-	mostKeepDays = 36_500
-)
+const day = 24 * time.Hour
 
 // limitFlags are the limits that operators can change. docs/limits.md lists all limits.
 type limitFlags struct {
@@ -74,7 +69,7 @@ func (f coreFlags) check() error {
 		value, from, to int
 	}{
 		{"--sessions-per-user", f.SessionsPerUser, 1, 10_000},
-		{"--keep-days", f.KeepDays, int(retention.MinKeep / day), mostKeepDays},
+		{"--keep-days", f.KeepDays, tidemark.MinKeepDays, tidemark.MaxKeepDays},
 		{"--status-fanout", f.StatusFanout, 2, tidemark.PendingFanoutLimit},
 		{"--ack-batch", f.AckBatch, 1, 10_000},
 		{"--commit-batch", f.CommitBatch, 1, 512},

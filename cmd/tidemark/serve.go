@@ -339,35 +339,35 @@ func (o *options) assemble(
 	if a.told, err = o.outlets(store, others, log); err != nil {
 		return a, err
 	}
-	if a.core, a.kept, err = o.newCore(ctx, a.told, store.compares, others, log); err != nil {
-		return a, err
-	}
-	a.told.fanout.core = a.core
 	if a.sweeps, err = o.sweeping(a.told.store, log); err != nil {
 		return a, err
 	}
+	if err = o.newCore(ctx, &a, store.compares, others, log); err != nil {
+		return a, err
+	}
+	a.told.fanout.core = a.core
 	others.counters = append(others.counters, a.sweeps.counters)
 	a.layer, err = o.layer(a.core, a.told, a.kept, store, others, log)
 	return a, err
 }
 
-// newCore returns the core, and the files that it keeps. compares is openedStore.compares.
+// newCore sets the core, and the files that it keeps. compares is openedStore.compares.
 func (o *options) newCore(
-	ctx context.Context, told outletWork, compares int, others *peers, log *slog.Logger,
-) (*server.Server, files, error) {
-	store := told.store
-	kept, err := o.filesAt.open(ctx, store, log)
-	if err != nil {
-		return nil, files{}, err
+	ctx context.Context, a *assembled, compares int, others *peers, log *slog.Logger,
+) (err error) {
+	store := a.told.store
+	if a.kept, err = o.filesAt.open(ctx, store, log); err != nil {
+		return err
 	}
 	cfg := server.Config{
-		Storage:  store,
-		Registry: others.registry,
-		Nodes:    others.nodes,
-		Bus:      others.bus,
-		Node:     o.node,
-		Logger:   log,
-		Tracer:   o.metrics.tracer,
+		Storage:   store,
+		Registry:  others.registry,
+		Nodes:     others.nodes,
+		Bus:       others.bus,
+		Deletions: a.sweeps.deletions,
+		Node:      o.node,
+		Logger:    log,
+		Tracer:    o.metrics.tracer,
 
 		ResumeWindow:    o.core.ResumeWindow,
 		Grace:           o.core.Grace,
@@ -381,14 +381,14 @@ func (o *options) newCore(
 
 		ComparesPerSecond: compares,
 	}
-	if kept.kept != nil {
-		cfg.Attachments = kept.kept
+	if a.kept.kept != nil {
+		cfg.Attachments = a.kept.kept
 	}
 	if o.outlet.fanout.byKafka {
-		cfg.Workers = told.fanout
+		cfg.Workers = a.told.fanout
 	}
-	core, err := server.New(cfg)
-	return core, kept, err
+	a.core, err = server.New(cfg)
+	return err
 }
 
 // errReplaced is the error of a server whose database has become another one.
@@ -447,7 +447,7 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	//rule:bounded_use.share-rates-among-nodes
 	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run,
 		layer.handler.Run, o.file.run(layer.limiter), a.told.run, a.kept.run,
-		a.sweeps.run, o.metrics.exporter())()
+		a.sweeps.run, a.sweeps.purge, o.metrics.exporter())()
 	stopDebug, err := serveDebug(ctx, o.metrics.debugListen, layer.handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))

@@ -28,6 +28,7 @@ var places = map[outlet.Type]place{
 	outlet.MessagePersisted: {messages, ofChat},
 	outlet.MemberChanged:    {state, ofMember},
 	outlet.ChatUpdated:      {state, ofChat},
+	outlet.ChatDeleted:      {state, ofChat},
 	outlet.DeliveryUpdated:  {state, ofReceipt},
 	outlet.ReadUpdated:      {state, ofReceipt},
 	outlet.PendingCreated:   {state, ofReceipt},

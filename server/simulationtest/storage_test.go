@@ -135,6 +135,15 @@ func (s gatedStore) RemoveMember(
 		})
 }
 
+func (s gatedStore) DeleteChat(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) (storage.Deleted, error) {
+	return through(ctx, s.n, "DeleteChat", string(chat),
+		func(ctx context.Context) (storage.Deleted, error) {
+			return s.n.simulation.raw.DeleteChat(ctx, chat, now)
+		})
+}
+
 func (s gatedStore) UpdateMember(
 	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
 ) (storage.UpdatedMember, error) {

@@ -96,12 +96,12 @@ func (c caller) creationActions(
 ) []types.TransactWriteItem {
 	actions := []types.TransactWriteItem{c.creation(made, "attribute_not_exists(chat_id)")}
 	if new.Type == tidemark.Direct {
+		it := pairKey(pairOf(new))
+		it["direct_chat"] = call.Text(new.ID)
 		actions = append(actions, types.TransactWriteItem{Put: &types.Put{
 			TableName:           c.Table(record.Counters),
 			ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
-			Item: call.Item{
-				"chat_id": call.Text(directKey(new)), "direct_chat": call.Text(new.ID),
-			},
+			Item:                it,
 		}})
 	}
 	for _, user := range new.Members {
@@ -159,15 +159,18 @@ func roleIn(new storage.NewChat, user tidemark.UserID) tidemark.Role {
 	return tidemark.Ordinary
 }
 
-// directKey returns the key of the item that names the direct chat of a pair. No chat id begins
-// like it.
-func directKey(new storage.NewChat) string {
-	return "direct|" + tidemark.DirectKey(new.Members[0], new.Members[1])
+// pairKey returns the key of the item that names the direct chat of a pair. pair is
+// tidemark.DirectKey of its users. No chat id begins like it.
+func pairKey(pair string) call.Item { return record.ChatKey(tidemark.ChatID("direct|" + pair)) }
+
+// pairOf returns tidemark.DirectKey of the members of a new direct chat.
+func pairOf(new storage.NewChat) string {
+	return tidemark.DirectKey(new.Members[0], new.Members[1])
 }
 
 // direct returns the direct chat of a pair, nil if there is none.
 func (c caller) direct(ctx context.Context, new storage.NewChat) (*record.Counter, error) {
-	it, err := c.Get(ctx, record.Counters, record.ChatKey(tidemark.ChatID(directKey(new))))
+	it, err := c.Get(ctx, record.Counters, pairKey(pairOf(new)))
 	if err != nil || it == nil {
 		return nil, err
 	}
@@ -176,7 +179,12 @@ func (c caller) direct(ctx context.Context, new storage.NewChat) (*record.Counte
 	if r.Err != nil {
 		return nil, r.Err
 	}
-	return c.Counter(ctx, chat)
+	found, err := c.Counter(ctx, chat)
+	// It was deleted since the pair was read.
+	if err == nil && found.State == tidemark.ChatDeleted {
+		return nil, nil
+	}
+	return found, err
 }
 
 // Chat implements storage.Chats.
@@ -237,7 +245,7 @@ func (s *Store) ChatsOf(
 			for i, e := range entries {
 				chats[i] = e.state.ChatID
 			}
-			counters, err := c.Counters(ctx, chats, true)
+			counters, err := c.Living(ctx, chats, true)
 			if err != nil {
 				return false, err
 			}

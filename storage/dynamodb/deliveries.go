@@ -75,9 +75,12 @@ func (c caller) bound(ctx context.Context, advances []storage.Advance) ([]error,
 		if c.Reaches(a.Chat, max(a.Acked, a.Read)) {
 			continue
 		}
-		if counter := found[a.Chat]; counter == nil {
+		switch counter := found[a.Chat]; {
+		case counter == nil:
 			refused[i] = record.NoChat(a.Chat)
-		} else {
+		case counter.State == tidemark.ChatDeleted:
+			refused[i] = storage.WasDeleted(a.Chat)
+		default:
 			//rule:watermark_bounded_by_counter.check-against-head
 			refused[i] = a.Bounded(counter.Head)
 		}

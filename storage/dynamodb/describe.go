@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -135,7 +136,7 @@ func (s *Store) UpdateChat(
 func (c caller) updateChat(
 	ctx context.Context, id tidemark.ChatID, change storage.ChatChange,
 ) (chat tidemark.Chat, done bool, err error) {
-	before, err := c.Counter(ctx, id)
+	before, err := c.Alive(ctx, id)
 	if err == nil {
 		before, err = c.whole(ctx, before)
 	}
@@ -150,14 +151,16 @@ func (c caller) updateChat(
 		":n": call.Text(chat.Name), ":next": call.Number(chat.Version),
 		":version": call.Number(before.Chat.Version),
 	}
+	set, remove := policyChange(chat.Policy, before.Policy, values)
 	u := call.Update{
 		Table: record.Counters, Key: record.ChatKey(id),
-		Change:    record.OpenBacklog(id, "SET #n = :n, version = :next", values),
+		Change:    record.OpenBacklog(id, "SET #n = :n, version = :next"+set, values),
 		Condition: "version = :version",
 		Values:    values,
 		Names:     map[string]string{"#n": "name"},
 	}
 	if bytes.Equal(chat.Metadata, before.Metadata) {
+		u.Change += removeClause(remove)
 		_, done, _, err = c.Update(ctx, u)
 		return chat, done, err
 	}
@@ -168,7 +171,7 @@ func (c caller) updateChat(
 		}})
 	}
 	if chat.Metadata == nil {
-		u.Change += " REMOVE metadata_item"
+		remove = append(remove, "metadata_item")
 	} else {
 		name, it := described(chat.Metadata)
 		u.Change += ", metadata_item = :item"
@@ -177,6 +180,39 @@ func (c caller) updateChat(
 			TableName: c.Table(record.Counters), Item: it,
 		}})
 	}
+	u.Change += removeClause(remove)
 	refused, _, err := c.Transact(ctx, append([]types.TransactWriteItem{c.Action(u)}, others...))
 	return chat, refused == nil && err == nil, err
+}
+
+// policyChange returns what a SET of a counter has for another policy, and what a REMOVE has. It
+// adds to the values.
+func policyChange(
+	after, before tidemark.Policy, values call.Item,
+) (set string, remove []string) {
+	switch {
+	case after.KeepDays == before.KeepDays:
+	case after.KeepDays == 0:
+		remove = append(remove, "keep_days")
+	default:
+		set += ", keep_days = :days"
+		values[":days"] = call.Number(after.KeepDays)
+	}
+	switch {
+	case after.Hold == before.Hold:
+	case after.Hold:
+		set += ", on_hold = :hold"
+		values[":hold"] = call.Flag(true)
+	default:
+		remove = append(remove, "on_hold")
+	}
+	return set, remove
+}
+
+// removeClause returns the REMOVE of an update, "" without attributes.
+func removeClause(attributes []string) string {
+	if len(attributes) == 0 {
+		return ""
+	}
+	return " REMOVE " + strings.Join(attributes, ", ")
 }

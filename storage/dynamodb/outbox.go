@@ -484,7 +484,7 @@ func (s *Store) MembersSince(
 	}
 	defer leave()
 	// The counter is read first: memberships that are read later have all that it counts.
-	counter, err := c.Counter(ctx, q.Chat)
+	counter, err := c.Alive(ctx, q.Chat)
 	if tidemark.CodeOf(err) == tidemark.NotFound {
 		return nil, false, nil
 	}

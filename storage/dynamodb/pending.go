@@ -286,7 +286,7 @@ func (s *Store) Behind(
 				chats[i] = e.state.ChatID
 			}
 			//rule:pending_or_delivered.consistent-heads-for-comparison
-			found, err := c.Counters(ctx, chats, false)
+			found, err := c.Living(ctx, chats, false)
 			if err != nil {
 				return false, err
 			}

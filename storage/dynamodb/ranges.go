@@ -53,8 +53,13 @@ func (s *Store) Observe(m *tidemark.Message) { s.known.SawMessage(m) }
 
 // page reads a range. A query is not atomic: it may return a message of a transaction without the
 // one before it. page reads again from such a hole, unless the missing message has expired. If a
-// message is old enough to have expired, page reads the floor after it.
+// message is old enough to have expired, page reads the floor after it. A chat that is known to be
+// deleted has no messages, although they may not be removed yet.
 func (c caller) page(ctx context.Context, r storage.Range) ([]tidemark.Message, error) {
+	//rule:deleted_is_gone.no-messages-in-dynamodb
+	if c.Gone(r.Chat) {
+		return nil, nil
+	}
 	p := &page{r: r, floor: 1}
 	for look := 0; ; look++ {
 		missing, err := p.read(ctx, c)

@@ -37,6 +37,9 @@ func (c caller) expire(
 	ctx context.Context, id tidemark.ChatID, before time.Time, limit int,
 ) (storage.Expired, error) {
 	counter, old, err := c.aged(ctx, id, before, limit)
+	if err == nil {
+		err = storage.OnHold(id, counter.Policy)
+	}
 	if err != nil || len(old.messages) == 0 {
 		return storage.Expired{Floor: old.floor}, err
 	}
@@ -85,6 +88,9 @@ func (c caller) aged(
 		if counter, err = c.Counter(ctx, id); err != nil {
 			return nil, old, err
 		}
+		if counter.State == tidemark.ChatDeleted { // PurgeChat removes its messages.
+			return counter, aged{floor: counter.Floor}, nil
+		}
 		old, err = c.agedAt(ctx, counter, before, limit)
 		var hole *call.Hole
 		if !errors.As(err, &hole) || counter.Floor == floor {
@@ -127,19 +133,48 @@ func (c caller) agedAt(
 	return old, err
 }
 
-// raiseFloor raises the floor of a chat, unless it is there already.
+// raiseFloor raises the floor of a chat, unless it is there already. Conflict: the chat is on hold.
 func (c caller) raiseFloor(
 	ctx context.Context, id tidemark.ChatID, floor tidemark.Sequence,
 ) error {
-	_, _, _, err := c.Update(ctx, call.Update{
+	u := call.Update{
 		Table:  record.Counters,
 		Key:    record.ChatKey(id),
 		Change: "SET floor = :floor",
 		//rule:floor_recorded.floors-only-rise
 		Condition: "attribute_exists(head) AND (attribute_not_exists(floor) OR floor < :floor)",
 		Values:    call.Item{":floor": call.Number(floor)},
-	})
-	return err
+	}
+	//rule:held_is_kept.nothing-expires-in-dynamodb
+	u.Condition += " AND attribute_not_exists(on_hold)"
+	it, raised, _, err := c.Update(ctx, u)
+	if err != nil || raised {
+		return err
+	}
+	r := call.Reader{Item: it}
+	return storage.OnHold(id, tidemark.Policy{Hold: r.Flag("on_hold")})
+}
+
+// Policies implements storage.Retention.
+func (s *Store) Policies(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]tidemark.Policy, error) {
+	c, ctx, leave, err := s.enterBatch(ctx, "policies", len(chats))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	found, err := c.Counters(ctx, chats, true)
+	if err != nil {
+		return nil, call.Public(err)
+	}
+	policies := make([]tidemark.Policy, len(chats))
+	for i, id := range chats {
+		if counter := found[id]; counter != nil {
+			policies[i] = counter.Policy
+		}
+	}
+	return policies, nil
 }
 
 // countExpired adds what has expired to the counts of its senders.

@@ -1,6 +1,7 @@
 package dynamodb
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -106,6 +107,30 @@ func TestExpire_may_end_anywhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestExpire_beside_a_hold: the chat is put on hold between the read of its messages and the step.
+func TestExpire_beside_a_hold(t *testing.T) {
+	t.Parallel()
+	s, w, other := trapped(t)
+	agedChat(t, other, "c", 9)
+	hold := func(on bool) {
+		_, err := other.UpdateChat(context.WithoutCancel(t.Context()), "c",
+			storage.ChatChange{Hold: &on})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	w.set(t, trap{operation: "UpdateItem", has: "SET floor", before: func() { hold(true) }})
+	_, err := s.Expire(t.Context(), "c", cutoff, 5)
+	if tidemark.CodeOf(err) != tidemark.Conflict {
+		t.Errorf("Expire: %v, want Conflict", err)
+	}
+	wantKept(t, s, "c", 1, 9)
+	hold(false)
+	_, err = s.Expire(t.Context(), "c", cutoff, 5)
+	must(t, err)
+	wantKept(t, s, "c", 6, 9)
 }
 
 // TestExpire_a_floor_never_falls, although a slow process wants a lower one.

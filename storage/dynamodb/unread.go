@@ -312,7 +312,7 @@ func (s *Store) Unread(
 	if err != nil {
 		return nil, call.Public(err)
 	}
-	counters, err := c.Counters(ctx, chats, false)
+	counters, err := c.Living(ctx, chats, false)
 	if err != nil {
 		return nil, call.Public(err)
 	}
@@ -367,7 +367,7 @@ func (s *Store) UnreadOf(
 			for i, e := range entries {
 				chats[i] = e.state.ChatID
 			}
-			counters, err := c.Counters(ctx, chats, true)
+			counters, err := c.Living(ctx, chats, true)
 			if err != nil {
 				return false, err
 			}
@@ -398,7 +398,7 @@ func (s *Store) MarkUnread(
 	}
 	defer leave()
 	if !c.Reaches(chat, max(1, from)) {
-		counter, err := c.Counter(ctx, chat)
+		counter, err := c.Alive(ctx, chat)
 		if err == nil {
 			err = storage.CheckMark(from, counter.Head)
 		}

@@ -34,6 +34,8 @@ type chat struct {
 	outbox outbox
 	// cleared is how many of the chat's pending rows Clear has removed.
 	cleared uint64
+	// purged is how many of messages PurgeChat has looked at.
+	purged int
 }
 
 // CreateChat implements storage.Chats.
@@ -106,7 +108,7 @@ func (s *Store) UpdateChat(
 		return tidemark.Chat{}, err
 	}
 	defer s.mu.Unlock()
-	c, err := s.find(id)
+	c, err := s.alive(id)
 	if err != nil {
 		return tidemark.Chat{}, err
 	}

@@ -23,7 +23,7 @@ func (s *Store) Advance(
 	}
 	results := make([]storage.Advanced, len(advances))
 	for i, a := range advances {
-		c, err := s.find(a.Chat)
+		c, err := s.alive(a.Chat)
 		if err == nil {
 			//rule:watermark_bounded_by_counter.check-against-head-in-memory
 			err = a.Bounded(c.Head)

@@ -19,7 +19,7 @@ func (s *Store) AddMembers(
 		return storage.Added{}, err
 	}
 	defer s.mu.Unlock()
-	c, err := s.find(id)
+	c, err := s.alive(id)
 	if err != nil {
 		return storage.Added{}, err
 	}
@@ -89,7 +89,7 @@ func (s *Store) RemoveMember(
 		return storage.Removed{}, err
 	}
 	defer s.mu.Unlock()
-	c, err := s.find(id)
+	c, err := s.alive(id)
 	if err != nil {
 		return storage.Removed{}, err
 	}
@@ -143,7 +143,7 @@ func (s *Store) UpdateMember(
 		return storage.UpdatedMember{}, err
 	}
 	defer s.mu.Unlock()
-	c, err := s.find(id)
+	c, err := s.alive(id)
 	if err != nil {
 		return storage.UpdatedMember{}, err
 	}
@@ -201,8 +201,8 @@ func (c *chat) current() *tidemark.Roster {
 		return c.roster
 	}
 	r := &tidemark.Roster{
-		ChatID: c.ID, Type: c.Type, History: c.History, Large: c.Large, Version: c.MembersVersion,
-		Floor:   c.Floor,
+		ChatID: c.ID, State: c.State, Type: c.Type, History: c.History, Large: c.Large,
+		Version: c.MembersVersion, Floor: c.Floor,
 		Members: make([]tidemark.Member, 0, c.MemberCount),
 	}
 	for _, user := range slices.Sorted(maps.Keys(c.members)) {

@@ -95,13 +95,24 @@ func (s *Store) enterBatch(ctx context.Context, n int) error {
 	return s.enter(ctx)
 }
 
-// find returns a chat. NotFound: no such chat. The mutex is held.
+// find returns a chat, also a deleted one. NotFound: no such chat. The mutex is held.
 func (s *Store) find(id tidemark.ChatID) (*chat, error) {
 	c := s.chats[id]
 	if c == nil {
 		return nil, tidemark.Errorf(tidemark.NotFound, "there is no chat %s", id)
 	}
 	return c, nil
+}
+
+// alive returns a chat that is not deleted. NotFound: no such chat, or it was deleted. The mutex is
+// held.
+func (s *Store) alive(id tidemark.ChatID) (*chat, error) {
+	c, err := s.find(id)
+	if err == nil && c.State == tidemark.ChatDeleted {
+		//rule:deleted_is_gone.nothing-is-changed-in-memory
+		return nil, storage.WasDeleted(id)
+	}
+	return c, err
 }
 
 // head returns the head of a chat, or 0 if there is no such chat. The mutex is held.

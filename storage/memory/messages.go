@@ -37,6 +37,10 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 	if err != nil {
 		return storage.Appended{}, err
 	}
+	//rule:importing_is_closed.ask-the-state-first
+	if err := storage.MayAppend(c.State, &draft); err != nil {
+		return storage.Appended{}, err
+	}
 	key := sendKey{draft.SenderID, draft.ClientMessageID}
 	//rule:send_idempotent.key-before-membership
 	if sequence, known := c.keys[key]; known {
@@ -132,7 +136,7 @@ func (s *Store) Sent(
 		return storage.Appended{}, false, err
 	}
 	defer s.mu.Unlock()
-	c, err := s.find(key.Chat)
+	c, err := s.alive(key.Chat)
 	if err != nil {
 		return storage.Appended{}, false, err
 	}

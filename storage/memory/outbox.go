@@ -213,7 +213,7 @@ func (s *Store) MembersSince(
 	}
 	defer s.mu.Unlock()
 	c := s.chats[q.Chat]
-	if c == nil {
+	if c == nil || c.State == tidemark.ChatDeleted {
 		return nil, false, nil
 	}
 	var found []storage.ChangedMember

@@ -20,6 +20,10 @@ func (s *Store) Expire(
 	}
 	defer s.mu.Unlock()
 	c, err := s.find(id)
+	if err == nil {
+		//rule:held_is_kept.nothing-expires-in-memory
+		err = storage.OnHold(id, c.Policy)
+	}
 	if err != nil {
 		return storage.Expired{}, err
 	}
@@ -40,4 +44,21 @@ func (s *Store) Expire(
 		c.roster = nil // It has the floor.
 	}
 	return storage.Expired{Floor: c.Floor, Removed: removed}, nil
+}
+
+// Policies implements storage.Retention.
+func (s *Store) Policies(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]tidemark.Policy, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	policies := make([]tidemark.Policy, len(chats))
+	for i, id := range chats {
+		if c := s.chats[id]; c != nil {
+			policies[i] = c.Policy
+		}
+	}
+	return policies, nil
 }

@@ -69,7 +69,7 @@ func (s *Store) MarkUnread(
 		return tidemark.DeliveryState{}, err
 	}
 	defer s.mu.Unlock()
-	c, err := s.find(id)
+	c, err := s.alive(id)
 	if err == nil {
 		err = storage.CheckMark(from, c.Head)
 	}

@@ -397,3 +397,43 @@ func (s *Store) Expire(
 	s.meter.done(ctx, opExpire, began, err)
 	return expired, err
 }
+
+// FinishImport implements storage.Imports.
+func (s *Store) FinishImport(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) (err error) {
+	began := time.Now()
+	err = s.store.FinishImport(ctx, chat, now)
+	s.meter.done(ctx, opFinishImport, began, err)
+	return err
+}
+
+// DeleteChat implements storage.Deletions.
+func (s *Store) DeleteChat(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) (deleted storage.Deleted, err error) {
+	began := time.Now()
+	deleted, err = s.store.DeleteChat(ctx, chat, now)
+	s.meter.done(ctx, opDeleteChat, began, err)
+	return deleted, err
+}
+
+// PurgeChat implements storage.Deletions.
+func (s *Store) PurgeChat(
+	ctx context.Context, chat tidemark.ChatID, limit int, members bool,
+) (removed int, done bool, err error) {
+	began := time.Now()
+	removed, done, err = s.store.PurgeChat(ctx, chat, limit, members)
+	s.meter.done(ctx, opPurgeChat, began, err)
+	return removed, done, err
+}
+
+// Policies implements storage.Retention.
+func (s *Store) Policies(
+	ctx context.Context, chats []tidemark.ChatID,
+) (policies []tidemark.Policy, err error) {
+	began := time.Now()
+	policies, err = s.store.Policies(ctx, chats)
+	s.meter.done(ctx, opPolicies, began, err)
+	return policies, err
+}

@@ -50,7 +50,7 @@ func TestAccess_table(t *testing.T) {
 	names := statements(t)
 	used := map[string]bool{}
 	operations := slices.Concat(load.writes(), load.relations(), load.annotations(),
-		load.retention(), load.outlets(), load.reads())
+		load.retention(), load.states(), load.outlets(), load.reads())
 	costs, lines := make([][]cost, len(operations)), make([]string, len(operations))
 	for round := range 4 {
 		for i, o := range operations {
@@ -74,7 +74,8 @@ func TestAccess_table(t *testing.T) {
 			which, open := shown(t, texts, names, used)
 			several := slices.ContainsFunc([]string{
 				"Member`", "Members`", "names", "of an edit", "of a reaction", "of a pin",
-				"MarkUnread", "UpdateChat", "Settle", "Expire",
+				"MarkUnread", "UpdateChat", "Settle", "Expire", "FinishImport", "DeleteChat",
+				"PurgeChat",
 			}, func(part string) bool { return strings.Contains(o.name, part) })
 			if open != several ||
 				!open && trips != len(texts) {

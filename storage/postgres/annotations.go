@@ -106,26 +106,29 @@ func unannotate(batch *pgx.Batch, v *verdict, m *tidemark.Message) {
 
 const (
 	// countReactions is one statement, so the counts and the head are of one state. A chat without
-	// reactions in the range has one row, whose target is NULL.
+	// reactions in the range has one row, whose target is NULL. A deleted chat may still have rows,
+	// below its floor.
 	//
 	//rule:annotations_counted.counts-and-head-of-one-state-in-postgres
 	countReactions = `SELECT c.head, r.target, r.emoji, r.count, r.own
-		FROM (SELECT key, head FROM chats WHERE id = $1 LIMIT 1) AS c
+		FROM (SELECT key, head, floor FROM chats WHERE id = $1 LIMIT 1) AS c
 		LEFT JOIN LATERAL (SELECT target, emoji, count(*) AS count, min(sequence) AS oldest,
 				coalesce(max(sequence) FILTER (WHERE user_id = $4), 0) AS own
-			FROM reactions WHERE chat = c.key AND target BETWEEN $2 AND $3
+			FROM reactions
+			WHERE chat = c.key AND target BETWEEN greatest($2, c.floor) AND $3
 			GROUP BY target, emoji) AS r ON true
 		ORDER BY r.target, r.oldest`
+	//rule:deleted_is_gone.no-reactions-in-postgres
 	reactionsTo = `SELECT r.user_id, r.emoji, r.sequence, r.created_at
-		FROM (SELECT key FROM chats WHERE id = $1 LIMIT 1) AS c
+		FROM (SELECT key FROM chats WHERE id = $1 AND floor <= $2 LIMIT 1) AS c
 		CROSS JOIN LATERAL (SELECT user_id, emoji, sequence, created_at FROM reactions
 			WHERE chat = c.key AND target = $2 AND sequence > $3
 			ORDER BY sequence LIMIT $4) AS r
 		ORDER BY r.sequence`
 	pinsOf = `SELECT p.target, p.sequence, p.user_id, p.created_at
-		FROM (SELECT key FROM chats WHERE id = $1 LIMIT 1) AS c
+		FROM (SELECT key, floor FROM chats WHERE id = $1 LIMIT 1) AS c
 		CROSS JOIN LATERAL (SELECT target, sequence, user_id, created_at FROM pins
-			WHERE chat = c.key) AS p
+			WHERE chat = c.key AND target >= c.floor) AS p
 		ORDER BY p.sequence DESC`
 )
 

@@ -16,7 +16,8 @@ import (
 // chatColumns are the columns that chatRow.columns scans, in the same order.
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
 	c.members_version, c.large, c.creation, c.version, c.floor,
-	(SELECT metadata FROM chat_metadata WHERE chat = c.key LIMIT 1)`
+	(SELECT metadata FROM chat_metadata WHERE chat = c.key LIMIT 1), coalesce(c.state, ''),
+	coalesce(c.deleted_at, 0), coalesce(c.keep_days, 0), coalesce(c.hold, false)`
 
 // A chatRow is a row of chats.
 type chatRow struct {
@@ -27,19 +28,29 @@ type chatRow struct {
 	creation                 string
 	changes, floor           int64
 	metadata                 []byte
+	rareRow
+}
+
+// A rareRow has the columns of a chat that are NULL for most of them.
+type rareRow struct {
+	state     string
+	deletedAt int64
+	policy    tidemark.Policy
 }
 
 // columns returns the destinations of chatColumns.
 func (r *chatRow) columns() []any {
 	return []any{
 		&r.id, &r.kind, &r.name, &r.history, &r.createdAt, &r.head, &r.members, &r.version,
-		&r.large, &r.creation, &r.changes, &r.floor, &r.metadata,
+		&r.large, &r.creation, &r.changes, &r.floor, &r.metadata, &r.state,
+		&r.deletedAt, &r.policy.KeepDays, &r.policy.Hold,
 	}
 }
 
 func (r *chatRow) chat() tidemark.Chat {
-	return tidemark.Chat{
+	chat := tidemark.Chat{
 		ID:             tidemark.ChatID(r.id),
+		State:          tidemark.ChatState(r.state),
 		Type:           tidemark.ChatType(r.kind),
 		Name:           r.name,
 		History:        tidemark.HistoryMode(r.history),
@@ -53,6 +64,11 @@ func (r *chatRow) chat() tidemark.Chat {
 		Version:        uint64(r.changes),
 		Metadata:       r.metadata,
 	}
+	chat.Policy = r.policy
+	if r.deletedAt != 0 {
+		chat.DeletedAt = timeOf(r.deletedAt)
+	}
+	return chat
 }
 
 func noChat(id tidemark.ChatID) error {
@@ -72,8 +88,8 @@ func missing(err error, id tidemark.ChatID) error {
 // chat is taken.
 const insertChat = `WITH chat AS (
 	INSERT INTO chats (id, type, history, name, direct_key, created_at, activity_at, member_count,
-		large, creation, outbox_shard)
-	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9, $12, $14)
+		large, creation, outbox_shard, state)
+	VALUES ($1, $2, $3, $4, $5, $6, $6, cardinality($7::text[]), $9, $12, $14, $15)
 		ON CONFLICT DO NOTHING
 		RETURNING key
 ), described AS (
@@ -123,7 +139,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		err := c.QueryRow(ctx, insertChat, string(chat.ID), string(chat.Type), string(chat.History),
 			chat.Name, pair, chat.CreatedAt.UnixMilli(), members, string(new.Creator), chat.Large,
 			string(tidemark.Owner), string(tidemark.Ordinary), chat.Creation,
-			textOrNull(chat.Metadata), shardOf(chat.ID)).Scan(&key)
+			textOrNull(chat.Metadata), shardOf(chat.ID), stateOrNull(chat.State)).Scan(&key)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			created = err == nil
 			return err
@@ -172,6 +188,15 @@ func textOrNull(raw json.RawMessage) *string {
 	return &text
 }
 
+// stateOrNull returns a state as the parameter of its column. NULL is live.
+func stateOrNull(state tidemark.ChatState) *string {
+	if state == tidemark.ChatLive {
+		return nil
+	}
+	text := string(state)
+	return &text
+}
+
 const (
 	keyOfChat  = `SELECT key FROM chats WHERE id = $1 FOR UPDATE`
 	updateChat = `WITH dropped AS (
@@ -180,7 +205,8 @@ const (
 		INSERT INTO chat_metadata (chat, metadata) SELECT $1, $4::text WHERE $4::text IS NOT NULL
 		ON CONFLICT (chat) DO UPDATE SET metadata = excluded.metadata
 	)
-	UPDATE chats AS c SET name = $2, version = $3, ` + opened + ` WHERE key = $1`
+	UPDATE chats AS c SET name = $2, version = $3, keep_days = nullif($5::integer, 0),
+		hold = nullif($6::boolean, false), ` + opened + ` WHERE key = $1`
 )
 
 // UpdateChat implements storage.Chats.
@@ -198,6 +224,9 @@ func (s *Store) UpdateChat(
 			}
 			var row chatRow
 			err = tx.QueryRow(ctx, chatByID, string(id)).Scan(row.columns()...)
+			if err == nil {
+				err = alive(&row)
+			}
 			if err != nil {
 				return err
 			}
@@ -206,7 +235,7 @@ func (s *Store) UpdateChat(
 				return nil
 			}
 			_, err = tx.Exec(ctx, updateChat, key, chat.Name, int64(chat.Version),
-				textOrNull(chat.Metadata))
+				textOrNull(chat.Metadata), chat.Policy.KeepDays, chat.Policy.Hold)
 			return err
 		})
 	})

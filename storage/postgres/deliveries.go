@@ -19,8 +19,8 @@ import (
 // the snapshot. If another transaction changed a row, the raise has moves, but no written row. The
 // caller then tries it again. Comparing with the head needs no lock, since heads only grow.
 //
-// The first rows returned are the raises whose chat exists, with the state before. Then come the
-// keys of the rows that were written.
+// The first rows returned are the raises whose chat exists and is not deleted, with the state
+// before. Then come the keys of the rows that were written.
 //
 //rule:watermark_monotonic.raise-states-statement
 const raiseStates = `WITH raise AS MATERIALIZED (
@@ -33,7 +33,8 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 		$7::bigint[], $8::bigint[], $9::bigint[])
 		WITH ORDINALITY AS r (chat_id, user_id, to_acked, acked_from, to_read, within_acked,
 			first_read, first_now, read_now, no)
-	CROSS JOIN LATERAL (SELECT key, head, floor FROM chats WHERE id = r.chat_id LIMIT 1) AS c
+	CROSS JOIN LATERAL (SELECT key, head, floor FROM chats
+		WHERE id = r.chat_id AND state IS DISTINCT FROM 'deleted' LIMIT 1) AS c
 	LEFT JOIN LATERAL (SELECT ctid, * FROM delivery_state
 		WHERE chat = c.key AND user_id = r.user_id LIMIT 1) AS s ON true
 ), applied AS MATERIALIZED (
@@ -137,8 +138,8 @@ type fold struct {
 	// Applied in this order, they do all that the fold does. The other items then change nothing.
 	first, read int
 	items       []int // of the advances
-	// The result of the statement. known: the chat exists, with this head and state before. moves:
-	// the raise changes the state. done: the statement has written it.
+	// The result of the statement. known: the chat exists and is not deleted, with this head and
+	// state before. moves: the raise changes the state. done: the statement has written it.
 	known, moves, done bool
 	head               tidemark.Sequence
 	before             tidemark.DeliveryState

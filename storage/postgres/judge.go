@@ -6,12 +6,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // judgeDrafts returns what appendDrafts must know of each draft, from one snapshot: the key of its
-// chat, the version of the chat's members, the seat of the sender in this version, and the message
-// that has the draft's idempotency key. A look-up is a sub-select by the whole key, so the planner
-// has no choice.
+// chat, the version of the chat's members, the seat of the sender in this version, the message that
+// has the draft's idempotency key, and the state of the chat. A look-up is a sub-select by the
+// whole key, so the planner has no choice.
 //
 //rule:nothing_outside_membership.judge-statement
 const judgeDrafts = `SELECT coalesce(c.key, 0), coalesce(c.members_version, 0),
@@ -20,11 +21,12 @@ const judgeDrafts = `SELECT coalesce(c.key, 0), coalesce(c.members_version, 0),
 			FROM members AS m WHERE m.chat = c.key AND m.user_id = d.sender_id LIMIT 1), -2),
 		coalesce((SELECT m.sequence FROM messages AS m
 			WHERE m.client_message_id = d.client_message_id AND m.sender_id = d.sender_id
-				AND m.chat = c.key LIMIT 1), 0)
+				AND m.chat = c.key LIMIT 1), 0),
+		coalesce(c.state, '')
 	FROM unnest($1::text[], $2::text[], $3::text[])
 		WITH ORDINALITY AS d (chat_id, sender_id, client_message_id, no)
-	LEFT JOIN LATERAL (SELECT key, members_version FROM chats WHERE id = d.chat_id LIMIT 1) AS c
-		ON true
+	LEFT JOIN LATERAL (SELECT key, members_version, state FROM chats
+		WHERE id = d.chat_id LIMIT 1) AS c ON true
 	ORDER BY d.no`
 
 // The seats of users who may not send. Others have seat 1 or 2 in a direct chat, or 0.
@@ -47,10 +49,15 @@ type verdict struct {
 	sequence int64
 	// rows is chats.rows_version in the step that stored the draft.
 	rows int64
+	// refusal is why the state of the chat refuses the draft, or nil. A state changes with the
+	// version.
+	refusal error
 }
 
 // accepted reports whether the draft becomes a message, unless the verdict is outdated.
-func (v *verdict) accepted() bool { return v.chat != 0 && v.known == 0 && v.seat >= 0 }
+func (v *verdict) accepted() bool {
+	return v.chat != 0 && v.known == 0 && v.seat >= 0 && v.refusal == nil
+}
 
 // judge returns a verdict on each draft. It asks the database about the drafts of a chat if one of
 // their senders is not cached. So the verdicts on drafts of a chat are of one version.
@@ -95,9 +102,12 @@ func (a *appending) ask(
 		v := &verdicts[asked[row]]
 		d := &a.drafts[todo[asked[row]]]
 		row++
-		err := rows.Scan(&v.chat, &v.version, &v.seat, &v.known)
+		var state tidemark.ChatState
+		err := rows.Scan(&v.chat, &v.version, &v.seat, &v.known, &state)
 		if err == nil {
-			a.senders.learn(d, v)
+			//rule:importing_is_closed.ask-the-state-first-in-postgres
+			v.refusal = storage.MayAppend(state, d)
+			a.senders.learn(d, v, state)
 		}
 		return err
 	})
@@ -110,8 +120,8 @@ const maxSenders = 50_000
 //
 // The users who may send change only with the version of a chat's members, and appendDrafts stores
 // nothing in a chat that has another version. So a chat that is outdated here costs a statement,
-// and nothing else. Nobody is cached who may not send. A store never continues in another database
-// (see package place), where a version could have other members.
+// and nothing else. Nobody is cached who may not send, and no chat that is not live. A store never
+// continues in another database (see package place), where a version could have other members.
 type senders struct {
 	chats map[tidemark.ChatID]*cachedChat
 	users int // of all chats
@@ -128,18 +138,19 @@ type cachedChat struct {
 func (s *senders) verdict(d *tidemark.Draft) (v verdict, known bool) {
 	if c := s.chats[d.ChatID]; c != nil {
 		v.chat, v.version = c.key, c.version
+		v.refusal = storage.MayAppend(tidemark.ChatLive, d)
 		v.seat, known = c.seats[d.SenderID]
 	}
 	return v, known
 }
 
-// learn caches what the database has said of a draft's chat and sender.
-func (s *senders) learn(d *tidemark.Draft, v *verdict) {
+// learn caches what the database has said of a draft's chat, which has a state, and its sender.
+func (s *senders) learn(d *tidemark.Draft, v *verdict, state tidemark.ChatState) {
 	if c := s.chats[d.ChatID]; c != nil && c.version != v.version {
 		s.forget(d.ChatID)
 	}
 	//rule:nothing_outside_membership.cache-only-who-may-send
-	if v.chat == 0 || v.seat < 0 {
+	if v.chat == 0 || v.seat < 0 || state != tidemark.ChatLive {
 		return
 	}
 	//rule:bounded_use.limit-cached-senders

@@ -62,7 +62,8 @@ func TestSenders_are_bounded(t *testing.T) {
 	var s senders
 	for i := range maxSenders + 10 {
 		chat, user := tidemark.ChatID(fmt.Sprint("c", i%100)), tidemark.UserID(fmt.Sprint(i))
-		s.learn(&tidemark.Draft{ChatID: chat, SenderID: user}, &verdict{chat: 1, version: 1})
+		d := &tidemark.Draft{ChatID: chat, SenderID: user}
+		s.learn(d, &verdict{chat: 1, version: 1}, tidemark.ChatLive)
 	}
 	for i := range 5 {
 		s.forget(tidemark.ChatID(fmt.Sprint("c", i)))

@@ -42,6 +42,19 @@ func (s *Store) locked(
 	})
 }
 
+// lockedAlive is locked for a chat that is not deleted. Otherwise it returns NotFound.
+func (s *Store) lockedAlive(
+	ctx context.Context, chat tidemark.ChatID, do func(ctx context.Context, m *membership) error,
+) error {
+	return s.locked(ctx, chat, func(ctx context.Context, m *membership) error {
+		//rule:deleted_is_gone.nothing-is-changed-in-postgres
+		if m.chat.State == tidemark.ChatDeleted {
+			return storage.WasDeleted(chat)
+		}
+		return do(ctx, m)
+	})
+}
+
 // next returns the members' version of the chat after the change.
 func (m *membership) next() int64 { return int64(m.chat.MembersVersion) + 1 }
 
@@ -170,7 +183,7 @@ func (s *Store) AddMembers(
 	slices.Sort(users)
 	users = slices.Compact(users)
 	var added storage.Added
-	err := s.locked(ctx, chat, func(ctx context.Context, m *membership) error {
+	err := s.lockedAlive(ctx, chat, func(ctx context.Context, m *membership) error {
 		err := m.changeable()
 		if err == nil {
 			added, err = m.add(ctx, users, role, now)
@@ -251,7 +264,7 @@ func (s *Store) RemoveMember(
 	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, _ time.Time,
 ) (storage.Removed, error) {
 	var removed storage.Removed
-	err := s.locked(ctx, chat, func(ctx context.Context, m *membership) error {
+	err := s.lockedAlive(ctx, chat, func(ctx context.Context, m *membership) error {
 		known, err := m.named(ctx, []tidemark.UserID{user})
 		if err != nil {
 			return err
@@ -321,7 +334,7 @@ func (s *Store) UpdateMember(
 	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
 ) (storage.UpdatedMember, error) {
 	var updated storage.UpdatedMember
-	err := s.locked(ctx, chat, func(ctx context.Context, m *membership) (err error) {
+	err := s.lockedAlive(ctx, chat, func(ctx context.Context, m *membership) (err error) {
 		updated, err = m.update(ctx, user, change)
 		return err
 	})
@@ -382,8 +395,8 @@ func notMember(chat tidemark.ChatID, user tidemark.UserID) error {
 // read in one snapshot. OFFSET 0 keeps the planner from turning the look-up of the members into a
 // join of whole tables.
 const rostersOf = `SELECT n.no, c.type, c.history, c.large, c.members_version, c.member_count,
-	c.floor, coalesce(m.user_id, ''), coalesce(m.role, ''), coalesce(m.joined_at, 0),
-	coalesce(m.intervals, ''), m.metadata
+	c.floor, coalesce(c.state, ''), coalesce(m.user_id, ''), coalesce(m.role, ''),
+	coalesce(m.joined_at, 0), coalesce(m.intervals, ''), m.metadata
 	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
 	CROSS JOIN LATERAL (SELECT * FROM chats WHERE id = n.id LIMIT 1) AS c
 	LEFT JOIN LATERAL (SELECT * FROM members WHERE chat = c.key AND current::int = 1 OFFSET 0) AS m
@@ -445,7 +458,7 @@ func scanRoster(row pgx.Rows, chats []tidemark.ChatID, rosters []foundRoster) er
 	var m memberRow
 	to := []any{
 		&no, &chat.kind, &chat.history, &chat.large, &chat.version, &chat.members,
-		&chat.floor,
+		&chat.floor, &chat.state,
 	}
 	if err := row.Scan(append(to, m.columns()...)...); err != nil {
 		return err
@@ -454,6 +467,7 @@ func scanRoster(row pgx.Rows, chats []tidemark.ChatID, rosters []foundRoster) er
 	if found.roster == nil {
 		found.roster = &tidemark.Roster{
 			ChatID:  chats[no-1],
+			State:   tidemark.ChatState(chat.state),
 			Type:    tidemark.ChatType(chat.kind),
 			History: tidemark.HistoryMode(chat.history),
 			Large:   chat.large,

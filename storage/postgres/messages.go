@@ -375,6 +375,8 @@ func (a *appending) conclude(
 		switch {
 		case v.chat == 0:
 			a.results[i] = storage.Appended{Err: noChat(d.ChatID)}
+		case v.refusal != nil:
+			a.results[i] = storage.Appended{Err: v.refusal}
 		case changed[d.ChatID]:
 			unsure = append(unsure, i)
 		case v.known > 0:

@@ -416,13 +416,15 @@ const (
 	// OFFSET 0 keeps the planner from reading all members in the order of their ids.
 	membersSince = `SELECT m.user_id, m.role, m.joined_at, m.intervals, m.metadata, m.version
 		FROM (SELECT * FROM members
-			WHERE chat = (SELECT key FROM chats WHERE id = $1 LIMIT 1) AND version > 1
-				AND version > $2 OFFSET 0) AS m
+			WHERE chat = (SELECT key FROM chats
+					WHERE id = $1 AND state IS DISTINCT FROM 'deleted' LIMIT 1)
+				AND version > 1 AND version > $2 OFFSET 0) AS m
 		WHERE m.user_id > $3 ORDER BY m.user_id LIMIT $4`
 	// membersAll reads all members in the order of their ids.
 	membersAll = `SELECT user_id, role, joined_at, intervals, metadata, version FROM members
-		WHERE chat = (SELECT key FROM chats WHERE id = $1 LIMIT 1) AND version > $2
-			AND user_id > $3
+		WHERE chat = (SELECT key FROM chats
+				WHERE id = $1 AND state IS DISTINCT FROM 'deleted' LIMIT 1)
+			AND version > $2 AND user_id > $3
 		ORDER BY user_id LIMIT $4`
 )
 

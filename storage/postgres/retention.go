@@ -47,6 +47,10 @@ func (s *Store) Expire(
 	}
 	var done storage.Expired
 	err := s.locked(ctx, id, func(ctx context.Context, m *membership) error {
+		//rule:held_is_kept.nothing-expires-in-postgres
+		if err := storage.OnHold(id, m.chat.Policy); err != nil {
+			return err
+		}
 		old, err := m.aged(ctx, before.UnixMilli(), limit)
 		if err != nil {
 			return err
@@ -63,6 +67,35 @@ func (s *Store) Expire(
 		return storage.Expired{}, err
 	}
 	return done, nil
+}
+
+const policiesOf = `SELECT n.no, coalesce(c.keep_days, 0), coalesce(c.hold, false)
+	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
+	CROSS JOIN LATERAL (SELECT keep_days, hold FROM chats WHERE id = n.id LIMIT 1) AS c`
+
+// Policies implements storage.Retention.
+func (s *Store) Policies(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]tidemark.Policy, error) {
+	if err := checkBatch(len(chats)); err != nil || len(chats) == 0 {
+		return nil, err
+	}
+	policies := make([]tidemark.Policy, len(chats))
+	err := s.read(ctx, func(ctx context.Context, c *conn) error {
+		return c.each(ctx, policiesOf, []any{texts(chats)}, func(row pgx.Rows) error {
+			var no int64
+			var policy tidemark.Policy
+			err := row.Scan(&no, &policy.KeepDays, &policy.Hold)
+			if err == nil {
+				policies[no-1] = policy
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return policies, nil
 }
 
 // aged are the first messages of a chat, as far as they are old.

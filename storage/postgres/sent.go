@@ -10,7 +10,8 @@ import (
 // sequenceUnder finds the message with an idempotency key, 0 if there is none. An unknown chat
 // returns no row.
 const sequenceUnder = `SELECT c.members_version, coalesce((SELECT m.sequence FROM messages AS m
-		WHERE m.client_message_id = $3 AND m.sender_id = $2 AND m.chat = c.key LIMIT 1), 0)
+		WHERE m.client_message_id = $3 AND m.sender_id = $2 AND m.chat = c.key LIMIT 1), 0),
+		coalesce(c.state, '')
 	FROM chats AS c WHERE c.id = $1`
 
 // Sent implements storage.Messages.
@@ -20,10 +21,14 @@ func (s *Store) Sent(
 	err = s.read(ctx, func(ctx context.Context, c *conn) error {
 		appended, found = storage.Appended{}, false
 		var version, sequence int64
+		chat := chatRow{id: string(key.Chat)}
 		err := c.QueryRow(ctx, sequenceUnder, string(key.Chat), string(key.Sender),
-			key.ClientMessageID).Scan(&version, &sequence)
+			key.ClientMessageID).Scan(&version, &sequence, &chat.state)
+		if err = missing(err, key.Chat); err == nil {
+			err = alive(&chat)
+		}
 		if err != nil || sequence == 0 {
-			return missing(err, key.Chat)
+			return err
 		}
 		pages, err := c.ranges(ctx, []storage.Range{
 			{Chat: key.Chat, After: tidemark.Sequence(sequence) - 1, Limit: 1},

@@ -290,7 +290,7 @@ const sentUpTo = `SELECT CASE WHEN coalesce(` + lastSentBy + `, 0) <= $5::bigint
 		FROM chats WHERE key = r.key LIMIT 1) AS b`
 
 const (
-	headOfChat  = `SELECT key, head FROM chats WHERE id = $1`
+	headOfChat  = `SELECT key, head, coalesce(state, '') FROM chats WHERE id = $1`
 	lockedState = `SELECT ` + stateColumns + `, d.sent_before FROM delivery_state AS d
 		WHERE d.chat = $1 AND d.user_id = $2 FOR UPDATE`
 	markUnread = `UPDATE delivery_state SET unread_from = $3, sent_before = $4
@@ -305,8 +305,12 @@ func (s *Store) MarkUnread(
 	err := s.change(ctx, func(ctx context.Context, c *conn) error {
 		return c.transaction(ctx, func(tx pgx.Tx) error {
 			var key, head int64
-			err := tx.QueryRow(ctx, headOfChat, string(id)).Scan(&key, &head)
+			found := chatRow{id: string(id)}
+			err := tx.QueryRow(ctx, headOfChat, string(id)).Scan(&key, &head, &found.state)
 			if err = missing(err, id); err == nil {
+				err = alive(&found)
+			}
+			if err == nil {
 				err = storage.CheckMark(from, tidemark.Sequence(head))
 			}
 			if err != nil {

@@ -41,6 +41,13 @@ func (w *workload) retention() []operation {
 			func(r int) error { return expire(chatNo(170+r), 50) },
 		},
 		{
+			"`Policies` of 200 chats", nil,
+			func(int) error {
+				_, err := w.s.Policies(w.t.Context(), chatNos(0, 200))
+				return err
+			},
+		},
+		{
 			"`Expire` of 1 that names a user",
 			said("naming", func(d *tidemark.Draft) {
 				d.Mentions = tidemark.NewMentions(false, []tidemark.UserID{"writer"})

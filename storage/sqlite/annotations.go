@@ -96,20 +96,24 @@ func (w *writer) unannotate(c *chat, m *tidemark.Message) error {
 
 const (
 	// countReactions is one statement, so the counts and the head are of one state. A chat without
-	// reactions in the range has one row, whose target is NULL.
+	// reactions in the range has one row, whose target is NULL. A deleted chat may still have rows,
+	// below its floor.
 	//
 	//rule:annotations_counted.counts-and-head-of-one-state-in-sqlite
 	countReactions = `SELECT c.head, r.target, r.emoji, count(*), min(r.sequence) AS oldest,
 			max(iif(r.user_id = ?4, r.sequence, 0))
 		FROM chats AS c
-		LEFT JOIN reactions AS r ON r.chat = c.key AND r.target >= ?2 AND r.target <= ?3
+		LEFT JOIN reactions AS r
+			ON r.chat = c.key AND r.target >= max(?2, c.floor) AND r.target <= ?3
 		WHERE c.id = ?1 GROUP BY r.target, r.emoji ORDER BY r.target, oldest`
+	//rule:deleted_is_gone.no-reactions-in-sqlite
 	reactionsTo = `SELECT r.user_id, r.emoji, r.sequence, r.created_at
 		FROM chats AS c CROSS JOIN reactions AS r ON r.chat = c.key
-		WHERE c.id = ?1 AND r.target = ?2 AND r.sequence > ?3 ORDER BY r.sequence LIMIT ?4`
+		WHERE c.id = ?1 AND c.floor <= ?2 AND r.target = ?2 AND r.sequence > ?3
+		ORDER BY r.sequence LIMIT ?4`
 	pinsOf = `SELECT p.target, p.sequence, p.user_id, p.created_at
 		FROM chats AS c CROSS JOIN pins AS p ON p.chat = c.key
-		WHERE c.id = ?1 ORDER BY p.sequence DESC`
+		WHERE c.id = ?1 AND p.target >= c.floor ORDER BY p.sequence DESC`
 )
 
 // Reactions implements storage.Annotations.

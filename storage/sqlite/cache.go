@@ -18,6 +18,7 @@ const (
 type chat struct {
 	key      int64
 	id       tidemark.ChatID
+	state    tidemark.ChatState
 	kind     tidemark.ChatType
 	history  tidemark.HistoryMode
 	head     tidemark.Sequence
@@ -60,7 +61,8 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 	}
 	s, err := w.c.prepared(`SELECT key, type, history, head, activity_at, member_count,
 			members_version, large, uncounted, last_uncounted, seats, version,
-			outbox_shard, outbox_sequence, outbox_members, outbox_version, outbox_split, floor
+			outbox_shard, outbox_sequence, outbox_members, outbox_version, outbox_split, floor,
+			state
 		FROM chats WHERE id = ?`)
 	if err != nil {
 		return nil, err
@@ -80,6 +82,7 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 		c.named = uint64(row.integerAt(11))
 		c.outbox = outbox{!row.nullAt(12), positionAt(row, 13), row.integerAt(16) != 0}
 		c.floor = tidemark.Sequence(row.integerAt(17))
+		c.state = tidemark.ChatState(row.stringAt(18))
 	})
 	if err = cmp.Or(err, bad); err != nil || !found {
 		return nil, err

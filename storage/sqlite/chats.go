@@ -14,10 +14,11 @@ import (
 // chatColumns are the columns that scanChat reads.
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
 	c.members_version, c.large, c.creation, c.version, c.floor,
-	(SELECT metadata FROM chat_metadata WHERE chat = c.key)`
+	(SELECT metadata FROM chat_metadata WHERE chat = c.key), c.state,
+	c.deleted_at, c.keep_days, c.hold`
 
 // chatWidth is the number of chatColumns.
-const chatWidth = 13
+const chatWidth = 17
 
 func scanChat(row *stmt) tidemark.Chat {
 	chat := tidemark.Chat{
@@ -33,11 +34,21 @@ func scanChat(row *stmt) tidemark.Chat {
 		Creation:       row.stringAt(9),
 		Version:        uint64(row.integerAt(10)),
 		Floor:          tidemark.Sequence(row.integerAt(11)),
+		State:          tidemark.ChatState(row.stringAt(13)),
+		DeletedAt:      timeOrNever(row.integerAt(14)),
+		Policy:         scanPolicy(row, 15),
 	}
 	if !row.nullAt(12) {
 		chat.Metadata = row.bytesAt(12)
 	}
 	return chat
+}
+
+// scanPolicy returns the policy that the columns keep_days and hold have. The first of them is i.
+func scanPolicy(row *stmt, i int) tidemark.Policy {
+	return tidemark.Policy{
+		KeepDays: int(row.integerAt(i)), Hold: row.integerAt(i+1) != 0,
+	}
 }
 
 // timeOf converts a column to a time.
@@ -124,8 +135,8 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 // insertChat stores a new chat. pair is "" for a group.
 func (w *writer) insertChat(chat tidemark.Chat, pair string) error {
 	q, err := w.c.prepared(`INSERT INTO chats (id, type, history, name, direct_key, created_at,
-			activity_at, member_count, large, creation, seats, outbox_shard)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11)`)
+			activity_at, member_count, large, creation, seats, outbox_shard, state)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`)
 	if err != nil {
 		return err
 	}
@@ -146,6 +157,9 @@ func (w *writer) insertChat(chat tidemark.Chat, pair string) error {
 	}
 	q.string(10, seatsText(seats))
 	q.integer(11, int64(storage.ShardOf(chat.ID)))
+	if q.null(12); chat.State != tidemark.ChatLive {
+		q.string(12, string(chat.State))
+	}
 	return q.run()
 }
 
@@ -187,12 +201,9 @@ func (s *Store) UpdateChat(
 ) (tidemark.Chat, error) {
 	var chat tidemark.Chat
 	err := s.change(ctx, func(w *writer) error {
-		row, err := w.chat(id)
+		row, err := w.alive(id)
 		if err != nil {
 			return err
-		}
-		if row == nil {
-			return noChat(id)
 		}
 		if err := w.flush(); err != nil {
 			return err
@@ -210,13 +221,16 @@ func (s *Store) UpdateChat(
 				return err
 			}
 		}
-		q, err := w.c.prepared(`UPDATE chats SET name = ?, version = ? WHERE key = ?`)
+		q, err := w.c.prepared(`UPDATE chats SET name = ?, version = ?, keep_days = ?, hold = ?
+			WHERE key = ?`)
 		if err != nil {
 			return err
 		}
 		q.string(1, chat.Name)
 		q.integer(2, int64(chat.Version))
-		q.integer(3, row.key)
+		q.integerOrNull(3, int64(chat.Policy.KeepDays))
+		q.integerOrNull(4, flag(chat.Policy.Hold))
+		q.integer(5, row.key)
 		if err := q.run(); err != nil {
 			return err
 		}

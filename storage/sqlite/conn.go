@@ -77,6 +77,13 @@ type stmt struct{ *capi.Stmt }
 // integer binds parameter i, from 1.
 func (s *stmt) integer(i int, v int64) { s.BindInteger(i, v) }
 
+// integerOrNull binds parameter i, from 1. 0 is NULL.
+func (s *stmt) integerOrNull(i int, v int64) {
+	if s.null(i); v != 0 {
+		s.integer(i, v)
+	}
+}
+
 // null binds parameter i, from 1.
 func (s *stmt) null(i int) { s.BindNull(i) }
 

@@ -191,12 +191,12 @@ func (s *Store) Advance(
 
 // advance returns errors of the contract in Advanced.Err, and others as its own error.
 func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
-	c, err := w.chat(a.Chat)
+	c, err := w.alive(a.Chat)
+	if tidemark.CodeOf(err) == tidemark.NotFound {
+		return storage.Advanced{Err: err}, nil
+	}
 	if err != nil {
 		return storage.Advanced{}, err
-	}
-	if c == nil {
-		return storage.Advanced{Err: noChat(a.Chat)}, nil
 	}
 	//rule:watermark_bounded_by_counter.check-against-head-in-sqlite
 	if err := a.Raise.Bounded(c.head); err != nil {

@@ -69,11 +69,21 @@ func scanMember(row *stmt) (tidemark.Member, error) {
 	return m, err
 }
 
-// existing returns a chat. NotFound: no such chat.
+// existing returns a chat, also a deleted one. NotFound: no such chat.
 func (w *writer) existing(id tidemark.ChatID) (*chat, error) {
 	c, err := w.chat(id)
 	if err == nil && c == nil {
 		err = noChat(id)
+	}
+	return c, err
+}
+
+// alive returns a chat that is not deleted. NotFound: no such chat, or it was deleted.
+func (w *writer) alive(id tidemark.ChatID) (*chat, error) {
+	c, err := w.existing(id)
+	//rule:deleted_is_gone.nothing-is-changed-in-sqlite
+	if err == nil && c.state == tidemark.ChatDeleted {
+		return nil, storage.WasDeleted(id)
 	}
 	return c, err
 }
@@ -113,7 +123,7 @@ func (s *Store) AddMembers(
 func (w *writer) addMembers(
 	id tidemark.ChatID, users []tidemark.UserID, role tidemark.Role, now time.Time,
 ) (storage.Added, error) {
-	c, err := w.existing(id)
+	c, err := w.alive(id)
 	if err != nil {
 		return storage.Added{}, err
 	}
@@ -234,7 +244,7 @@ func (s *Store) RemoveMember(
 ) (storage.Removed, error) {
 	var removed storage.Removed
 	err := s.change(ctx, func(w *writer) error {
-		c, err := w.existing(chat)
+		c, err := w.alive(chat)
 		if err != nil {
 			return err
 		}
@@ -302,7 +312,7 @@ func (s *Store) UpdateMember(
 func (w *writer) updateMember(
 	id tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
 ) (storage.UpdatedMember, error) {
-	c, err := w.existing(id)
+	c, err := w.alive(id)
 	if err != nil {
 		return storage.UpdatedMember{}, err
 	}
@@ -373,7 +383,7 @@ func roster(c *conn, id tidemark.ChatID) (*tidemark.Roster, error) {
 // rosterChats reads the chats of a JSON array, in its order. A chat that does not exist is a row of
 // NULL.
 const rosterChats = `SELECT c.key, c.type, c.history, c.large, c.members_version, c.member_count,
-		c.floor
+		c.floor, c.state
 	FROM json_each(?) AS j LEFT JOIN chats AS c ON c.id = j.value`
 
 // rosterMembers reads the members of the chats of a JSON array of keys.
@@ -400,6 +410,7 @@ func rosters(c *conn, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
 				History: tidemark.HistoryMode(row.stringAt(2)),
 				Large:   row.integerAt(3) != 0, Version: uint64(row.integerAt(4)),
 				Floor:   tidemark.Sequence(row.integerAt(6)),
+				State:   tidemark.ChatState(row.stringAt(7)),
 				Members: make([]tidemark.Member, 0, row.integerAt(5)),
 			}
 			keys = append(keys, key)

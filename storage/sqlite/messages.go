@@ -102,7 +102,8 @@ func refused(err error) bool {
 
 // append stores the draft, or returns the message that has its key. For a member who may send, the
 // statement that stores the message also checks the key, by the unique index. For any other sender,
-// and for relations, append looks the key up first.
+// and for relations, append looks the key up first. What the state of the chat refuses is an Err of
+// its result.
 func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	c, err := w.chat(d.ChatID)
 	if err != nil {
@@ -110,6 +111,10 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	}
 	if c == nil {
 		return storage.Appended{}, noChat(d.ChatID)
+	}
+	//rule:importing_is_closed.ask-the-state-first-in-sqlite
+	if err := storage.MayAppend(c.state, d); err != nil {
+		return storage.Appended{Err: err}, nil
 	}
 	from, err := w.sender(c, d.SenderID)
 	if err != nil {
@@ -223,18 +228,25 @@ func (s *Store) Sent(
 	ctx context.Context, key storage.SendKey,
 ) (appended storage.Appended, found bool, err error) {
 	err = s.read(ctx, func(c *conn) error {
-		q, err := c.prepared(`SELECT key, members_version FROM chats WHERE id = ?`)
+		q, err := c.prepared(`SELECT key, members_version, state FROM chats WHERE id = ?`)
 		if err != nil {
 			return err
 		}
 		q.string(1, string(key.Chat))
 		var chat int64
 		var version uint64
+		var state tidemark.ChatState
 		known, err := q.one(func(row *stmt) {
 			chat, version = row.integerAt(0), uint64(row.integerAt(1))
+			state = tidemark.ChatState(row.stringAt(2))
 		})
-		if err == nil && !known {
+		switch {
+		case err != nil:
+		case !known:
 			err = noChat(key.Chat)
+		//rule:deleted_is_gone.no-message-under-its-key
+		case state == tidemark.ChatDeleted:
+			err = storage.WasDeleted(key.Chat)
 		}
 		if err != nil {
 			return err

@@ -313,12 +313,13 @@ func (s *Store) EachChat(
 const (
 	membersSince = `SELECT user_id, role, joined_at, intervals, metadata, version
 		FROM members INDEXED BY members_by_version
-		WHERE chat = (SELECT key FROM chats WHERE id = ?) AND version > 1 AND version > ?
-			AND user_id > ?
+		WHERE chat = (SELECT key FROM chats WHERE id = ? AND state IS NOT 'deleted')
+			AND version > 1 AND version > ? AND user_id > ?
 		ORDER BY user_id LIMIT ?`
 	membersAll = `SELECT user_id, role, joined_at, intervals, metadata, version
 		FROM members NOT INDEXED
-		WHERE chat = (SELECT key FROM chats WHERE id = ?) AND version > ? AND user_id > ?
+		WHERE chat = (SELECT key FROM chats WHERE id = ? AND state IS NOT 'deleted')
+			AND version > ? AND user_id > ?
 		ORDER BY user_id LIMIT ?`
 )
 

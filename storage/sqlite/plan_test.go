@@ -229,6 +229,7 @@ func everyMethod(t *testing.T, s *Store) {
 	_, _, _, err = s.Behind(ctx, "ben", storage.BehindQuery{Limit: 10})
 	ok(err)
 	everyMethodOfOutlets(t, s, chat)
+	everyMethodOfStates(t, s)
 	ok(s.Check(ctx))
 }
 
@@ -264,6 +265,35 @@ func everyMethodOfAnnotations(t *testing.T, s *Store, d tidemark.Draft) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// everyMethodOfStates calls the methods that change what can be done with a chat.
+func everyMethodOfStates(t *testing.T, s *Store) {
+	t.Helper()
+	ctx, now := t.Context(), time.UnixMilli(2_000)
+	const chat tidemark.ChatID = "moved"
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := s.CreateChat(ctx, storage.NewChat{
+		ID: chat, State: tidemark.ChatImporting, Type: tidemark.Group,
+		History: tidemark.HistoryFull, CreatedAt: now, Members: []tidemark.UserID{"anna"},
+	})
+	ok(err)
+	ok(s.FinishImport(ctx, chat, now))
+	_, err = s.Policies(ctx, []tidemark.ChatID{chat})
+	ok(err)
+	_, err = s.Expire(ctx, chat, time.Now().Add(-storage.MinAge), 1)
+	ok(err)
+	_, err = s.DeleteChat(ctx, chat, now)
+	ok(err)
+	for _, members := range []bool{false, true} {
+		_, _, err = s.PurgeChat(ctx, chat, 10, members)
+		ok(err)
 	}
 }
 

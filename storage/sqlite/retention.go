@@ -23,6 +23,9 @@ func (s *Store) Expire(
 	var done storage.Expired
 	err := s.change(ctx, func(w *writer) error {
 		c, err := w.existing(id)
+		if err == nil {
+			err = w.notOnHold(c)
+		}
 		if err != nil {
 			return err
 		}
@@ -41,6 +44,47 @@ func (s *Store) Expire(
 		return storage.Expired{}, err
 	}
 	return done, nil
+}
+
+// notOnHold returns nil if something of a chat may be removed.
+func (w *writer) notOnHold(c *chat) error {
+	q, err := w.c.prepared(`SELECT keep_days, hold FROM chats WHERE key = ?`)
+	if err != nil {
+		return err
+	}
+	q.integer(1, c.key)
+	var policy tidemark.Policy
+	if _, err := q.one(func(row *stmt) { policy = scanPolicy(row, 0) }); err != nil {
+		return err
+	}
+	//rule:held_is_kept.nothing-expires-in-sqlite
+	return storage.OnHold(c.id, policy)
+}
+
+// Policies implements storage.Retention.
+func (s *Store) Policies(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]tidemark.Policy, error) {
+	if err := checkBatch(len(chats)); err != nil || len(chats) == 0 {
+		return nil, err
+	}
+	policies := make([]tidemark.Policy, 0, len(chats))
+	err := s.read(ctx, func(c *conn) error {
+		q, err := c.prepared(`SELECT c.keep_days, c.hold FROM json_each(?) AS j
+			LEFT JOIN chats AS c ON c.id = j.value`)
+		if err != nil {
+			return err
+		}
+		q.string(1, jsonArray(chats))
+		return q.each(func(row *stmt) bool {
+			policies = append(policies, scanPolicy(row, 0))
+			return true
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return policies, nil
 }
 
 // aged are the first messages of a chat, as far as they are old.

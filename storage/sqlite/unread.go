@@ -213,7 +213,7 @@ func (s *Store) MarkUnread(
 ) (tidemark.DeliveryState, error) {
 	var state tidemark.DeliveryState
 	err := s.change(ctx, func(w *writer) error {
-		c, err := w.existing(id)
+		c, err := w.alive(id)
 		if err == nil {
 			err = storage.CheckMark(from, c.head)
 		}

@@ -316,3 +316,30 @@ func (i *intercepted) Expire(
 		return i.Store.Expire(ctx, chat, before, limit)
 	})
 }
+
+func (i *intercepted) FinishImport(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) error {
+	return i.around("FinishImport", 1, func() error { return i.Store.FinishImport(ctx, chat, now) })
+}
+
+func (i *intercepted) DeleteChat(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) (storage.Deleted, error) {
+	return results2(i, "DeleteChat", 1,
+		func() (storage.Deleted, error) { return i.Store.DeleteChat(ctx, chat, now) })
+}
+
+func (i *intercepted) PurgeChat(
+	ctx context.Context, chat tidemark.ChatID, limit int, members bool,
+) (int, bool, error) {
+	return results3(i, "PurgeChat",
+		func() (int, bool, error) { return i.Store.PurgeChat(ctx, chat, limit, members) })
+}
+
+func (i *intercepted) Policies(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]tidemark.Policy, error) {
+	return results2(i, "Policies", len(chats),
+		func() ([]tidemark.Policy, error) { return i.Store.Policies(ctx, chats) })
+}

@@ -91,6 +91,10 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	_, errs["Shared"] = s.Shared(ctx,
 		[]storage.Claim{{Chat: chat, Incarnation: "none", Sequence: 1}})
 	_, errs["Expire"] = s.Expire(ctx, chat, at(0), 1)
+	_, errs["Policies"] = s.Policies(ctx, []tidemark.ChatID{chat})
+	errs["FinishImport"] = s.FinishImport(ctx, chat, at(1))
+	_, errs["DeleteChat"] = s.DeleteChat(ctx, f.chat("new"), at(1))
+	_, _, errs["PurgeChat"] = s.PurgeChat(ctx, f.chat("new"), 1, true)
 	errs["Check"] = s.Check(ctx)
 	return errs
 }
@@ -208,8 +212,14 @@ func testReopen(t *testing.T, open Open, reopen func(t *testing.T, s storage.Sto
 	pin := f.pin(d, bob, 3)
 	pin.Direct = true
 	f.append(pin)
+	gone, moved := f.furnished("gone"), f.importing("moved", alice)
+	f.deletes(gone)
+	f.append(f.moved(moved, alice, "first"))
+	_, _, err = f.store.PurgeChat(f.ctx, gone, 2, true)
+	f.ok(err)
 	look := func() any {
 		return []any{
+			f.info(gone), f.roster(gone), f.messages(storage.Range{Chat: gone}), f.info(moved),
 			f.info(c), f.info(d), f.roster(c), f.roster(d), f.messages(storage.Range{Chat: c}),
 			f.messages(storage.Range{Chat: d}), f.annotated(d),
 			f.state(alice, c), f.state(bob, c), f.state(carol, c), f.state(alice, d),

@@ -24,9 +24,10 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 		m := &model{
 			fixture: f,
 			spec:    &fixture{tb: f.tb, ctx: f.ctx, store: memory.New(), prefix: f.prefix},
+			gone:    map[tidemark.ChatID]bool{},
 		}
 		m.everyone = m.users("A", "a", "b", "c", "d")
-		for _, name := range []string{"C", "c", "c.1", "d"} {
+		for _, name := range []string{"C", "c", "c.1", "d", "d.1", "e"} {
 			m.rooms = append(m.rooms, m.chat(name))
 		}
 		actions := map[string]func(*rapid.T){
@@ -47,6 +48,10 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 			"mark":        m.markRows,
 			"clear":       m.clearRows,
 			"expire":      m.expire,
+			"policy":      m.changePolicy,
+			"finish":      m.finishImport,
+			"delete":      m.deleteChat,
+			"purge":       m.purgeChat,
 			"range":       m.readRange,
 			"annotations": m.readAnnotations,
 			"lists":       m.readLists,
@@ -55,6 +60,9 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 		openAgain := func(*rapid.T) {
 			s.store = reopen(t, s.store)
 			m.store = s.store
+			for chat := range m.gone {
+				m.know(chat)
+			}
 		}
 		if reopen != nil {
 			actions["reopen"] = openAgain
@@ -93,8 +101,11 @@ type model struct {
 	// everyone and rooms are all users and chats.
 	everyone []tidemark.UserID
 	rooms    []tidemark.ChatID
-	drafts   []tidemark.Draft
-	now      int
+	// gone has the deleted chats. A store may have states and pending rows of them for a while, and
+	// those of users who were no members for good.
+	gone   map[tidemark.ChatID]bool
+	drafts []tidemark.Draft
+	now    int
 }
 
 // both makes the same call on both stores, and compares the codes and results.
@@ -143,6 +154,18 @@ func (m *model) drawKeys(rt *rapid.T) []storage.StateKey {
 	return rapid.SliceOfNDistinct(pair, 1, 4, rapid.ID[storage.StateKey]).Draw(rt, "keys")
 }
 
+// stateOf returns the state of a chat, live if there is none.
+func (m *model) stateOf(chat tidemark.ChatID) tidemark.ChatState {
+	found, _ := m.spec.store.Chat(m.ctx, chat)
+	return found.State
+}
+
+// drawImporting draws whether a draft for a chat is of an importer. Usually the chat takes it.
+func (m *model) drawImporting(rt *rapid.T, chat tidemark.ChatID) bool {
+	importing := m.stateOf(chat) == tidemark.ChatImporting
+	return importing != (rapid.IntRange(0, 5).Draw(rt, "other importer") == 0)
+}
+
 func (m *model) tick() int {
 	m.now++
 	return m.now
@@ -170,6 +193,9 @@ func (m *model) createChat(rt *rapid.T) {
 	if rapid.Bool().Draw(rt, "owned") {
 		new.Creator = members[0]
 	}
+	if rapid.IntRange(0, 4).Draw(rt, "imported") == 0 {
+		new.State = tidemark.ChatImporting
+	}
 	m.both("CreateChat", func(f *fixture) (any, error) {
 		chat, created, err := f.store.CreateChat(f.ctx, new)
 		return []any{chat, created}, err
@@ -192,6 +218,7 @@ func (m *model) appendNew(rt *rapid.T) {
 	content := rapid.StringOfN(runes, 1, 20, 40)
 	draft := m.draft(m.drawChat(rt), m.drawUser(rt), content.Draw(rt, "content"))
 	draft.CreatedAt = at(m.tick() / 3)
+	draft.Importing = m.drawImporting(rt, draft.ChatID)
 	if rapid.Bool().Draw(rt, "attach") {
 		draft.Attachments = json.RawMessage(`[{"n":` + fmt.Sprint(m.now) + `}]`)
 		draft.Metadata = json.RawMessage(`{"n":` + fmt.Sprint(m.now) + `}`)
@@ -220,6 +247,7 @@ func (m *model) relate(rt *rapid.T) {
 	draft.CreatedAt = at(m.now / 3)
 	draft.ByBackend = rapid.Bool().Draw(rt, "backend")
 	draft.Direct = rapid.Bool().Draw(rt, "direct")
+	draft.Importing = m.drawImporting(rt, chat)
 	switch rapid.IntRange(0, 5).Draw(rt, "what") {
 	case 0:
 		draft.Kind, draft.Content = tidemark.KindRedact, ""
@@ -302,7 +330,7 @@ func (m *model) removeMember(rt *rapid.T) {
 	chat, user, now := m.drawChat(rt), m.drawUser(rt), at(m.tick())
 	rosters, err := m.spec.store.Rosters(m.ctx, []tidemark.ChatID{chat})
 	m.ok(err)
-	if r := rosters[0]; r != nil && r.Type == tidemark.Direct {
+	if r := rosters[0]; r != nil && r.Type == tidemark.Direct && len(r.Members) > 0 {
 		// The contract does not say which error the removal of a stranger from a direct chat has.
 		user = r.Members[0].UserID
 	}
@@ -314,7 +342,7 @@ func (m *model) updateMember(rt *rapid.T) {
 	chat, user := m.drawChat(rt), m.drawUser(rt)
 	rosters, err := m.spec.store.Rosters(m.ctx, []tidemark.ChatID{chat})
 	m.ok(err)
-	if r := rosters[0]; r != nil && r.Type == tidemark.Direct {
+	if r := rosters[0]; r != nil && r.Type == tidemark.Direct && len(r.Members) > 0 {
 		user = r.Members[0].UserID
 	}
 	change := role(rapid.SampledFrom([]tidemark.Role{
@@ -381,8 +409,8 @@ func (m *model) markRows(rt *rapid.T) {
 			ChatID:           key.Chat,
 			FirstUndelivered: max(1, m.drawSequence(rt, key.Chat)),
 		})
-		if m.specHead(key.Chat) == 0 {
-			rows = rows[:len(rows)-1] // an empty chat has nothing to mark
+		if m.specHead(key.Chat) == 0 || m.gone[key.Chat] {
+			rows = rows[:len(rows)-1] // there is nothing to mark
 		}
 	}
 	m.both("Mark", func(f *fixture) (any, error) { return f.store.Mark(f.ctx, rows) })
@@ -391,6 +419,9 @@ func (m *model) markRows(rt *rapid.T) {
 func (m *model) clearRows(rt *rapid.T) {
 	var items []storage.Clear
 	for _, key := range m.drawKeys(rt) {
+		if m.gone[key.Chat] {
+			continue // A store may still have its rows.
+		}
 		items = append(items, storage.Clear{
 			User:    key.User,
 			Chat:    key.Chat,
@@ -406,6 +437,52 @@ func (m *model) expire(rt *rapid.T) {
 	before := at(rapid.IntRange(0, m.now/3+1).Draw(rt, "before"))
 	m.both("Expire",
 		func(f *fixture) (any, error) { return f.store.Expire(f.ctx, chat, before, limit) })
+}
+
+func (m *model) changePolicy(rt *rapid.T) {
+	chat := m.drawChat(rt)
+	change := keeping(rapid.SampledFrom([]int{0, 8, 30}).Draw(rt, "days"))
+	if rapid.Bool().Draw(rt, "hold") {
+		change = holding(rapid.IntRange(0, 2).Draw(rt, "on hold") == 0)
+	}
+	m.both("UpdateChat",
+		func(f *fixture) (any, error) { return f.store.UpdateChat(f.ctx, chat, change) })
+}
+
+func (m *model) finishImport(rt *rapid.T) {
+	chat, now := m.drawChat(rt), at(m.tick())
+	m.both("FinishImport",
+		func(f *fixture) (any, error) { return true, f.store.FinishImport(f.ctx, chat, now) })
+}
+
+// deleteChat deletes a chat, but not often: a run would soon have none.
+func (m *model) deleteChat(rt *rapid.T) {
+	chat, now := m.drawChat(rt), at(m.tick())
+	if rapid.IntRange(0, 2).Draw(rt, "rarely") != 0 {
+		return
+	}
+	m.both("DeleteChat",
+		func(f *fixture) (any, error) { return f.store.DeleteChat(f.ctx, chat, now) })
+	if m.stateOf(chat) == tidemark.ChatDeleted {
+		m.gone[chat] = true
+		m.know(chat)
+	}
+}
+
+// purgeChat purges a chat. How much one call removes is a store's own.
+func (m *model) purgeChat(rt *rapid.T) {
+	chat, members := m.drawChat(rt), rapid.Bool().Draw(rt, "members")
+	limit := rapid.IntRange(1, 8).Draw(rt, "limit")
+	m.both("PurgeChat", func(f *fixture) (any, error) {
+		_, _, err := f.store.PurgeChat(f.ctx, chat, limit, members)
+		return true, err
+	})
+	if !m.gone[chat] || rapid.Bool().Draw(rt, "once") {
+		return
+	}
+	for _, f := range []*fixture{m.fixture, m.spec} {
+		f.purges(chat, limit, members)
+	}
 }
 
 func (m *model) readRange(rt *rapid.T) {
@@ -444,8 +521,11 @@ func (m *model) readLists(rt *rapid.T) {
 		q.Since = at(rapid.IntRange(0, m.now).Draw(rt, "time"))
 	}
 	m.bothEventually("Behind", func(f *fixture) any { return f.lags(user, q) })
-	m.bothEventually("StatesOf", func(f *fixture) any { return f.statesOf(user, limit) })
+	m.bothEventually("StatesOf", func(f *fixture) any { return m.kept(f.statesOf(user, limit)) })
 	after := m.drawChat(rt)
+	if len(m.gone) > 0 {
+		return // A page may have them.
+	}
 	m.both("PendingOf", func(f *fixture) (any, error) {
 		rows, more, err := f.store.PendingOf(f.ctx, user, after, limit)
 		return []any{rows, more}, err
@@ -473,12 +553,19 @@ func (m *model) compareStates() {
 		for _, chat := range m.rooms {
 			keys = append(keys, storage.StateKey{User: user, Chat: chat})
 		}
-		m.both("PendingOf", func(f *fixture) (any, error) { return f.pending(user), nil })
+		m.both("PendingOf", func(f *fixture) (any, error) {
+			rows := f.pending(user)
+			for chat := range m.gone {
+				delete(rows, chat)
+			}
+			return rows, nil
+		})
 	}
+	m.bothEventually("Policies", func(f *fixture) any { return f.policies(m.rooms...) })
 	m.bothEventually("States", func(f *fixture) any {
 		states, err := f.store.States(f.ctx, keys)
 		f.ok(err)
-		return states
+		return m.kept(states)
 	})
 	m.bothEventually("Unread", func(f *fixture) any {
 		counts, err := f.store.Unread(f.ctx, keys)
@@ -488,6 +575,13 @@ func (m *model) compareStates() {
 	for _, user := range m.everyone {
 		m.bothEventually("UnreadOf", func(f *fixture) any { return f.unreadOf(user) })
 	}
+}
+
+// kept returns states without those in deleted chats.
+func (m *model) kept(states []tidemark.DeliveryState) []tidemark.DeliveryState {
+	return slices.DeleteFunc(slices.Clone(states), func(s tidemark.DeliveryState) bool {
+		return m.gone[s.ChatID]
+	})
 }
 
 // compareMessages compares all messages.

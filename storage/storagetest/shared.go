@@ -284,3 +284,25 @@ func (t *turns) Expire(
 ) (storage.Expired, error) {
 	return t.next().Expire(ctx, chat, before, limit)
 }
+
+func (t *turns) FinishImport(ctx context.Context, chat tidemark.ChatID, now time.Time) error {
+	return t.next().FinishImport(ctx, chat, now)
+}
+
+func (t *turns) DeleteChat(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) (storage.Deleted, error) {
+	return t.next().DeleteChat(ctx, chat, now)
+}
+
+func (t *turns) PurgeChat(
+	ctx context.Context, chat tidemark.ChatID, limit int, members bool,
+) (int, bool, error) {
+	return t.next().PurgeChat(ctx, chat, limit, members)
+}
+
+func (t *turns) Policies(
+	ctx context.Context, chats []tidemark.ChatID,
+) ([]tidemark.Policy, error) {
+	return t.next().Policies(ctx, chats)
+}

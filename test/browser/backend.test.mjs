@@ -46,6 +46,15 @@ test('chats and members, for itself and for a user', async () => {
   const next = await calls.listMembers(null, { chat_id, cursor: page.pagination.next_cursor });
   assert.deepEqual(next.members.map((member) => member.user_id), ['bob']);
   assert.deepEqual((await calls.listChats('bob')).chats.map((one) => one.chat_id), [chat_id]);
+  const held = await calls.updateChat(null, { chat_id, keep_days: 30, hold: true });
+  assert.deepEqual([held.keep_days, held.hold], [30, true]);
+  assert.equal(await code(calls.deleteChat(null, { chat_id })), '409 CONFLICT');
+  await calls.updateChat(null, { chat_id, hold: false });
+  for (let n = 0; n < 2; n++) {
+    assert.equal(await calls.deleteChat(null, { chat_id }), undefined);
+  }
+  assert.equal(await code(calls.getChat(null, { chat_id })), '404 NOT_FOUND');
+  assert.deepEqual((await calls.listChats('bob')).chats, []);
 });
 
 test('messages, and what is delivered and read', async () => {

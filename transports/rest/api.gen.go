@@ -193,7 +193,7 @@ type Attachment struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Chat Example: {"chat_id":"team","created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":42,"history":"full","last_acked_sequence":42,"last_message":null,"last_read_sequence":40,"member_count":3,"mention_count":1,"metadata":{"color":"teal"},"name":"Team","peer":null,"role":"admin","type":"group","unread_count":2,"unread_from_sequence":null,"version":2}
+// Chat Example: {"chat_id":"team","created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":42,"history":"full","hold":null,"keep_days":30,"last_acked_sequence":42,"last_message":null,"last_read_sequence":40,"member_count":3,"mention_count":1,"metadata":{"color":"teal"},"name":"Team","peer":null,"role":"admin","type":"group","unread_count":2,"unread_from_sequence":null,"version":2}
 type Chat struct {
 	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId    Id        `json:"chat_id"`
@@ -208,6 +208,14 @@ type Chat struct {
 
 	// History See `NewHistory`. If you do not know the value, show what you get.
 	History History `json:"history"`
+
+	// Hold Whether the chat is on hold: nothing expires, and it cannot be deleted. Null for all but
+	// backends.
+	Hold *bool `json:"hold"`
+
+	// KeepDays For how many days the messages of this chat are kept, at most. Null if the chat has no
+	// number of its own.
+	KeepDays *int `json:"keep_days"`
 
 	// LastAckedSequence The caller's own watermark. For an API key without a user it is null, and so are
 	// `last_read_sequence`, `unread_count`, `mention_count`, `unread_from_sequence`, `peer`
@@ -256,7 +264,7 @@ type ChatBoundary struct {
 // ChatBoundaryScope defines model for ChatBoundary.Scope.
 type ChatBoundaryScope string
 
-// ChatList Example: {"chats":[{"chat_id":"dm","created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":1,"history":"full","last_acked_sequence":1,"last_message":{"attachments":[],"chat_id":"dm","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1},"last_read_sequence":0,"member_count":2,"mention_count":0,"metadata":null,"name":"","peer":{"last_acked_sequence":1,"last_read_sequence":1,"user_id":"alice"},"role":"owner","type":"direct","unread_count":1,"unread_from_sequence":null,"version":1}],"pagination":{"has_more":true,"next_cursor":"MTc2OTg1MzYwNTEwMCBkbQ"}}
+// ChatList Example: {"chats":[{"chat_id":"dm","created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":1,"history":"full","hold":null,"keep_days":null,"last_acked_sequence":1,"last_message":{"attachments":[],"chat_id":"dm","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1},"last_read_sequence":0,"member_count":2,"mention_count":0,"metadata":null,"name":"","peer":{"last_acked_sequence":1,"last_read_sequence":1,"user_id":"alice"},"role":"owner","type":"direct","unread_count":1,"unread_from_sequence":null,"version":1}],"pagination":{"has_more":true,"next_cursor":"MTc2OTg1MzYwNTEwMCBkbQ"}}
 type ChatList struct {
 	Chats []Chat `json:"chats"`
 
@@ -1078,6 +1086,14 @@ type UnreadTotal struct {
 
 // UpdateChat Example: {"metadata":{"color":"teal"},"name":"Crew"}
 type UpdateChat struct {
+	// Hold If it is true, no message of the chat expires, and the chat cannot be deleted. Edits and
+	// redactions go on. Only for backends.
+	Hold *bool `json:"hold,omitempty"`
+
+	// KeepDays For how many days messages are kept, from 8. If the server keeps those of all chats for
+	// a shorter time, that holds. 0 ends it. Only for backends.
+	KeepDays *int `json:"keep_days,omitempty"`
+
 	// Metadata Takes the place of the whole object. `{}` removes it.
 	Metadata *ChatMetadata `json:"metadata,omitempty"`
 
@@ -1548,10 +1564,13 @@ type ServerInterface interface {
 	// CreateChat Create a chat
 	// (POST /chats)
 	CreateChat(ctx echo.Context) error
+	// DeleteChat Delete a chat, for good
+	// (DELETE /chats/{chat_id})
+	DeleteChat(ctx echo.Context, chatId ChatId) error
 	// GetChat One chat, as I see it
 	// (GET /chats/{chat_id})
 	GetChat(ctx echo.Context, chatId ChatId) error
-	// UpdateChat Change a group's name or metadata
+	// UpdateChat Change a chat's name or metadata, or for how long it is kept
 	// (PATCH /chats/{chat_id})
 	UpdateChat(ctx echo.Context, chatId ChatId) error
 	// GetDeliveryState My own watermarks in a chat
@@ -1679,6 +1698,22 @@ func (w *ServerInterfaceWrapper) CreateChat(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.CreateChat(ctx)
+	return err
+}
+
+// DeleteChat converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteChat(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "chat_id" -------------
+	var chatId ChatId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "chat_id", ctx.Param("chat_id"), &chatId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chat_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteChat(ctx, chatId)
 	return err
 }
 
@@ -2271,6 +2306,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/acks", wrapper.Acknowledge, options.OperationMiddlewares["acknowledge"]...)
 	router.GET(options.BaseURL+"/chats", wrapper.ListChats, options.OperationMiddlewares["listChats"]...)
 	router.POST(options.BaseURL+"/chats", wrapper.CreateChat, options.OperationMiddlewares["createChat"]...)
+	router.DELETE(options.BaseURL+"/chats/:chat_id", wrapper.DeleteChat, options.OperationMiddlewares["deleteChat"]...)
 	router.GET(options.BaseURL+"/chats/:chat_id", wrapper.GetChat, options.OperationMiddlewares["getChat"]...)
 	router.PATCH(options.BaseURL+"/chats/:chat_id", wrapper.UpdateChat, options.OperationMiddlewares["updateChat"]...)
 	router.GET(options.BaseURL+"/chats/:chat_id/delivery-state", wrapper.GetDeliveryState, options.OperationMiddlewares["getDeliveryState"]...)

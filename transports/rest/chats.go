@@ -23,6 +23,9 @@ func (h *Handler) ListChats(c echo.Context, params ListChatsParams) error {
 	if err != nil {
 		return err
 	}
+	for i := range page.Chats {
+		page.Chats[i].ForBackend = caller(c).Backend
+	}
 	return answer(c, http.StatusOK, wire.AppendChats(nil, page))
 }
 
@@ -56,7 +59,7 @@ func visible(c echo.Context, view *server.ChatView) *server.ChatView {
 	if identity(c).Permits(auth.ScopeAct) == nil {
 		return view
 	}
-	return &server.ChatView{Chat: view.Chat}
+	return &server.ChatView{Chat: view.Chat, ForBackend: view.ForBackend}
 }
 
 // countMembers counts what a call with many members costs beside the call itself.
@@ -77,7 +80,7 @@ func (h *Handler) GetChat(c echo.Context, id ChatId) error {
 	return answer(c, http.StatusOK, wire.AppendChat(nil, &view))
 }
 
-// UpdateChat changes the name or the metadata of a chat.
+// UpdateChat changes the name or the metadata of a chat, or what may be removed of it.
 func (h *Handler) UpdateChat(c echo.Context, id ChatId) error {
 	chat, err := chatID(id)
 	if err != nil {
@@ -96,6 +99,18 @@ func (h *Handler) UpdateChat(c echo.Context, id ChatId) error {
 		return err
 	}
 	return answer(c, http.StatusOK, wire.AppendChat(nil, visible(c, &view)))
+}
+
+// DeleteChat deletes a chat.
+func (h *Handler) DeleteChat(c echo.Context, id ChatId) error {
+	chat, err := chatID(id)
+	if err != nil {
+		return err
+	}
+	if err := h.server.DeleteChat(c.Request().Context(), caller(c), chat); err != nil {
+		return err
+	}
+	return nothing(c)
 }
 
 // ListMembers returns a page of a chat's members.

@@ -98,7 +98,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"sendTyping":  limit.Call,
 	})
 	add([]auth.Scope{auth.ScopeChats}, map[string]int{
-		"createChat": limit.LargeCall, "updateChat": limit.Call,
+		"createChat": limit.LargeCall, "updateChat": limit.Call, "deleteChat": limit.LargeCall,
 		"addMembers": limit.LargeCall, "removeMember": limit.Call,
 		"updateMember": limit.Call,
 	})
@@ -112,8 +112,9 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 var withoutUser = map[string][]auth.Scope{
 	//rule:caller_does_only_what_they_may.managing-needs-no-user
 	"createChat": {auth.ScopeChats}, "getChat": {auth.ScopeChats, auth.ScopeStats},
-	"updateChat": {auth.ScopeChats}, "listMembers": {auth.ScopeChats},
-	"addMembers": {auth.ScopeChats}, "updateMember": {auth.ScopeChats},
+	"updateChat": {auth.ScopeChats}, "deleteChat": {auth.ScopeChats},
+	"listMembers": {auth.ScopeChats},
+	"addMembers":  {auth.ScopeChats}, "updateMember": {auth.ScopeChats},
 	"removeMember": {auth.ScopeChats}, "createToken": {auth.ScopeTokens},
 	"getDeliveryStatus": {auth.ScopeStats},
 }

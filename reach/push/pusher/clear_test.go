@@ -180,6 +180,39 @@ func TestPusher_clears_a_chat_that_was_left(t *testing.T) {
 	})
 }
 
+// TestPusher_deleted_is_gone: the banners of a deleted chat are removed. What waits is not told.
+func TestPusher_deleted_is_gone(t *testing.T) {
+	in(t, func(w *world) {
+		store := w.pusher.Reading(w.store)
+		c := w.chat(tidemark.Group, "", "alice", "bob", "carol")
+		w.phone("bob", "phone")
+		w.tells(c, `alice: "text", 1 unread`)
+		_, err := store.DeleteChat(t.Context(), c, time.Now())
+		w.ok(err)
+		w.pass(3 * time.Second)
+		w.says("clear 1, 0 unread")
+		for name, provides := range map[string]func(context.Context) push.Result{
+			"moment": nil, "long": away,
+		} {
+			waits := w.chat(tidemark.Group, name, "alice", "bob")
+			w.provider(provides)
+			w.send(waits, "alice", "too late")
+			w.pass(time.Second)
+			if provides != nil {
+				w.pass(time.Minute)
+			}
+			_, err = store.DeleteChat(t.Context(), waits, time.Now())
+			w.ok(err)
+			w.provider(nil)
+			w.pass(10 * time.Minute)
+			w.says()
+		}
+		if n := w.owed(); n != 0 {
+			t.Errorf("%d chats are owed", n)
+		}
+	})
+}
+
 // TestPusher_looks_at_several_chats_at_once: who leaves many chats costs one read of their members.
 func TestPusher_looks_at_several_chats_at_once(t *testing.T) {
 	in(t, func(w *world) {

@@ -17,7 +17,7 @@ import (
 // removes it. These are hints: a lost one leaves a banner longer than needed.
 //
 //	shown/PROCESS/USER/DEVICE/CHAT/SEQUENCE   a device is told of a message
-//	read/USER/CHAT                            the user has read it, or has left the chat
+//	read/USER/CHAT                            the user has read it, or is no member any more
 //	seen/USER/DEVICE                          the device gave a sign of life
 const (
 	wordShown = "shown"
@@ -78,7 +78,19 @@ func (w *watched) take(p pair, read tidemark.Sequence) bool {
 	return true
 }
 
-// reading is a store that records reads, and members who leave a chat.
+// of returns the users with a banner of a chat.
+func (w *watched) of(chat tidemark.ChatID) (users []tidemark.UserID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p := range w.through {
+		if p.chat == chat {
+			users = append(users, p.user)
+		}
+	}
+	return users
+}
+
+// reading is a store that records reads, members who leave a chat, and chats that are deleted.
 type reading struct {
 	storage.Store
 	p *Pusher
@@ -110,6 +122,21 @@ func (r *reading) RemoveMember(
 		r.p.noteRead(pair{user, chat}, tidemark.MaxSequence)
 	}
 	return removed, err
+}
+
+// DeleteChat implements storage.Deletions. The banners of the chat are removed.
+func (r *reading) DeleteChat(
+	ctx context.Context, chat tidemark.ChatID, now time.Time,
+) (storage.Deleted, error) {
+	deleted, err := r.Store.DeleteChat(ctx, chat, now)
+	if err != nil {
+		return deleted, err
+	}
+	//rule:deleted_is_gone.clear-the-banners
+	for _, user := range r.p.watched.of(chat) {
+		r.p.noteRead(pair{user, chat}, tidemark.MaxSequence)
+	}
+	return deleted, nil
 }
 
 // noteRead notes that a user has read a chat, here. It never blocks.

@@ -125,6 +125,41 @@ func TestPeople_newest_roster_is_kept(t *testing.T) {
 	}
 }
 
+// changing is a storage whose chat is deleted while its members are read for the first time.
+type changing struct {
+	chat.Storage
+	cache *chat.Cache
+}
+
+func (s *changing) Rosters(
+	_ context.Context, chats []tidemark.ChatID,
+) ([]*tidemark.Roster, error) {
+	if s.cache == nil {
+		return []*tidemark.Roster{{ChatID: "c", State: tidemark.ChatDeleted, Version: 2}}, nil
+	}
+	s.cache.Chat("c").Invalidate(2)
+	s.cache = nil
+	bob := tidemark.Member{UserID: "bob", Intervals: tidemark.Intervals{{From: 1}}}
+	return []*tidemark.Roster{{ChatID: "c", Version: 1, Members: []tidemark.Member{bob}}}, nil
+}
+
+// TestMember_deleted_is_gone_also_if_the_read_began_before: the roster of before is not kept.
+func TestMember_deleted_is_gone_also_if_the_read_began_before(t *testing.T) {
+	s := &changing{}
+	c := chat.New(s, chat.Config{Chats: 10, Bytes: 1 << 20, Messages: 4})
+	s.cache = c
+	if _, _, err := c.Member(t.Context(), "bob", "c"); err != nil {
+		t.Fatalf("while the chat is deleted: %v", err)
+	}
+	_, _, err := c.Member(t.Context(), "bob", "c")
+	if tidemark.CodeOf(err) != tidemark.NotMember {
+		t.Errorf("after it: %v, want NotMember", err)
+	}
+	if n := c.RosterBytes(); n < 0 {
+		t.Errorf("the rosters have %d bytes", n)
+	}
+}
+
 // oneMessage is a storage of one chat with one member, bob, and one message.
 type oneMessage struct{ message tidemark.Message }
 

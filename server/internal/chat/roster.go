@@ -226,7 +226,8 @@ func (c *Cache) read(ctx context.Context, ids []tidemark.ChatID) ([]*Roster, err
 	return all, nil
 }
 
-// remember keeps the newer of two rosters and returns it.
+// remember keeps the newer of two rosters and returns it. It does not keep one from before a
+// version that is known to exist: the read of it began before the change.
 func (e *Entry) remember(r *Roster) *Roster {
 	for {
 		old := e.roster.Load()
@@ -237,6 +238,10 @@ func (e *Entry) remember(r *Roster) *Roster {
 		}
 		if !e.replace(old, r) {
 			continue
+		}
+		//rule:deleted_is_gone.keep-no-roster-from-before
+		if r.Version < e.floor.Load() {
+			e.replace(r, nil)
 		}
 		e.mu.Lock()
 		gone := e.gone

@@ -10,18 +10,29 @@ import (
 
 // wipe tells all nodes of the edits and redactions among stored messages, before these are handed
 // over. What the nodes have cached of the chats' earlier messages may be outdated (R_WIPE).
-//
-// If a node that may be alive was not told, leases.Untold makes it drop its cache. If this node
-// dies before it has told anybody, all nodes drop theirs (R_EPOCH).
 func (d *Delivery) wipe(ctx context.Context, stored []message) {
-	var publications []bus.Publication
-	nodes := d.Leases.Nodes()
+	var relations []tidemark.MessageRef
 	for i := range stored {
 		m := stored[i].stored
 		//rule:annotations_counted.drop-nothing
 		if !m.Kind.Revises() {
 			continue
 		}
+		relations = append(relations,
+			tidemark.MessageRef{ChatID: m.ChatID, Sequence: m.Sequence})
+	}
+	d.Wipe(ctx, relations...)
+}
+
+// Wipe makes all nodes drop what they have cached of chats before a message each, and keep no
+// earlier message any more.
+//
+// If a node that may be alive was not told, leases.Untold makes it drop its cache. If this node
+// dies before it has told anybody, all nodes drop theirs (R_EPOCH).
+func (d *Delivery) Wipe(ctx context.Context, before ...tidemark.MessageRef) {
+	var publications []bus.Publication
+	nodes := d.Leases.Nodes()
+	for _, m := range before {
 		//rule:R_WIPE.drop-here-first
 		d.Chats.Relate(m.ChatID, m.Sequence)
 		event := bus.Event{Notification: &bus.Notification{

@@ -73,8 +73,13 @@ func (a *Account) Count(ordinal func(tidemark.Sequence) int64) int64 {
 			return int64(s) - ordinal(s)
 		}
 	}
-	unread := int64(0)
-	for _, piece := range a.Pieces() {
+	unread, pieces := int64(0), a.Pieces()
+	// The numbers of a deleted chat do not say that its messages are gone.
+	//rule:deleted_is_gone.nothing-is-unread
+	if len(pieces) == 0 {
+		return 0
+	}
+	for _, piece := range pieces {
 		//rule:unread_exact.leave-out-what-does-not-count
 		unread += counting(piece.To) - counting(piece.From-1)
 	}

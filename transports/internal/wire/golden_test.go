@@ -218,6 +218,8 @@ func TestResponses_golden(t *testing.T) {
 		State: tidemark.DeliveryState{UserID: "ann"},
 		Peer:  &tidemark.DeliveryState{UserID: "bob", Acked: 3, Read: 4},
 	}
+	held := server.ChatView{Chat: chat.Chat, ForBackend: true}
+	held.Policy = tidemark.Policy{KeepDays: 30, Hold: true}
 	status := server.DeliveryStatus{
 		Chat: chat.Chat, Sequence: 8, Summary: storage.Summary{Members: 2, Delivered: 1, Read: 1},
 		Members: []tidemark.DeliveryState{state, fresh}, NextCursor: "n",
@@ -243,7 +245,7 @@ func TestResponses_golden(t *testing.T) {
 		{"chat", "Chat", string(wire.AppendChat(nil, &chat))},
 		{"empty chat", "Chat", string(wire.AppendChat(nil, &empty))},
 		{"chat without a user", "Chat",
-			string(wire.AppendChat(nil, &server.ChatView{Chat: chat.Chat}))},
+			string(wire.AppendChat(nil, &held))},
 		{"chats", "ChatList", string(wire.AppendChats(nil, server.ChatPage{
 			Chats: []server.ChatView{chat, empty}, NextCursor: "n",
 		}))},

@@ -396,11 +396,19 @@ func DecodeChatChange(raw []byte) (change server.ChatChange, err error) {
 			return v.text(key, change.Name)
 		case "metadata":
 			return v.object(key, &change.Metadata)
+		case "keep_days":
+			change.KeepDays = new(int)
+			return v.days(change.KeepDays)
+		case "hold":
+			change.Hold = new(bool)
+			return v.boolean(key, change.Hold)
 		}
 		return nil
 	})
-	if err == nil && change.Name == nil && change.Metadata == nil {
-		err = tidemark.BadParam(tidemark.Invalid, "name", "or metadata is needed")
+	if err == nil && change.Name == nil && change.Metadata == nil && change.KeepDays == nil &&
+		change.Hold == nil {
+		err = tidemark.BadParam(tidemark.Invalid, "name",
+			"or metadata, keep_days or hold is needed")
 	}
 	return change, err
 }

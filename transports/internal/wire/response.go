@@ -33,6 +33,7 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 	b = strconv.AppendUint(b, uint64(c.Head), 10)
 	b = append(b, `,"floor_sequence":`...)
 	b = strconv.AppendUint(b, uint64(c.Floor), 10)
+	b = appendPolicy(b, c)
 	if c.State.UserID == "" {
 		b = append(b, `,"last_acked_sequence":null,"last_read_sequence":null,"unread_count":null,`+
 			`"mention_count":null`...)
@@ -62,6 +63,23 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 		b = c.Last.AppendJSON(b)
 	}
 	return append(b, '}')
+}
+
+// appendPolicy appends for how long a chat is kept. Whether it is on hold is null for all but
+// backends.
+func appendPolicy(b []byte, c *server.ChatView) []byte {
+	b = append(b, `,"keep_days":`...)
+	if days := c.Policy.KeepDays; days != 0 {
+		b = strconv.AppendInt(b, int64(days), 10)
+	} else {
+		b = append(b, "null"...)
+	}
+	b = append(b, `,"hold":`...)
+	//rule:caller_does_only_what_they_may.backends-see-holds
+	if !c.ForBackend {
+		return append(b, "null"...)
+	}
+	return strconv.AppendBool(b, c.Policy.Hold)
 }
 
 // appendOrNull appends a string, or null if it is empty.

@@ -106,6 +106,16 @@ func (v value) boolean(field string, to *bool) error {
 	return nil
 }
 
+// days decodes tidemark.Policy.KeepDays.
+func (v value) days(to *int) error {
+	n, err := strconv.Atoi(string(v))
+	if err != nil || !v.integer() {
+		n = -1
+	}
+	*to = n
+	return tidemark.CheckKeepDays(n)
+}
+
 // integer reports whether v is a number without fraction and exponent.
 func (v value) integer() bool {
 	for i, c := range v {

@@ -54,13 +54,24 @@ export interface paths {
         readonly get: operations["getChat"];
         readonly put?: never;
         readonly post?: never;
-        readonly delete?: never;
+        /**
+         * Delete a chat, for good
+         * @description Owners delete a group, and backends any chat. A direct chat belongs to both members, so only
+         *     a backend deletes it. Afterwards nobody is a member, and nothing of the chat is answered. Its
+         *     id is never used again. The members get `membership` with `removed`. Files stay where they
+         *     are. A chat on `hold` is not deleted (409).
+         *
+         *     A backend may repeat the call: the answer is 204 again. An owner who repeats it is no member
+         *     any more (403).
+         */
+        readonly delete: operations["deleteChat"];
         readonly options?: never;
         readonly head?: never;
         /**
-         * Change a group's name or metadata
-         * @description For owners, admins and backends. What is not named stays as it is. The members get
-         *     `chat_updated`.
+         * Change a chat's name or metadata, or for how long it is kept
+         * @description Owners, admins and backends change the name and the metadata of a group. Only backends
+         *     change `keep_days` and `hold`, also of a direct chat. What is not named stays as it is. The
+         *     members get `chat_updated`.
          *     Two changes at the same time both happen; the later one decides about what both name.
          */
         readonly patch: operations["updateChat"];
@@ -1305,10 +1316,24 @@ export interface components {
             readonly name?: string | null;
             /** @description Takes the place of the whole object. `{}` removes it. */
             readonly metadata?: components["schemas"]["ChatMetadata"] | null;
+            /**
+             * @description For how many days messages are kept, from 8. If the server keeps those of all chats for
+             *     a shorter time, that holds. 0 ends it. Only for backends.
+             */
+            readonly keep_days?: number | null;
+            /**
+             * @description If it is true, no message of the chat expires, and the chat cannot be deleted. Edits and
+             *     redactions go on. Only for backends.
+             */
+            readonly hold?: boolean | null;
         } | {
             readonly name: string;
         } | {
             readonly metadata: Record<string, unknown>;
+        } | {
+            readonly keep_days: number;
+        } | {
+            readonly hold: boolean;
         };
         /**
          * @example {
@@ -1364,6 +1389,8 @@ export interface components {
          *       "member_count": 3,
          *       "head_sequence": 42,
          *       "floor_sequence": 1,
+         *       "keep_days": 30,
+         *       "hold": null,
          *       "last_acked_sequence": 42,
          *       "last_read_sequence": 40,
          *       "unread_count": 2,
@@ -1394,6 +1421,16 @@ export interface components {
              *     It is `head_sequence` + 1 if all have.
              */
             readonly floor_sequence: components["schemas"]["Sequence"];
+            /**
+             * @description For how many days the messages of this chat are kept, at most. Null if the chat has no
+             *     number of its own.
+             */
+            readonly keep_days: number | null;
+            /**
+             * @description Whether the chat is on hold: nothing expires, and it cannot be deleted. Null for all but
+             *     backends.
+             */
+            readonly hold: boolean | null;
             /**
              * @description The caller's own watermark. For an API key without a user it is null, and so are
              *     `last_read_sequence`, `unread_count`, `mention_count`, `unread_from_sequence`, `peer`
@@ -1491,6 +1528,8 @@ export interface components {
          *           "member_count": 2,
          *           "head_sequence": 1,
          *           "floor_sequence": 1,
+         *           "keep_days": null,
+         *           "hold": null,
          *           "last_acked_sequence": 1,
          *           "last_read_sequence": 0,
          *           "unread_count": 1,
@@ -2605,7 +2644,7 @@ export interface components {
         };
         readonly EventType: string;
         /** @enum {string} */
-        readonly NewEventType: "message.persisted" | "member.changed" | "chat.updated" | "delivery.updated" | "read.updated" | "pending.created" | "event.parked" | "outlet.disabled";
+        readonly NewEventType: "message.persisted" | "member.changed" | "chat.updated" | "chat.deleted" | "delivery.updated" | "read.updated" | "pending.created" | "event.parked" | "outlet.disabled";
         /** @enum {string} */
         readonly NewContent: "full" | "none";
         /** @enum {string} */
@@ -4304,6 +4343,34 @@ export interface operations {
             readonly 401: components["responses"]["Unauthenticated"];
             readonly 403: components["responses"]["Forbidden"];
             readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly deleteChat: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly chat_id: components["parameters"]["chat_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The chat is deleted. */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 409: components["responses"]["Conflict"];
             readonly 429: components["responses"]["TooMany"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];

@@ -84,7 +84,8 @@ void test('backend: the calls are those of openapi.yaml', () => {
   ]) assert.ok(operations.delete(not), not);
   assert.deepEqual(Object.entries(CALLS).sort(), [...operations].sort());
   const forItself: Record<CallForItself, true> = {
-    createChat: true, getChat: true, updateChat: true, listMembers: true, addMembers: true,
+    createChat: true, getChat: true, updateChat: true, deleteChat: true, listMembers: true,
+    addMembers: true,
     updateMember: true, removeMember: true, createToken: true, getDeliveryStatus: true,
   };
   assert.deepEqual([...alone].sort(), Object.keys(forItself).sort());

@@ -109,7 +109,7 @@ func Sent(
 		return appended, false, err
 	}
 	// The version must not be older than the message.
-	chat, err := access.Counter(ctx, key.Chat)
+	chat, err := access.Alive(ctx, key.Chat)
 	if err != nil || it == nil {
 		return appended, false, err
 	}

@@ -2,9 +2,11 @@ package record
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 )
 
@@ -52,6 +54,7 @@ func CounterOf(it call.Item) (*Counter, error) {
 	c := &Counter{
 		Chat: tidemark.Chat{
 			ID:             tidemark.ChatID(r.Text("chat_id")),
+			State:          tidemark.ChatState(r.Text("chat_state")),
 			Type:           tidemark.ChatType(r.Text("type")),
 			Name:           r.Text("name"),
 			Version:        r.Number("version"),
@@ -63,6 +66,10 @@ func CounterOf(it call.Item) (*Counter, error) {
 			MemberCount:    int(r.Number("member_count")),
 			MembersVersion: r.Number("members_version"),
 			Large:          r.Flag("is_large"),
+			DeletedAt:      r.Time("deleted_at"),
+			Policy: tidemark.Policy{
+				KeepDays: int(r.Number("keep_days")), Hold: r.Flag("on_hold"),
+			},
 		},
 		Activity:  r.Time("activity_at"),
 		Standing:  r.Flag("may_stand"),
@@ -105,6 +112,28 @@ func (c Access) Learn(chat tidemark.ChatID, it call.Item) (*Counter, error) {
 	return found, nil
 }
 
+// Alive is Counter for a chat that is not deleted. It returns NotFound for any other one.
+func (c Access) Alive(ctx context.Context, chat tidemark.ChatID) (*Counter, error) {
+	found, err := c.Counter(ctx, chat)
+	//rule:deleted_is_gone.nothing-is-changed-in-dynamodb
+	if err == nil && found.State == tidemark.ChatDeleted {
+		return nil, storage.WasDeleted(chat)
+	}
+	return found, err
+}
+
+// Living reads the items of those chats that exist and are not deleted.
+func (c Access) Living(
+	ctx context.Context, chats []tidemark.ChatID, eventual bool,
+) (map[tidemark.ChatID]*Counter, error) {
+	found, err := c.Counters(ctx, chats, eventual)
+	//rule:deleted_is_gone.no-list-has-it-in-dynamodb
+	maps.DeleteFunc(found, func(_ tidemark.ChatID, one *Counter) bool {
+		return one.State == tidemark.ChatDeleted
+	})
+	return found, err
+}
+
 // Counters reads the items of those chats that exist.
 func (c Access) Counters(
 	ctx context.Context, chats []tidemark.ChatID, eventual bool,
@@ -145,6 +174,9 @@ func (c *Counter) Item() call.Item {
 	}
 	//rule:told_or_owed.open-backlog-at-creation-in-dynamodb
 	it["outbox_shard"] = call.Text(ShardOf(c.ID))
+	if c.State != tidemark.ChatLive {
+		it["chat_state"] = call.Text(c.State)
+	}
 	if c.Described != "" {
 		it["metadata_item"] = call.Text(c.Described)
 	}

@@ -7,13 +7,16 @@ import (
 )
 
 // Known has the heads and watermarks that this process has seen. They may be used although other
-// processes write them, because they only grow. It holds at most mostKnown of each, and drops some
-// at random. Use NewKnown. Known is safe for concurrent use.
+// processes write them, because they only grow. It also has the chats that it has seen deleted, and
+// a deleted chat stays so. It holds at most mostKnown of each, and drops some at random. Use
+// NewKnown. Known is safe for concurrent use.
 type Known struct {
 	mu     sync.Mutex
 	heads  map[tidemark.ChatID]tidemark.Sequence
 	images map[tidemark.ChatID]image
 	states map[stateName]State
+	// gone has the deleted chats of which it has seen the counter. It has no head of them.
+	gone map[tidemark.ChatID]struct{}
 }
 
 // An image has what the messages of a chat have written to its counter when it ended at head. Who
@@ -94,6 +97,7 @@ func NewKnown() *Known {
 		heads:  map[tidemark.ChatID]tidemark.Sequence{},
 		images: map[tidemark.ChatID]image{},
 		states: map[stateName]State{},
+		gone:   map[tidemark.ChatID]struct{}{},
 	}
 }
 
@@ -101,12 +105,38 @@ func NewKnown() *Known {
 func (k *Known) SawHead(chat tidemark.ChatID, head tidemark.Sequence) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	//rule:deleted_is_gone.no-head-of-a-deleted-chat
+	if _, gone := k.gone[chat]; gone {
+		return
+	}
 	makeRoom(k.heads)
 	k.heads[chat] = max(k.heads[chat], head)
 }
 
+// SawDeletion remembers that a chat was deleted, and forgets what it knows of the chat.
+func (k *Known) SawDeletion(chat tidemark.ChatID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	makeRoom(k.gone)
+	k.gone[chat] = struct{}{}
+	delete(k.heads, chat)
+	delete(k.images, chat)
+}
+
+// Gone reports whether a chat is known to be deleted.
+func (k *Known) Gone(chat tidemark.ChatID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, gone := k.gone[chat]
+	return gone
+}
+
 // SawCounter remembers the head and the senders of a chat.
 func (k *Known) SawCounter(c *Counter) {
+	if c.State == tidemark.ChatDeleted {
+		k.SawDeletion(c.ID)
+		return
+	}
 	k.SawHead(c.ID, c.Head)
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -160,12 +160,12 @@ type Seen struct {
 }
 
 // Look reads a chat and the memberships of some users in it. If a membership has a later version
-// than the counter, it reads both again.
+// than the counter, it reads both again. It returns NotFound for a deleted chat.
 func (c Access) Look(
 	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
 ) (Seen, error) {
 	for again := 0; ; again++ {
-		counter, err := c.Counter(ctx, chat)
+		counter, err := c.Alive(ctx, chat)
 		if err != nil {
 			return Seen{}, err
 		}
@@ -194,12 +194,18 @@ func (c Access) RosterAt(ctx context.Context, at *Counter) (*tidemark.Roster, er
 	for again := 0; ; again++ {
 		r := &tidemark.Roster{
 			ChatID:  at.ID,
+			State:   at.State,
 			Type:    at.Type,
 			History: at.History,
 			Large:   at.Large,
 			Version: at.MembersVersion,
 			Floor:   at.Floor,
 			Members: make([]tidemark.Member, 0, at.MemberCount),
+		}
+		// The items of its members stay until the chat is purged.
+		//rule:deleted_is_gone.no-members-in-dynamodb
+		if at.State == tidemark.ChatDeleted {
+			return r, nil
 		}
 		newer := false
 		//rule:nothing_outside_membership.consistent-roster

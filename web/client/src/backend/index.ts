@@ -10,6 +10,7 @@ export const CALLS = {
   createChat: 'POST /chats',
   getChat: 'GET /chats/{chat_id}',
   updateChat: 'PATCH /chats/{chat_id}',
+  deleteChat: 'DELETE /chats/{chat_id}',
   listMembers: 'GET /chats/{chat_id}/members',
   addMembers: 'POST /chats/{chat_id}/members',
   updateMember: 'PATCH /chats/{chat_id}/members/{user_id}',
@@ -48,8 +49,8 @@ export const CALLS = {
 export type Call = keyof typeof CALLS;
 
 /** The calls that a backend may make for itself: `x-user: optional` in openapi.yaml. */
-export type CallForItself = 'createChat' | 'getChat' | 'updateChat' | 'listMembers' | 'addMembers'
-  | 'updateMember' | 'removeMember' | 'createToken' | 'getDeliveryStatus';
+export type CallForItself = 'createChat' | 'getChat' | 'updateChat' | 'deleteChat' | 'listMembers'
+  | 'addMembers' | 'updateMember' | 'removeMember' | 'createToken' | 'getDeliveryStatus';
 
 type Path<C extends Call> = operations[C]['parameters'] extends { path: infer P } ? P : unknown;
 type Query<C extends Call> = operations[C]['parameters'] extends { query?: infer Q }

@@ -1,0 +1,4 @@
+ALTER TABLE chats DROP COLUMN hold;
+ALTER TABLE chats DROP COLUMN keep_days;
+ALTER TABLE chats DROP COLUMN deleted_at;
+ALTER TABLE chats DROP COLUMN state;

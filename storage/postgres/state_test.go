@@ -1,0 +1,34 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tidemark-im/tidemark/storage/storagetest"
+)
+
+// TestPurgeChat_deleted_is_gone_from_all_tables: the chat has only its own row afterwards.
+func TestPurgeChat_deleted_is_gone_from_all_tables(t *testing.T) {
+	s := openNew(t).(durable)
+	url := s.url
+	storagetest.Purged(t, s, "c")
+	tables := strings.Fields(single(t, url, `SELECT string_agg(table_name, ' ' ORDER BY table_name)
+		FROM information_schema.columns
+		WHERE column_name = 'chat' AND table_schema = current_schema()`))
+	if len(tables) < 9 {
+		t.Errorf("only the tables %q have a column for the chat", tables)
+	}
+	for _, table := range tables {
+		if n := single(t, url, `SELECT count(*)::text FROM `+table); n != "0" {
+			t.Errorf("the table %s has %s rows of the chat", table, n)
+		}
+	}
+	for _, statement := range []string{
+		`SELECT count(*)::text FROM pending_deliveries WHERE chat_id = 'c'`,
+		`SELECT (count(*) - 1)::text FROM chats`,
+	} {
+		if n := single(t, url, statement); n != "0" {
+			t.Errorf("%s: got %s, want 0", statement, n)
+		}
+	}
+}

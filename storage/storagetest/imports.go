@@ -1,0 +1,148 @@
+package storagetest
+
+import (
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// importing creates a group that is being imported. The first member is its owner.
+func (f *fixture) importing(name string, members ...tidemark.UserID) tidemark.ChatID {
+	f.Helper()
+	return f.create(storage.NewChat{
+		ID: f.chat(name), State: tidemark.ChatImporting, Type: tidemark.Group,
+		History: tidemark.HistoryFull, Members: members,
+	})
+}
+
+// moved returns a message of an importer.
+func (f *fixture) moved(
+	chat tidemark.ChatID, sender tidemark.UserID, content string,
+) tidemark.Draft {
+	d := f.draft(chat, sender, content)
+	d.Importing = true
+	return d
+}
+
+// refuses returns the error of an append of a draft, which must have a code.
+func (f *fixture) refuses(d tidemark.Draft, want tidemark.Code) {
+	f.Helper()
+	_, err := storage.AppendOne(f.ctx, f.store, d)
+	f.code(err, want)
+}
+
+var importRules = []rule{
+	{"importing_is_closed_only_the_importer_appends", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.importing("c", alice)
+		f.equal("state", f.info(c).State, tidemark.ChatImporting)
+		f.equal("state of the roster", f.roster(c).State, tidemark.ChatImporting)
+		f.refuses(f.draft(c, alice, "too early"), tidemark.Unavailable)
+		f.refuses(f.draft(c, bob, "too early, and no member"), tidemark.Unavailable)
+		first := f.moved(c, alice, "first")
+		f.equal("sequence", f.append(first).Message.Sequence, tidemark.Sequence(1))
+		f.refuses(f.moved(c, bob, "no member"), tidemark.NotMember)
+		f.add(c, bob)
+		f.append(f.moved(c, bob, "second"))
+		f.equal("repeated", f.append(first).Duplicate, true)
+		first.Importing = false
+		f.refuses(first, tidemark.Unavailable) // also under a key that is known
+		f.raise(bob, c, tidemark.Raise{Acked: 2, Read: 1}, at(3))
+		f.remove(c, bob)
+		edit := f.edit(c, alice, 1, "edited")
+		f.refuses(edit, tidemark.Unavailable)
+		edit.Importing = true
+		f.append(edit)
+		f.equal("head", f.whole(c).Head, tidemark.Sequence(3))
+	}},
+	{"importing_is_closed_a_refused_draft_fails_alone", func(f *fixture) {
+		alice := f.user("alice")
+		c, other := f.importing("c", alice), f.group("other", alice)
+		appended, err := f.store.Append(f.ctx, []tidemark.Draft{
+			f.draft(other, alice, "1"), f.draft(c, alice, "too early"), f.moved(c, alice, "1"),
+			f.moved(other, alice, "not imported"), f.draft(other, alice, "2"),
+		})
+		f.ok(err)
+		want := []tidemark.Code{"", tidemark.Unavailable, "", tidemark.Conflict, ""}
+		for i := range appended {
+			f.code(appended[i].Err, want[i])
+		}
+		f.equal("head", f.whole(c).Head, tidemark.Sequence(1))
+		f.equal("head of the other", f.whole(other).Head, tidemark.Sequence(2))
+	}},
+	{"FinishImport_makes_the_chat_live", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.importing("c", alice)
+		f.append(f.moved(c, alice, "first"))
+		before := f.info(c)
+		for range 2 {
+			f.ok(f.store.FinishImport(f.ctx, c, at(4)))
+			want := before
+			want.State, want.MembersVersion = tidemark.ChatLive, before.MembersVersion+1
+			f.equal("chat", f.info(c), want)
+			f.equal("roster", f.roster(c).State, tidemark.ChatLive)
+		}
+		f.refuses(f.moved(c, alice, "too late"), tidemark.Conflict)
+		f.send(c, alice, 1)
+		f.add(c, bob)
+		f.send(c, bob, 1)
+		f.equal("head", f.whole(c).Head, tidemark.Sequence(3))
+		f.code(f.store.FinishImport(f.ctx, f.chat("none"), at(4)), tidemark.NotFound)
+		live := f.group("live", alice)
+		f.ok(f.store.FinishImport(f.ctx, live, at(4)))
+		f.equal("version of a live chat", f.info(live).MembersVersion, uint64(1))
+	}},
+	{"CreateChat_a_pair_has_one_chat_also_while_it_is_imported", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		new := storage.NewChat{
+			ID: f.chat("d"), State: tidemark.ChatImporting, Type: tidemark.Direct,
+			History: tidemark.HistoryFull, CreatedAt: at(1),
+			Members: []tidemark.UserID{alice, bob},
+		}
+		_, created, err := f.store.CreateChat(f.ctx, new)
+		f.ok(err)
+		f.equal("created", created, true)
+		new.ID, new.State = f.chat("another"), tidemark.ChatLive
+		got, created, err := f.store.CreateChat(f.ctx, new)
+		f.ok(err)
+		f.equal("created again", created, false)
+		f.equal("chat", got, f.info(f.chat("d")))
+		f.append(f.moved(got.ID, bob, "first"))
+		f.ok(f.store.FinishImport(f.ctx, got.ID, at(2)))
+		f.send(got.ID, alice, 1)
+		f.whole(got.ID)
+	}},
+	{"FinishImport_beside_the_importer_and_its_users", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.importing("c", alice)
+		const moved, users = 10, 3
+		f.ok(concurrently(1+users, func(i int) error {
+			for n := range 2 * moved {
+				d := f.draft(c, alice, "hello")
+				want := tidemark.Code("")
+				if i == 0 {
+					d = f.moved(c, alice, "moved")
+				}
+				if i == 0 && n == moved {
+					if err := f.store.FinishImport(f.ctx, c, at(5)); err != nil {
+						return err
+					}
+				}
+				if i == 0 && n >= moved {
+					want = tidemark.Conflict
+				}
+				err := retry(func() error {
+					_, err := storage.AppendOne(f.ctx, f.store, d)
+					return err
+				})
+				if err := expect(err, want); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		for i, m := range f.messages(storage.Range{Chat: c}) {
+			f.equal("is of the importer", m.Content == "moved", i < moved)
+		}
+		f.gapless(c, moved+users*2*moved)
+	}},
+}
