@@ -47,6 +47,17 @@ func arrows() []arrow {
 			place: "attachments/s3", own: []string{"", "attachments"},
 			others: []string{"github.com/aws/aws-sdk-go-v2"},
 		},
+		{place: "importer", own: []string{"", "storage"}},
+		{place: "importer/internal/files", own: []string{"", "importer"}},
+		{place: "importer/jsonl", own: []string{"", "importer"}},
+		{place: "importer/tinode", own: []string{"", "importer"}},
+		{
+			place: "importer/tinode/postgres", own: []string{"", "importer", "importer/tinode"},
+			others: []string{"github.com/jackc/pgx/v5"},
+		},
+		{place: "importer/stream", own: []string{"", "importer", "importer/internal/files"}},
+		{place: "importer/sendbird", own: []string{"", "importer", "importer/internal/files"}},
+		{place: "importer/twilio", own: []string{"", "importer", "importer/internal/files"}},
 		{place: "reach/webhook", own: []string{"", "reach/internal/publicnet", "reach/outlet"}},
 		{
 			place: "reach/kafka", own: []string{"", "internal/batch", "reach/outlet"},
@@ -383,9 +394,10 @@ func arrows() []arrow {
 			place: "cmd/tidemark",
 			own: []string{
 				"",
-				"attachments", "attachments/...", "bench", "internal/redis", "internal/signal",
-				"migrations", "reach", "reach/...", "retention", "server", "server/...", "storage",
-				"storage/...", "tracing", "tracing/...", "transports", "transports/...", "web",
+				"attachments", "attachments/...", "bench", "importer", "importer/...",
+				"internal/redis", "internal/signal", "migrations", "reach", "reach/...",
+				"retention", "server", "server/...", "storage", "storage/...", "tracing",
+				"tracing/...", "transports", "transports/...", "web",
 			},
 			others: []string{
 				"github.com/alecthomas/kong", "github.com/gofrs/uuid/v5",
