@@ -26,8 +26,9 @@ type move struct {
 	i      *Importer
 	id     tidemark.ChatID
 	direct bool
-	// done says that an earlier run has ended the import.
-	done bool
+	// done says that an earlier run has ended the import, and again that one has begun it. again is
+	// false once the members are as they must be before the next message.
+	done, again bool
 	// head is that of the stored chat. at is how many messages the source has had so far. From head
 	// on, these are in drafts.
 	head, at tidemark.Sequence
@@ -45,13 +46,13 @@ func (i *Importer) begin(ctx context.Context, c *Chat) (*move, error) {
 	if err != nil {
 		return nil, err
 	}
-	chat, err := i.stored(ctx, &new)
+	chat, created, err := i.stored(ctx, &new)
 	if err != nil {
 		return nil, err
 	}
 	m := &move{
 		i: i, id: new.ID, direct: new.Type == tidemark.Direct,
-		done: chat.State == tidemark.ChatLive, head: chat.Head,
+		done: chat.State == tidemark.ChatLive, again: !created, head: chat.Head,
 		roll: newRoll(), wanted: map[string][]*person{},
 	}
 	for _, user := range new.Members {
@@ -106,30 +107,33 @@ func (i *Importer) newChat(c *Chat) (storage.NewChat, error) {
 
 // stored returns the chat as it is stored, and creates it if there is none. Conflict: it is not
 // this import's.
-func (i *Importer) stored(ctx context.Context, new *storage.NewChat) (tidemark.Chat, error) {
+func (i *Importer) stored(
+	ctx context.Context, new *storage.NewChat,
+) (chat tidemark.Chat, created bool, err error) {
 	ctx, cancel := call(ctx)
 	defer cancel()
-	chat, err := i.store.Chat(ctx, new.ID)
+	chat, err = i.store.Chat(ctx, new.ID)
 	if tidemark.CodeOf(err) == tidemark.NotFound {
-		if chat, _, err = i.store.CreateChat(ctx, *new); tidemark.CodeOf(err) == tidemark.Conflict {
+		chat, created, err = i.store.CreateChat(ctx, *new)
+		if tidemark.CodeOf(err) == tidemark.Conflict {
 			chat, err = i.store.Chat(ctx, new.ID) // Another run has created it meanwhile.
 		}
 	}
 	switch {
 	case err != nil:
-		return chat, err
+		return chat, false, err
 	case chat.ID != new.ID:
-		return chat, tidemark.Errorf(tidemark.Conflict,
+		return chat, false, tidemark.Errorf(tidemark.Conflict,
 			"its two users have the direct chat %s already", chat.ID)
 	case chat.State == tidemark.ChatDeleted:
-		return chat, tidemark.Errorf(tidemark.Conflict,
+		return chat, false, tidemark.Errorf(tidemark.Conflict,
 			"there was a chat %s, which was deleted; its id is not used again", new.ID)
 	//rule:import_once.new-chats-only
 	case chat.Creation != new.Creation || chat.Type != new.Type || chat.History != new.History:
-		return chat, tidemark.Errorf(tidemark.Conflict,
+		return chat, false, tidemark.Errorf(tidemark.Conflict,
 			"there is a chat %s already, which this import did not begin", new.ID)
 	}
-	return chat, nil
+	return chat, created, nil
 }
 
 // take takes a record of the chat.
@@ -204,6 +208,9 @@ func (m *move) message(ctx context.Context, r *Message) error {
 		return m.wrong(m.at, tidemark.Errorf(tidemark.Conflict,
 			"an earlier import has ended the chat without it"))
 	}
+	if err := m.restore(ctx); err != nil {
+		return err
+	}
 	m.drafts, m.bytes = append(m.drafts, d), m.bytes+d.Size()
 	if len(m.drafts) == batchMessages || m.bytes >= batchBytes {
 		return m.flush(ctx)
@@ -231,7 +238,8 @@ func (m *move) read(r *Read) error {
 	return nil
 }
 
-// flush appends the drafts.
+// flush appends the drafts. A store stores what follows a draft that it refuses. That is in a wrong
+// place then, for good, and flush says so.
 func (m *move) flush(ctx context.Context) error {
 	if len(m.drafts) == 0 {
 		return nil
@@ -242,25 +250,39 @@ func (m *move) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var refusal error
 	for k := range appended {
 		a, position := &appended[k], m.head+1+tidemark.Sequence(k)
 		switch {
+		case a.Err != nil && refusal != nil:
 		case a.Err != nil && refuses(a.Err):
-			return m.wrong(position, a.Err)
+			refusal = m.wrong(position, a.Err)
 		case a.Err != nil:
-			return a.Err
+			refusal = a.Err
 		//rule:import_once.position-is-the-sequence
 		case a.Message.Sequence != position:
-			return m.wrong(position, tidemark.Errorf(tidemark.Conflict, "the store has it as "+
-				"message %d; delete the chat, and import it again under another id",
-				a.Message.Sequence))
+			return m.wrong(position, misplaced(a.Message.Sequence, refusal))
 		}
+	}
+	if refusal != nil {
+		return refusal
 	}
 	n := len(m.drafts)
 	m.head += tidemark.Sequence(n)
 	m.drafts, m.bytes = nil, 0
 	m.i.count(func(r *Report) { r.Messages += int64(n) })
 	return nil
+}
+
+// misplaced returns the Conflict of a message that is stored in a wrong place. refusal is why an
+// earlier one was refused, or nil.
+func misplaced(at tidemark.Sequence, refusal error) error {
+	why := ""
+	if refusal != nil {
+		why = ", because of another one (" + tidemark.DetailOf(refusal) + ")"
+	}
+	return tidemark.Errorf(tidemark.Conflict, "the store has it as message %d%s; delete the chat, "+
+		"and import it again under another id", at, why)
 }
 
 // wrong returns an error about a message, with its position.

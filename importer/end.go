@@ -71,17 +71,17 @@ func (m *move) roles(ctx context.Context) error {
 		if !p.member || p.role == "" || p.role == tidemark.Ordinary {
 			continue
 		}
-		if err := m.role(ctx, p); err != nil {
+		if err := m.role(ctx, p, p.role); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *move) role(ctx context.Context, p *person) error {
+func (m *move) role(ctx context.Context, p *person, role tidemark.Role) error {
 	ctx, cancel := call(ctx)
 	defer cancel()
-	_, err := m.i.store.UpdateMember(ctx, m.id, p.user, storage.MemberChange{Role: p.role})
+	_, err := m.i.store.UpdateMember(ctx, m.id, p.user, storage.MemberChange{Role: role})
 	return err
 }
 

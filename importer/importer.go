@@ -24,6 +24,7 @@ type Store interface {
 		now time.Time) (storage.Removed, error)
 	UpdateMember(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID,
 		change storage.MemberChange) (storage.UpdatedMember, error)
+	Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error)
 	Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.Appended, error)
 	Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error)
 	Advance(ctx context.Context, advances []storage.Advance) ([]storage.Advanced, error)
@@ -135,6 +136,8 @@ func (i *Importer) Run(ctx context.Context, records iter.Seq2[Record, error]) er
 			return err
 		}
 		switch c, begins := r.(Chat); {
+		case begins && m != nil:
+			err = tidemark.Errorf(tidemark.Internal, "the source has no end of the chat")
 		case begins:
 			name, refused = c.ID, false
 			m, err = i.begin(ctx, &c)

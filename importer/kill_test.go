@@ -210,6 +210,76 @@ func (w *world) beside(method string) importer.Config {
 	return cfg
 }
 
+// TestImport_import_once_notices_a_refusal: a sender is no member any more, as another program says.
+// What follows in the same batch is in a wrong place then. A refusal at the end moves nothing.
+func TestImport_import_once_notices_a_refusal(t *testing.T) {
+	for id, tc := range map[string]struct {
+		last []importer.Record
+		code tidemark.Code
+		want string
+	}{
+		"in-the-middle": {
+			[]importer.Record{message("3", "alice", 3), message("4", "bob", 4)}, tidemark.Conflict,
+			"message 3 of the chat in-the-middle: the store has it as message 2, because of",
+		},
+		"at-the-end": {nil, tidemark.NotMember, "message 2 of the chat at-the-end: "},
+	} {
+		t.Run(id, func(t *testing.T) {
+			w := newWorld(t)
+			faulty := storagetest.Fault(w.store)
+			faulty.Before = func(method string) error {
+				if method != "Append" {
+					return nil
+				}
+				_, err := w.store.RemoveMember(w.ctx, tidemark.ChatID(id), "bob", at(9))
+				return err
+			}
+			cfg := w.config()
+			cfg.Store = faulty
+			records := []importer.Record{
+				group(id, "alice", "bob"), message("1", "alice", 1), message("2", "bob", 2),
+			}
+			report, err := w.run(cfg, append(append(records, tc.last...), importer.End{})...)
+			if err == nil || len(report.Refused) != 1 || report.Refused[0].Code != tc.code ||
+				!strings.Contains(report.Refused[0].Reason, tc.want) {
+				t.Errorf("got %v, %+v, want %s and %q", err, report.Refused, tc.code, tc.want)
+			}
+		})
+	}
+}
+
+// TestImport_import_once_of_a_longer_export: a run is interrupted just before its end, when members
+// have left and have their roles. The next run gets a later export, in which they go on.
+func TestImport_import_once_of_a_longer_export(t *testing.T) {
+	w := newWorld(t)
+	export := func(prefix string, longer bool) []importer.Record {
+		reader := joins(prefix+"reader", 0)
+		reader.Role = tidemark.Reader
+		records := []importer.Record{
+			group(prefix+"g", prefix+"alice"), reader, joins(prefix+"bob", 0),
+			message("1", prefix+"bob", 1), message("2", prefix+"reader", 2),
+			importer.Message{ID: "3", At: at(3), Lack: importer.Deleted},
+		}
+		if longer {
+			records = append(records, message("4", prefix+"bob", 4),
+				message("5", prefix+"reader", 5), message("6", prefix+"alice", 6))
+		}
+		return append(records, leaves(prefix+"bob", 7), importer.End{})
+	}
+	dump := func(prefix string) string {
+		return w.dump(prefix, []tidemark.ChatID{tidemark.ChatID(prefix + "g")}, []tidemark.UserID{
+			tidemark.UserID(prefix + "alice"), tidemark.UserID(prefix + "bob"),
+			tidemark.UserID(prefix + "reader"),
+		})
+	}
+	w.move(export("whole-", true)...)
+	w.broken("FinishImport", export("twice-", false)...)
+	w.move(export("twice-", true)...)
+	if got, want := dump("twice-"), dump("whole-"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 // TestImport_import_once_notices_another_run that changes members of the same chat. They may be
 // wrong then, so the import of the chat does not go on.
 func TestImport_import_once_notices_another_run(t *testing.T) {

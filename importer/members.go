@@ -33,11 +33,12 @@ type person struct {
 	changed, stranger bool
 	// joins is how often they have joined.
 	joins int
-	// read is the last message that they have read, if the source says it (marked). first..last is
-	// the last run of messages of their own without one of others between them.
-	marked      bool
-	read        tidemark.Sequence
-	first, last tidemark.Sequence
+	// read is the last message that they have read, if the source says it (marked). 1..own and
+	// first..last are the first and the last run of messages of their own without one of others
+	// between them. The first run begins the chat, or is empty.
+	marked           bool
+	read             tidemark.Sequence
+	own, first, last tidemark.Sequence
 }
 
 func newRoll() roll { return roll{people: map[tidemark.UserID]*person{}} }
@@ -105,19 +106,22 @@ func (p *person) wrote(n tidemark.Sequence) {
 	if p.last+1 != n || p.last == 0 {
 		p.first = n
 	}
-	p.last = n
+	if p.last = n; n == p.own+1 {
+		p.own = n
+	}
 }
 
 // hasRead notes that the person has read up to a message.
 func (p *person) hasRead(n tidemark.Sequence) { p.read = max(p.read, n) }
 
-// seen returns the last message that the person has read. Who has read everything before the last
-// run of their own messages has read that, too, as in the core.
+// seen returns the last message that the person has read. Who has read everything before a run of
+// their own messages has read that, too, as in the core. Only the first and the last run are known.
 func (p *person) seen() tidemark.Sequence {
-	if p.first > 0 && p.read+1 >= p.first {
-		return max(p.read, p.last)
+	read := max(p.read, p.own)
+	if p.first > 0 && read+1 >= p.first {
+		return max(read, p.last)
 	}
-	return p.read
+	return read
 }
 
 // apply makes the changes of members before the next message, if an earlier run has not made them.
@@ -164,6 +168,51 @@ func (m *move) apply(ctx context.Context) error {
 	return m.join(ctx, joined)
 }
 
+// restore undoes what an earlier run has done to the members at the end of a shorter export, before
+// it was interrupted: they left, or became readers. Otherwise the store would refuse their next
+// messages. A user who leaves and returns at one head sees the same as before. A user who has only
+// joined early stays: a second join would hide the history.
+func (m *move) restore(ctx context.Context) error {
+	//rule:import_once.members-after-an-interrupted-end
+	if !m.again || m.direct {
+		return nil
+	}
+	roster, err := m.roster(ctx)
+	if err != nil {
+		return err
+	}
+	var gone []*person
+	for _, p := range m.roll.sorted() {
+		stored, is := roster.Member(p.user)
+		switch {
+		case p.member && !is:
+			gone = append(gone, p)
+		case !p.member && is && p.joins > 0:
+			err = m.leave(ctx, p)
+		case is && !stored.Role.MaySend():
+			err = m.role(ctx, p, tidemark.Ordinary)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	m.again = false
+	return m.join(ctx, gone)
+}
+
+func (m *move) roster(ctx context.Context) (*tidemark.Roster, error) {
+	ctx, cancel := call(ctx)
+	defer cancel()
+	rosters, err := m.i.store.Rosters(ctx, []tidemark.ChatID{m.id})
+	if err == nil && rosters[0] == nil {
+		err = tidemark.Errorf(tidemark.NotFound, "the chat %s is gone", m.id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rosters[0], nil
+}
+
 // leave ends the membership of a person.
 func (m *move) leave(ctx context.Context, p *person) error {
 	ctx, cancel := call(ctx)
@@ -183,10 +232,10 @@ func (m *move) leave(ctx context.Context, p *person) error {
 // runs that add the same messages share the work, since these have keys. Members have none.
 func (m *move) alone(head tidemark.Sequence) error {
 	//rule:import_once.notice-another-run
-	if head == m.at {
+	if head == m.head {
 		return nil
 	}
-	return m.wrong(m.at, tidemark.Errorf(tidemark.Conflict, "another run imports the chat at the "+
+	return m.wrong(m.head, tidemark.Errorf(tidemark.Conflict, "another run imports the chat at the "+
 		"same time, and members may now be wrong; delete the chat, and import it under another id"))
 }
 

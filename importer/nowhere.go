@@ -50,6 +50,11 @@ func (*nowhere) UpdateMember(
 	return storage.UpdatedMember{}, nil
 }
 
+// Rosters returns none. A dry run asks for none, since it continues no chat.
+func (*nowhere) Rosters(_ context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error) {
+	return make([]*tidemark.Roster, len(chats)), nil
+}
+
 // Append counts the drafts.
 func (n *nowhere) Append(
 	_ context.Context, drafts []tidemark.Draft,

@@ -79,7 +79,7 @@ func TestImport_import_once_is_served(t *testing.T) {
 		}
 	}
 	for of, want := range map[string]string{
-		"a full": "5 0 2", "b full": "5 3 1", "d full": "5 1 3", "a since": "4 4 0",
+		"a full": "5 1 2", "b full": "5 3 1", "d full": "5 1 3", "a since": "4 4 0",
 		"a direct": "3 1 2", "b direct": "3 3 0",
 	} {
 		user, chat, _ := strings.Cut(of, " ")

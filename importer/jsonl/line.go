@@ -28,6 +28,12 @@ const (
 	within
 )
 
+// places has where the types are allowed. A version is allowed at the beginning, too.
+var places = map[string]place{
+	"tidemark": between, "chat": between, "member": within, "message": within, "read": within,
+	"end": within,
+}
+
 // parser parses the lines of a file.
 type parser struct {
 	name  string
@@ -102,11 +108,7 @@ func (p *parser) parse(line []byte) (importer.Record, error) {
 }
 
 func (p *parser) record(kind string, line []byte) (importer.Record, error) {
-	allowed := map[string]place{
-		"tidemark": between, "chat": between, "member": within, "message": within, "read": within,
-		"end": within,
-	}
-	switch at, known := allowed[kind]; {
+	switch at, known := places[kind]; {
 	case !known:
 		return nil, tidemark.BadParam(tidemark.Invalid, "type",
 			"must be tidemark, chat, member, message, read or end")
