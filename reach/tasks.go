@@ -159,13 +159,13 @@ func (e *Engine) begin(
 }
 
 // leave ends a task that has not begun, or whose chat is left alone. Nothing of it needs to be
-// settled.
+// settled. Another task of the chat may have begun meanwhile; then its progress is kept.
 func (e *Engine) leave(t *task) {
 	chat, p := t.backlog.Chat, t.progress
 	e.put(chat, p, t.to, t.split)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.chats[chat] == p && p.from == p.to {
+	if e.chats[chat] == p && p.work == resting && p.from == p.to {
 		delete(e.chats, chat)
 	}
 }
