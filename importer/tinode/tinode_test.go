@@ -228,10 +228,15 @@ func TestRecords_end_with_an_error(t *testing.T) {
 	if !errors.Is(last, broken) || n != 3 {
 		t.Errorf("got %d records, and at the end %v", n, last)
 	}
-	n = 0
-	for range testKey(t).Records(&Topic{Name: "grpx", Created: day(0)}, failing) {
-		if n++; n == 1 {
+	atOnce := func(yield func(Message, error) bool) { yield(Message{}, broken) }
+	for _, messages := range []iter.Seq2[Message, error]{failing, atOnce} {
+		n = 0
+		for range testKey(t).Records(&Topic{Name: "grpx", Created: day(0)}, messages) {
+			n++
 			break // A consumer may leave at any record.
+		}
+		if n != 1 {
+			t.Errorf("a consumer that has left gets %d records", n)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (k Key) Records(
 ) iter.Seq2[importer.Record, error] {
 	return func(yield func(importer.Record, error) bool) {
 		w := writer{key: k, topic: t, yield: yield, at: t.Created}
-		if err := w.write(messages); err != nil {
+		if err := w.write(messages); err != nil && !w.ended {
 			yield(nil, err)
 		}
 	}

@@ -153,11 +153,11 @@ func (e *Export) Records(
 		}
 		w := writer{files: open, parse: parse, yield: yield}
 		for _, name := range e.names {
-			if err := w.room(ctx, e.rooms[name]); err != nil {
+			err := w.room(ctx, e.rooms[name])
+			if err != nil && !w.ended {
 				yield(nil, err)
-				return
 			}
-			if w.ended || ctx.Err() != nil {
+			if err != nil || w.ended || ctx.Err() != nil {
 				return
 			}
 		}
