@@ -556,6 +556,11 @@ func TestImport_import_once_of_an_incomplete_chat(t *testing.T) {
 	if tidemark.CodeOf(err) != tidemark.Invalid || w.chat("g").State != tidemark.ChatImporting {
 		t.Errorf("got %v, and the chat is %+v", err, w.chat("g"))
 	}
+	report, err := w.run(w.config(), group("h", "alice"), message("1", "alice", 1),
+		group("i", "alice"), importer.End{})
+	if tidemark.CodeOf(err) != tidemark.Internal || report.Chats != 0 {
+		t.Errorf("of a source that leaves out an end, got %v, %+v", err, report)
+	}
 }
 
 // TestImport_import_once_of_many_members: they join in few calls, and nothing is pending.
