@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/storage"
@@ -137,12 +138,20 @@ func (e *Engine) drainPage(
 	return more, nil
 }
 
+// importPause is how long the backlog of a single outlet waits for the end of an import.
+const importPause = 10 * time.Second
+
 // drainOne delivers the backlog of one chat to one outlet, as far as the outlet accepts it.
 func (e *Engine) drainOne(ctx context.Context, r *receiver, b storage.Backlog) error {
 	defer r.health.abandoned() // If nothing was delivered.
 	chat, err := e.cfg.Store.Chat(ctx, b.Chat)
 	if err != nil {
 		return err
+	}
+	//rule:import_once.a-replay-waits-for-its-end
+	if chat.State == tidemark.ChatImporting {
+		r.later(line{chat: b.Chat}, &outlet.Refusal{After: importPause})
+		return nil
 	}
 	read := reader{store: e.cfg.Store, chat: chat, at: b.From}
 	save, whole := e.firstSave(time.Now()), true

@@ -2,6 +2,7 @@ package reach
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -10,9 +11,13 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
+// errImporting says that a chat is left alone, since it is being imported. At the end the importer
+// settles its backlog, so that what was imported is no news.
+var errImporting = errors.New("the chat is being imported")
+
 // deliver delivers the news of a task to all outlets of its list. What one does not accept in time
 // waits in its own backlog. deliver returns how far it came, and for which outlets backlogs of the
-// chat may be open now.
+// chat may be open now. Error: errImporting, or that of the store.
 func (e *Engine) deliver(
 	ctx context.Context, t *task,
 ) (to storage.Position, now split, err error) {
@@ -24,6 +29,10 @@ func (e *Engine) deliver(
 	if !t.onlyMessages() {
 		if chat, err = e.cfg.Store.Chat(ctx, b.Chat); err != nil {
 			return from, known, err
+		}
+		//rule:import_once.outlets-leave-it-alone
+		if chat.State == tidemark.ChatImporting {
+			return from, known, errImporting
 		}
 	}
 	r := reader{store: e.cfg.Store, chat: chat, at: from, page: t.page, asOf: t.asOf}

@@ -2,6 +2,7 @@ package reach
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -143,6 +144,10 @@ func (e *Engine) begin(
 		e.running.Go(func() {
 			defer func() { <-e.slots }()
 			to, split, err := e.deliver(ctx, t)
+			if errors.Is(err, errImporting) {
+				e.leave(t)
+				return
+			}
 			e.put(t.backlog.Chat, t.progress, to, split)
 			if err != nil && ctx.Err() == nil {
 				e.cfg.Log.Warn("the news of a chat cannot be delivered now; trying again",
@@ -153,13 +158,14 @@ func (e *Engine) begin(
 	return len(found), nil
 }
 
-// leave ends a task that has not begun. Nothing of it needs to be settled.
+// leave ends a task that has not begun, or whose chat is left alone. Nothing of it needs to be
+// settled. Another task of the chat may have begun meanwhile; then its progress is kept.
 func (e *Engine) leave(t *task) {
 	chat, p := t.backlog.Chat, t.progress
 	e.put(chat, p, t.to, t.split)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.chats[chat] == p && p.from == p.to {
+	if e.chats[chat] == p && p.work == resting && p.from == p.to {
 		delete(e.chats, chat)
 	}
 }

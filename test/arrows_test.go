@@ -2,11 +2,6 @@
 package test
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"io"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +43,17 @@ func arrows() []arrow {
 			place: "attachments/s3", own: []string{"", "attachments"},
 			others: []string{"github.com/aws/aws-sdk-go-v2"},
 		},
+		{place: "importer", own: []string{"", "storage"}},
+		{place: "importer/internal/files", own: []string{"", "importer"}},
+		{place: "importer/jsonl", own: []string{"", "importer"}},
+		{place: "importer/tinode", own: []string{"", "importer"}},
+		{
+			place: "importer/tinode/postgres", own: []string{"", "importer", "importer/tinode"},
+			others: []string{"github.com/jackc/pgx/v5"},
+		},
+		{place: "importer/stream", own: []string{"", "importer", "importer/internal/files"}},
+		{place: "importer/sendbird", own: []string{"", "importer", "importer/internal/files"}},
+		{place: "importer/twilio", own: []string{"", "importer", "importer/internal/files"}},
 		{place: "reach/webhook", own: []string{"", "reach/internal/publicnet", "reach/outlet"}},
 		{
 			place: "reach/kafka", own: []string{"", "internal/batch", "reach/outlet"},
@@ -384,10 +390,10 @@ func arrows() []arrow {
 			place: "cmd/tidemark",
 			own: []string{
 				"",
-				"attachments", "attachments/...", "bench", "deletion", "internal/redis",
-				"internal/signal", "migrations", "reach", "reach/...", "retention", "server",
-				"server/...", "storage", "storage/...", "tracing", "tracing/...", "transports",
-				"transports/...", "web",
+				"attachments", "attachments/...", "bench", "deletion", "importer", "importer/...",
+				"internal/redis", "internal/signal", "migrations", "reach", "reach/...",
+				"retention", "server", "server/...", "storage", "storage/...", "tracing",
+				"tracing/...", "transports", "transports/...", "web",
 			},
 			others: []string{
 				"github.com/alecthomas/kong", "github.com/gofrs/uuid/v5",
@@ -556,42 +562,4 @@ func within(place, path string) bool {
 
 func below(parent, path string) bool {
 	return path == parent || strings.HasPrefix(path, parent+"/")
-}
-
-// goPackage is an entry of `go list -json`. Imports are those of the files that are not tests.
-type goPackage struct {
-	ImportPath string
-	Imports    []string
-}
-
-// path returns the package's place in the module; "" at its top.
-func (p goPackage) path() string {
-	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
-}
-
-func packages(t *testing.T) []goPackage {
-	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", module+"/...")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, stderr.String())
-	}
-	var all []goPackage
-	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
-		var pkg goPackage
-		err := decoder.Decode(&pkg)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatalf("reading the answer of go list: %v", err)
-		}
-		all = append(all, pkg)
-	}
-	if len(all) < 5 {
-		t.Fatalf("go list names %d packages; the module has more", len(all))
-	}
-	return all
 }

@@ -252,6 +252,8 @@ func TestShape_two_batchers_and_two_messages(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		"client/send.go:Draft", // what a client may say of a message, and nothing else
+
+		"importer/jsonl/line.go:messageLine", // the fields of the format
 		"message.go:Draft", "message.go:Message",
 		"storage/postgres/ranges.go:messageRow", // the columns, scanned
 	}, messages); diff != "" {
