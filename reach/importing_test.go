@@ -39,22 +39,20 @@ func (w *world) imported(n int, to ...*process) tidemark.ChatID {
 	return id
 }
 
-// ended ends an import. With settle, it settles the backlog before, as the importer does.
-func (w *world) ended(id tidemark.ChatID, settle bool) {
+// ended ends an import. Before, it settles the backlog, as the importer does.
+func (w *world) ended(id tidemark.ChatID) {
 	w.Helper()
-	if settle {
-		open, _, err := w.store.Backlogs(w.ctx, storage.BacklogQuery{Chats: []tidemark.ChatID{id}})
-		w.ok(err)
-		if len(open) != 1 || open[0].From != (storage.Position{}) {
-			w.Fatalf("the backlog of an import is %+v, want one that begins at nothing", open)
-		}
-		settled, err := w.store.Settle(w.ctx, []storage.Settlement{
-			{Backlog: open[0], To: open[0].End},
-		})
-		w.ok(err)
-		if !settled[0] {
-			w.Error("the backlog is not settled")
-		}
+	open, _, err := w.store.Backlogs(w.ctx, storage.BacklogQuery{Chats: []tidemark.ChatID{id}})
+	w.ok(err)
+	if len(open) != 1 || open[0].From != (storage.Position{}) {
+		w.Fatalf("the backlog of an import is %+v, want one that begins at nothing", open)
+	}
+	settled, err := w.store.Settle(w.ctx, []storage.Settlement{
+		{Backlog: open[0], To: open[0].End},
+	})
+	w.ok(err)
+	if !settled[0] {
+		w.Error("the backlog is not settled")
 	}
 	w.ok(w.store.FinishImport(w.ctx, id, time.Now()))
 }
@@ -88,7 +86,7 @@ func TestEngine_import_once_is_no_news(t *testing.T) {
 				t.Errorf("during the import, %s came", e.Type)
 			}
 		}
-		w.ended(chat, true)
+		w.ended(chat)
 		p.Hint(chat)
 		time.Sleep(time.Minute)
 		w.send(chat, p)
@@ -115,7 +113,7 @@ func TestEngine_import_once_lets_a_replay_wait(t *testing.T) {
 		if got := w.inbox(home).messagesIn(chat); len(got) != 0 {
 			t.Errorf("during the import, the messages %v came", got)
 		}
-		w.ended(chat, true)
+		w.ended(chat)
 		time.Sleep(time.Minute)
 		if got := w.inbox(home).messagesIn(chat); len(got) != 5 {
 			t.Errorf("after the import, the messages %v came, want all", got)
