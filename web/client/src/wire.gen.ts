@@ -3922,10 +3922,10 @@ export interface components {
             };
         };
         /**
-         * @description `CONFLICT`: the id is used by something else, or what is asked for does not fit what a
-         *     message is, or what an outlet does now; `detail` says which. `EXPIRED`: the time of
-         *     `send_by` is over, and the message was not stored before. `REPLACED`: a newer connection
-         *     owns the session. Do not reconnect automatically.
+         * @description `CONFLICT`: the id is used by something else, the chat is on hold, or what is asked for does
+         *     not fit what a message is, or what an outlet does now; `detail` says which. `EXPIRED`: the
+         *     time of `send_by` is over, and the message was not stored before. `REPLACED`: a newer
+         *     connection owns the session. Do not reconnect automatically.
          */
         readonly Conflict: {
             headers: {
