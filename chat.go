@@ -240,6 +240,9 @@ func CheckMemberMetadata(raw json.RawMessage) error {
 	return checkJSON("metadata", raw, '{', MaxMemberMetadata)
 }
 
+// ImportedBy begins Chat.Creation of a chat that an importer has created.
+const ImportedBy = "import:"
+
 // DirectKey returns the key of the direct chat of two users, the same for (a, b) and (b, a).
 // Different pairs have different keys, because no id contains the separator.
 func DirectKey(a, b UserID) string {

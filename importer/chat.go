@@ -73,7 +73,7 @@ func (i *Importer) begin(ctx context.Context, c *Chat) (*move, error) {
 func (i *Importer) newChat(c *Chat) (storage.NewChat, error) {
 	new := storage.NewChat{
 		Type: c.Type, Name: cut(c.Name, tidemark.MaxChatName), Metadata: object(c.Metadata),
-		History: c.History, CreatedAt: c.CreatedAt, Creation: "import:" + i.cfg.Format,
+		History: c.History, CreatedAt: c.CreatedAt, Creation: tidemark.ImportedBy + i.cfg.Format,
 		//rule:import_once.nobody-else-sends-meanwhile
 		State: tidemark.ChatImporting,
 	}

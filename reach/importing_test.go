@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -18,7 +19,7 @@ func (w *world) imported(n int, to ...*process) tidemark.ChatID {
 	const id tidemark.ChatID = "moved"
 	_, _, err := w.store.CreateChat(w.ctx, storage.NewChat{
 		ID: id, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: time.Now(),
-		State: tidemark.ChatImporting,
+		State: tidemark.ChatImporting, Creation: tidemark.ImportedBy + "test",
 	})
 	w.ok(err)
 	members := []tidemark.UserID{"alice", "bob"}
@@ -96,6 +97,35 @@ func TestEngine_import_once_is_no_news(t *testing.T) {
 		}
 		if n := w.backlogs(storage.AllOutlets); n != 0 {
 			t.Errorf("%d backlogs are left", n)
+		}
+	})
+}
+
+// TestEngine_import_once_ends_meanwhile: the import ends between the moment in which a worker reads
+// the backlog, and the one in which it reads the chat. The worker leaves it alone.
+func TestEngine_import_once_ends_meanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		w.outlet(p, NewOutlet{})
+		chat := w.imported(5)
+		open, _, err := w.store.Backlogs(w.ctx, storage.BacklogQuery{
+			Chats: []tidemark.ChatID{chat},
+		})
+		w.ok(err)
+		w.ended(chat)
+		p.mu.Lock()
+		list := p.list
+		p.mu.Unlock()
+		_, _, err = p.deliver(w.ctx, &task{backlog: open[0], to: open[0].From, list: list})
+		if !errors.Is(err, errImporting) {
+			t.Errorf("got %v, want %v", err, errImporting)
+		}
+		time.Sleep(time.Minute)
+		for _, e := range w.inbox(home).events() {
+			if e.Chat == chat {
+				t.Errorf("after the import, %s came", e.Type)
+			}
 		}
 	})
 }

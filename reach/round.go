@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -11,8 +12,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// errImporting says that a chat is left alone, since it is being imported. At the end the importer
-// settles its backlog, so that what was imported is no news.
+// errImporting says that a chat is left alone, since it is being imported, or was until now. At the
+// end the importer settles its backlog, so that what was imported is no news.
 var errImporting = errors.New("the chat is being imported")
 
 // deliver delivers the news of a task to all outlets of its list. What one does not accept in time
@@ -32,6 +33,13 @@ func (e *Engine) deliver(
 		}
 		//rule:import_once.outlets-leave-it-alone
 		if chat.State == tidemark.ChatImporting {
+			return from, known, errImporting
+		}
+		// The import may have ended since the backlog was read, which is settled then. The end
+		// changes the version of the members.
+		//rule:import_once.a-backlog-of-before-its-end
+		if strings.HasPrefix(chat.Creation, tidemark.ImportedBy) &&
+			chat.MembersVersion != b.End.Members {
 			return from, known, errImporting
 		}
 	}
