@@ -57,9 +57,9 @@ export interface paths {
         /**
          * Delete a chat, for good
          * @description Owners delete a group, and backends any chat. A direct chat belongs to both members, so only
-         *     a backend deletes it. Afterwards nobody is a member, and nothing of the chat is answered. Its
-         *     id is never used again. The members get `membership` with `removed`. Files stay where they
-         *     are. A chat on `hold` is not deleted (409).
+         *     a backend deletes it. Afterwards nobody is a member, and nothing of the chat is answered.
+         *     Its id is never used again. The members get `membership` with `removed`. Files stay where
+         *     they are. A chat on `hold` is not deleted (409).
          *
          *     A backend may repeat the call: the answer is 204 again. An owner who repeats it is no member
          *     any more (403).
@@ -3741,8 +3741,8 @@ export interface components {
         };
         /**
          * @description `CONFLICT`: the id is used by something else, the chat is on hold, or what is asked for does
-         *     not fit what an outlet does now; `detail` says which. `EXPIRED`: the time of `send_by` is over,
-         *     and the message was not stored before. `REPLACED`: a newer connection owns
+         *     not fit what an outlet does now; `detail` says which. `EXPIRED`: the time of `send_by` is
+         *     over, and the message was not stored before. `REPLACED`: a newer connection owns
          *     the session. Do not reconnect automatically.
          */
         readonly Conflict: {
