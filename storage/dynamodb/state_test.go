@@ -179,6 +179,23 @@ func TestDeleteChat_beside_a_message(t *testing.T) {
 	wantKept(t, s, "c", 3, 2)
 }
 
+// A process that does not know of the deletion repeats a send. The message is young and still
+// stored, so nothing but the state of the chat says that it is gone.
+func TestAppend_of_a_process_that_does_not_know_of_the_deletion(t *testing.T) {
+	url := newTables(t)
+	s, other := openTest(t, url), openTest(t, url)
+	createGroup(t, s, "c", "anna")
+	sent := draft("c", "anna", "k")
+	sent.CreatedAt = time.Now()
+	_, err := storage.AppendOne(t.Context(), s, sent)
+	must(t, err)
+	deleteChat(t, other, "c", storage.Deleted{Head: 1, Version: 2, At: time.UnixMilli(9)})
+	got, err := storage.AppendOne(t.Context(), s, sent)
+	if !storage.IsDeletion(err) {
+		t.Errorf("the repeated send: %+v, %v, want that the chat was deleted", got, err)
+	}
+}
+
 // A hold of the last moment keeps the chat.
 func TestDeleteChat_beside_a_hold(t *testing.T) {
 	t.Parallel()

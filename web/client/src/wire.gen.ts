@@ -57,9 +57,9 @@ export interface paths {
         /**
          * Delete a chat, for good
          * @description Owners delete a group, and backends any chat. A direct chat belongs to both members, so only
-         *     a backend deletes it. Afterwards nobody is a member, and nothing of the chat is answered. Its
-         *     id is never used again. The members get `membership` with `removed`. Files stay where they
-         *     are. A chat on `hold` is not deleted (409).
+         *     a backend deletes it. Afterwards nobody is a member, and nothing of the chat is answered.
+         *     Its id is never used again. The members get `membership` with `removed`. Files stay where
+         *     they are. A chat on `hold` is not deleted (409).
          *
          *     A backend may repeat the call: the answer is 204 again. An owner who repeats it is no member
          *     any more (403).

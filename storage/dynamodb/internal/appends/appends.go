@@ -400,6 +400,11 @@ func (a *appending) refused(
 		}
 		a.view.shared = a.view.shared || found.Head != a.view.Head
 		a.view.see(found)
+		// The next attempt refuses them all, also those whose messages are still stored.
+		//rule:deleted_is_gone.no-duplicate-by-an-old-view
+		if found.State == tidemark.ChatDeleted {
+			return todo, nil
+		}
 	}
 	// A change of the members needs no pause: it is rare, and the counter says it at no cost.
 	changed := a.view.MembersVersion != version
