@@ -325,6 +325,14 @@ func (e exchange) with(p *openapi3.Parameter, value string) (target, head string
 		if p.Name == "outlet_id" && !strings.Contains(path, old) {
 			old = "/old"
 		}
+		if p.Name == "chat_id" && e.method == http.MethodDelete {
+			if value == "team" {
+				return "", "", false // Further requests need this chat.
+			}
+			if strings.HasSuffix(path, "/team-2") {
+				old = "/team-2"
+			}
+		}
 		target = strings.Replace(path, old, "/"+url.PathEscape(value), 1)
 		if others != "" {
 			target += "?" + others

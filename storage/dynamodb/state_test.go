@@ -52,6 +52,7 @@ func TestAppend_after_an_import_that_another_process_ended(t *testing.T) {
 func deleteChat(t *testing.T, s *Store, chat tidemark.ChatID, want storage.Deleted) {
 	t.Helper()
 	got, err := s.DeleteChat(context.WithoutCancel(t.Context()), chat, want.At)
+	want.At = want.At.UTC()
 	if err != nil || got != want {
 		t.Errorf("DeleteChat: %+v, %v; want %+v", got, err, want)
 	}

@@ -128,7 +128,7 @@ const (
 	pinsOf = `SELECT p.target, p.sequence, p.user_id, p.created_at
 		FROM (SELECT key, floor FROM chats WHERE id = $1 LIMIT 1) AS c
 		CROSS JOIN LATERAL (SELECT target, sequence, user_id, created_at FROM pins
-			WHERE chat = c.key AND target >= c.floor) AS p
+			WHERE chat = c.key AND target >= c.floor ORDER BY target LIMIT $2) AS p
 		ORDER BY p.sequence DESC`
 )
 
@@ -184,7 +184,7 @@ func (s *Store) Reactors(
 
 // Pins implements storage.Annotations.
 func (s *Store) Pins(ctx context.Context, chat tidemark.ChatID) ([]storage.Pin, error) {
-	pins, _, err := list(ctx, s, pinsOf, tidemark.MaxPins, []any{string(chat)},
+	pins, _, err := list(ctx, s, pinsOf, tidemark.MaxPins, []any{string(chat), tidemark.MaxPins},
 		func(row pgx.Rows) (storage.Pin, error) {
 			var p storage.Pin
 			var target, sequence, created int64

@@ -134,11 +134,12 @@ type cachedChat struct {
 	seats        map[tidemark.UserID]int64
 }
 
-// verdict returns the verdict on a draft if its sender is cached. Its key may be known.
+// verdict returns the verdict on a draft if its sender is cached. Its key may be known. An importer
+// is not in a chat that is live: what is cached is outdated, or the database refuses the draft.
 func (s *senders) verdict(d *tidemark.Draft) (v verdict, known bool) {
-	if c := s.chats[d.ChatID]; c != nil {
+	//rule:importing_is_closed.ask-about-importers-in-postgres
+	if c := s.chats[d.ChatID]; c != nil && !d.Importing {
 		v.chat, v.version = c.key, c.version
-		v.refusal = storage.MayAppend(tidemark.ChatLive, d)
 		v.seat, known = c.seats[d.SenderID]
 	}
 	return v, known
