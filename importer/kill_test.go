@@ -210,8 +210,9 @@ func (w *world) beside(method string) importer.Config {
 	return cfg
 }
 
-// TestImport_import_once_notices_a_refusal: a sender is no member any more, as another program says.
-// What follows in the same batch is in a wrong place then. A refusal at the end moves nothing.
+// TestImport_import_once_notices_a_refusal: a sender is no member any more, because of another
+// program. What follows in the same batch is in a wrong place then. A refusal at the end moves
+// nothing.
 func TestImport_import_once_notices_a_refusal(t *testing.T) {
 	for id, tc := range map[string]struct {
 		last []importer.Record

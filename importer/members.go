@@ -235,8 +235,9 @@ func (m *move) alone(head tidemark.Sequence) error {
 	if head == m.head {
 		return nil
 	}
-	return m.wrong(m.head, tidemark.Errorf(tidemark.Conflict, "another run imports the chat at the "+
-		"same time, and members may now be wrong; delete the chat, and import it under another id"))
+	return m.wrong(m.head, tidemark.Errorf(tidemark.Conflict,
+		"another run imports the chat at the same time, and members may now be wrong; delete "+
+			"the chat, and import it under another id"))
 }
 
 // join makes people members. Those who joined at one time share a call.

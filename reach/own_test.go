@@ -56,8 +56,8 @@ func TestEngine_asks_again_later(t *testing.T) {
 	})
 }
 
-// TestEngine_rests_after_a_failure: if a chat cannot be read, its backlog is tried once a second. It
-// is delivered once the chat can be read again.
+// TestEngine_rests_after_a_failure: if a chat cannot be read, its backlog is tried once a second.
+// It is delivered once the chat can be read again.
 func TestEngine_rests_after_a_failure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

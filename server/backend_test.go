@@ -146,7 +146,8 @@ func TestBackend_without_a_user_sees_chats_but_nothing_of_a_user(t *testing.T) {
 			if err != nil || err2 != nil {
 				t.Fatal(err, err2)
 			}
-			if diff := cmp.Diff(server.ChatView{Chat: stored.Chat, ForBackend: true}, got); diff != "" {
+			want := server.ChatView{Chat: stored.Chat, ForBackend: true}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", id, diff)
 			}
 		}

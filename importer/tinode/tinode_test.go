@@ -190,7 +190,7 @@ func TestRecords_of_a_group(t *testing.T) {
 	}
 }
 
-// TestRecords_of_two_users: their topic names them, whoever has left it since.
+// TestRecords_of_two_users: their topic names them, also those who have left it since.
 func TestRecords_of_two_users(t *testing.T) {
 	k := testKey(t)
 	topic := &Topic{

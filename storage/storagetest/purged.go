@@ -25,18 +25,19 @@ func Purged(t *testing.T, s storage.Store, id tidemark.ChatID) {
 		Members: []tidemark.UserID{"alice", "bob", "carol"},
 	})
 	ok(err)
-	send := func(sender tidemark.UserID, key string, change func(*tidemark.Draft)) {
+	send := func(sender tidemark.UserID, key string, edit func(*tidemark.Draft)) {
 		t.Helper()
 		d := tidemark.Draft{
 			ChatID: id, SenderID: sender, ClientMessageID: key, Content: key,
 			ContentType: tidemark.DefaultContentType, Kind: tidemark.KindMessage,
 			MessageID: tidemark.MessageID(key), CreatedAt: at(2),
 		}
-		change(&d)
+		edit(&d)
 		_, err := storage.AppendOne(ctx, s, d)
 		ok(err)
 	}
-	about := func(kind tidemark.Kind, target tidemark.Sequence, emoji string) func(*tidemark.Draft) {
+	type change = func(*tidemark.Draft)
+	about := func(kind tidemark.Kind, target tidemark.Sequence, emoji string) change {
 		return func(d *tidemark.Draft) {
 			d.Kind, d.Relation = kind, &tidemark.Relation{Sequence: target, Emoji: emoji}
 			if kind != tidemark.KindEdit {
