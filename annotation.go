@@ -14,14 +14,14 @@ const (
 	MaxPins = 50
 )
 
-// Standing says what an annotation meets in the step that stores it. An annotation stands until it
-// is redacted.
+// Standing says which annotations stand in the step that stores another one. An annotation stands
+// until it is redacted, or until its target expires.
 type Standing struct {
-	// Same is the sequence of the one that says the same, or 0 if there is none: the reaction of
-	// the sender with this emoji to the target, or the pin of the target.
+	// Same is the sequence of an equal annotation, or 0 if there is none. For a reaction, that is
+	// the sender's own with this emoji to the target. For a pin, it is the pin of the target.
 	Same Sequence
-	// Count is how many there are of those that are bounded: the reactions of the sender to the
-	// target, or the pins of the chat whose targets have not expired.
+	// Count is how many annotations count against the limit. For a reaction, these are the
+	// reactions of the sender to the target. For a pin, they are the pins of the chat.
 	Count int
 }
 
@@ -76,8 +76,8 @@ func (d *Draft) MayAnnotate(target *Message, role Role) error {
 	return nil
 }
 
-// mayPin reports whether the sender of a draft may pin and unpin messages: in a group, owners and
-// admins may, and in a direct chat both members.
+// mayPin reports whether the sender of a draft may pin and unpin messages. In a group, owners and
+// admins may. In a direct chat, both members may. Backends may everywhere.
 func (d *Draft) mayPin(role Role) bool {
 	return d.ByBackend || d.Direct || role.Manages(Ordinary)
 }

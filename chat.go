@@ -106,12 +106,14 @@ type Chat struct {
 	Name  string
 	// Metadata is a JSON object of the application, or nil. It is kept byte for byte.
 	Metadata json.RawMessage
-	// Version grows by one with every change of Name, Metadata or Policy. It starts at 1.
+	// Version grows by one with every change of Name, Metadata or Policy, and when the chat is
+	// deleted. It starts at 1.
 	Version   uint64
 	History   HistoryMode
 	CreatedAt time.Time
 	// Creation identifies the request that created the chat: who sent it, and what it asked for. A
-	// repeat of the request has the same value. Clients do not see it.
+	// repeat of the request has the same value. That of an imported chat is ImportedBy and the
+	// format. Clients do not see it.
 	Creation string
 	// Head is the highest sequence of the chat; 0 while it is empty.
 	Head Sequence
@@ -120,7 +122,7 @@ type Chat struct {
 	Floor Sequence
 	// MemberCount is the number of current members.
 	MemberCount int
-	// MembersVersion grows by one with every change of the membership. It starts at 1.
+	// MembersVersion grows by one with every change of the membership or of State. It starts at 1.
 	MembersVersion uint64
 	// Large is set for good once the chat has had more than PendingFanoutLimit members.
 	// Messages of a large chat mark no pending rows: an opening session compares the head instead.

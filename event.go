@@ -115,7 +115,8 @@ type MembershipChange struct {
 	Version uint64
 }
 
-// ChatUpdate is the payload of EventChatUpdated: the name or the metadata of a chat changed.
+// ChatUpdate is the payload of EventChatUpdated: the name, the metadata or the Policy of a chat
+// changed.
 type ChatUpdate struct {
 	ChatID ChatID
 	// Version is Chat.Version after the change.

@@ -1,9 +1,9 @@
 // Package deletion removes what is left of deleted chats.
 //
-// Before a chat is deleted, a document is put that names it (Worker.Begin). So whatever process
-// ends at whatever moment, another one finds the work. A Worker removes the messages at once. The
-// members come a minute later, since another process may still write a state or a pending row for
-// them, by what it has in memory. Then the Worker removes the document.
+// Before a chat is deleted, Worker.Begin stores a document that names it. So if a process ends at
+// any moment, another one finds the work. A Worker removes the messages first, and the members a
+// minute later. Until then another process may write a state or a pending row for them, from what
+// it has in memory. At last the Worker removes the document.
 package deletion
 
 import (
@@ -22,7 +22,7 @@ import (
 const (
 	// lookEvery is how often a process looks for documents, unless it is woken.
 	lookEvery = time.Minute
-	// lateFor is for how long after the deletion other processes may write by old knowledge.
+	// lateFor is for how long after the deletion other processes may write what they have in memory.
 	lateFor = time.Minute
 	// undecidedFor is how long after Begin the deletion may still follow.
 	undecidedFor = time.Hour
@@ -69,7 +69,7 @@ type Worker struct {
 // New returns a Worker. It works only in Run.
 func New(cfg Config) *Worker { return &Worker{cfg: cfg, flag: signal.New()} }
 
-// Deleted returns of how many chats this process has removed the last rest. It only grows.
+// Deleted returns how many deleted chats this process has removed completely. It only grows.
 func (w *Worker) Deleted() int64 { return w.deleted.Load() }
 
 // Failed returns how many attempts of this process have failed. It only grows.
@@ -163,7 +163,7 @@ func (w *Worker) look(ctx context.Context) error {
 	return nil
 }
 
-// settle does what is to be done about a document.
+// settle takes the next step of a deletion, by its document and by the state of the chat.
 //
 // Conflict: the document has changed meanwhile.
 func (w *Worker) settle(ctx context.Context, d storage.Document) error {

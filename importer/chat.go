@@ -26,8 +26,8 @@ type move struct {
 	i      *Importer
 	id     tidemark.ChatID
 	direct bool
-	// done says that an earlier run has ended the import, and again that one has begun it. again is
-	// false once the members are as they must be before the next message.
+	// done says that an earlier run has ended the import. again says that an earlier run has begun
+	// it, and that the members may not yet be as they must be before the next message (restore).
 	done, again bool
 	// head is that of the stored chat. at is how many messages the source has had so far. From head
 	// on, these are in drafts.

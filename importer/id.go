@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-im/tidemark"
 )
 
-// reserved reports whether an id looks like one that only the server gives: in place of that of an
-// erased user, or to a chat of a client_chat_id.
+// reserved reports whether an id looks like one that only the server gives. It gives such ids in
+// place of the id of an erased user, and to a chat with a client_chat_id.
 func reserved(id string) bool {
 	rest, made := strings.CutPrefix(id, "chat_")
 	return strings.HasPrefix(id, "erased:") ||

@@ -36,9 +36,9 @@ type person struct {
 	changed, stranger bool
 	// joins is how often they have joined.
 	joins int
-	// read is the last message that they have read, if the source says it (marked). 1..own and
-	// first..last are the first and the last run of messages of their own without one of others
-	// between them. The first run begins the chat, or is empty.
+	// read is the last message that they have read, if the source says it (marked). A run is
+	// messages of their own without one of others between them. 1..own is the first run, if one
+	// begins the chat. first..last is the last run.
 	marked           bool
 	read             tidemark.Sequence
 	own, first, last tidemark.Sequence
@@ -135,8 +135,9 @@ func (p *person) wrote(n tidemark.Sequence) {
 // hasRead notes that the person has read up to a message.
 func (p *person) hasRead(n tidemark.Sequence) { p.read = max(p.read, n) }
 
-// seen returns the last message that the person has read. Who has read everything before a run of
-// their own messages has read that, too, as in the core. Only the first and the last run are known.
+// seen returns the last message that the person has read. If they have read everything before a run
+// of their own messages, they have read the run, too, as in the core. Only the first and the last
+// run are known.
 func (p *person) seen() tidemark.Sequence {
 	read := max(p.read, p.own)
 	if p.first > 0 && read+1 >= p.first {
@@ -190,9 +191,9 @@ func (m *move) apply(ctx context.Context) error {
 }
 
 // restore undoes what an earlier run has done to the members at the end of a shorter export, before
-// it was interrupted: they left, or became readers. Otherwise the store would refuse their next
-// messages. A user who leaves and returns at one head sees the same as before. A user who has only
-// joined early stays: a second join would hide the history.
+// it was interrupted. They left, or became readers, and the store would refuse their next messages.
+// A user who leaves and returns at one head sees the same as before. A user who has only joined
+// early stays: a second join would hide the history.
 func (m *move) restore(ctx context.Context) error {
 	//rule:import_once.members-after-an-interrupted-end
 	if !m.again || m.direct {

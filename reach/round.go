@@ -12,8 +12,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// errImporting says that a chat is left alone, since it is being imported, or was until now. At the
-// end the importer settles its backlog, so that what was imported is no news.
+// errImporting says that nothing of a chat is delivered, because it is being imported, or was until
+// now. At the end the importer settles the backlog, so that outlets get nothing of the import.
 var errImporting = errors.New("the chat is being imported")
 
 // deliver delivers the news of a task to all outlets of its list. What one does not accept in time

@@ -98,8 +98,8 @@ func (s *Spec) valid(at time.Time) []Secret {
 	})
 }
 
-// wants reports whether the outlet gets events of a type. Those that cost writes must be named. Who
-// is told of chats is told of their deletion.
+// wants reports whether the outlet gets events of a type. Those that cost writes must be named. An
+// outlet with ChatUpdated also gets ChatDeleted.
 func (s *Spec) wants(t outlet.Type) bool {
 	if len(s.Events) == 0 {
 		return t != outlet.DeliveryUpdated && t != outlet.ReadUpdated &&

@@ -1,5 +1,5 @@
-// Package retention removes messages that are older than they are to be kept: than an operator
-// wants for all chats, or a backend for one (tidemark.Policy).
+// Package retention removes old messages. An operator says for how long messages of all chats are
+// kept, and a backend says it for a single chat (tidemark.Policy).
 //
 // A pass looks at the first message of each chat, and expires what is too old. There is one pass a
 // day, whatever the number of processes: a document says who works on it and how far it is
@@ -25,7 +25,7 @@ import (
 // MinKeep is the shortest time for which messages can be kept.
 const MinKeep = storage.MinAge
 
-// forEver is for how long messages are kept of which nobody says that they expire.
+// forEver is for how long messages are kept if nobody sets a time.
 const forEver = tidemark.MaxKeepDays * day
 
 const day = 24 * time.Hour
@@ -236,9 +236,9 @@ type dated struct {
 	before time.Time
 }
 
-// kept returns the chats of a page whose messages expire at all. busy has the chat that a process
-// was working on, if there is one. If it is kept for ever by now, only the rest of that work is
-// left.
+// kept returns the chats of a page whose messages expire at all. busy has the chat on which a
+// process was working, if there is one. If that chat is now kept for ever, only what was begun is
+// finished.
 func (s *Sweeper) kept(
 	ctx context.Context, chats []tidemark.ChatID, working tidemark.ChatID,
 ) (kept, busy []dated, err error) {
@@ -336,7 +336,7 @@ func (s *Sweeper) expire(ctx context.Context, chat tidemark.ChatID, before time.
 			return s.hold(ctx, "", &removed)
 		case err == nil:
 			failures = 0
-		case tidemark.CodeOf(err) == tidemark.Conflict: // The chat is on hold since.
+		case tidemark.CodeOf(err) == tidemark.Conflict: // The chat was put on hold meanwhile.
 			return s.hold(ctx, "", &removed)
 		default:
 			if failures++; failures == tries {

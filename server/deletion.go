@@ -26,8 +26,8 @@ const tellAtOnce = 4096
 
 // DeleteChat deletes a chat with its messages, for good. Owners may delete a group, and backends
 // any chat. All nodes drop what they have cached of it, and the former members' sessions get the
-// event of a removal. A user who joins in the same moment gets none. Their session finds that they
-// are no member, as when such an event is lost.
+// event of a removal. A user who joins in the same moment gets no event. Their session then finds
+// no membership, as when such an event is lost.
 //
 // A backend may repeat the call. It then returns nil.
 //
@@ -93,8 +93,8 @@ func (s *Server) mayDelete(
 	return roster, nil
 }
 
-// deleteStored deletes a chat in storage. If the outcome stays unknown, nobody can be told whether
-// the chat is deleted. Overflow then makes all nodes drop what they have cached.
+// deleteStored deletes a chat in storage. If the outcome stays unknown, it cannot notify the nodes
+// of a version. So Overflow makes all nodes drop what they have cached.
 func (s *Server) deleteStored(ctx context.Context, id tidemark.ChatID) (storage.Deleted, error) {
 	for attempt := 1; ; attempt++ {
 		deleted, err := s.storage.DeleteChat(ctx, id, s.now())
@@ -109,11 +109,12 @@ func (s *Server) deleteStored(ctx context.Context, id tidemark.ChatID) (storage.
 	}
 }
 
-// forNodes is the user of the event that is only for nodes: an event has to name one.
+// forNodes is the user in the event that is only for nodes, because an event must name one. No
+// session gets that event.
 const forNodes tidemark.UserID = "all"
 
-// announceDeletion tells all nodes that a chat has no members any more, and each former member that
-// they are removed.
+// announceDeletion notifies all nodes that a chat has no members any more, and the sessions of each
+// former member that they were removed.
 func (s *Server) announceDeletion(
 	ctx context.Context, id tidemark.ChatID, version uint64, users []tidemark.UserID,
 ) {
@@ -156,8 +157,8 @@ func conceal(d *tidemark.Draft, sent *Sent) {
 	}
 }
 
-// changeable returns nil if the members of a chat may change it, by a roster that may be old. Nodes
-// are not told when an import ends, so changeable reads the roster again.
+// changeable returns nil if the state of a chat lets its members change it. The roster may be old:
+// no node is notified when an import ends. So changeable reads the roster again before it refuses.
 //
 // Unavailable: the chat is being imported.
 func (s *Server) changeable(ctx context.Context, roster *chat.Roster) error {

@@ -18,7 +18,7 @@ import (
 type Annotations interface {
 	// Reactions counts the reactions that stand to the messages of a range: one count for each
 	// message and emoji. The counts ascend by message, and then by their oldest reaction. through
-	// is a head of the chat: exactly the reactions and redactions at or below it count. It is at
+	// is a head of the chat. Exactly the reactions and redactions at or below it count. It is at
 	// least the head of every append that returned before the call.
 	//
 	// Invalid: the range (CheckReactions).

@@ -12,7 +12,7 @@ import (
 // join and leave, watermarks rise, and Append takes messages with Draft.Importing only.
 type Imports interface {
 	// FinishImport makes a chat live that is being imported. The membership version grows by one,
-	// so that no process goes by the state of before. If the chat is live, nothing changes.
+	// so that processes notice the new state. If the chat is live, nothing changes.
 	//
 	// NotFound: no such chat. Conflict: it was deleted.
 	FinishImport(ctx context.Context, chat tidemark.ChatID, now time.Time) error
@@ -72,25 +72,26 @@ func BeingImported(chat tidemark.ChatID) error {
 // Conflict, and FinishImport too. Ranges, Unread, MembersSince and StatesIn return nothing of it,
 // and the lists and sums of its former members leave it out. Heads and EachChat go on.
 //
-// Two things may come late. Neither lets anybody read or send. PendingOf, StatesOf and States may
-// have the chat until PurgeChat has removed its members. Ranges, Advance and MarkUnread of a store
-// of another process may not know of the step yet. They do once that store has read the chat since,
-// by any method.
+// Two things may lag behind. PendingOf, StatesOf and States may have the chat until PurgeChat has
+// removed its members. Ranges, Advance and MarkUnread of another process's store may not notice the
+// step. They notice it once that store has read the chat since, by any method.
 type Deletions interface {
-	// DeleteChat deletes a chat, in one step: the state is tidemark.ChatDeleted, all messages are
-	// below the floor, nobody is a member, and Version and MembersVersion grow by one. Name,
-	// Metadata, Creation and Policy are empty. A pair of users may have another direct chat. A
-	// repetition changes nothing, and returns the same.
+	// DeleteChat deletes a chat, in one step. The state becomes tidemark.ChatDeleted, all messages
+	// are below the floor, and all memberships end. Version and MembersVersion grow by one. Name,
+	// Metadata, Creation and Policy become empty. The pair of a direct chat may have another one. A
+	// repeated call changes nothing, and returns the same.
 	//
 	// NotFound: no such chat. Conflict: it is on hold.
 	DeleteChat(ctx context.Context, chat tidemark.ChatID, now time.Time) (Deleted, error)
 
 	// PurgeChat removes some of what is left of a deleted chat: its messages, and what is stored
-	// beside them. With members, it goes on with the members, their states and pending rows. A
-	// later call finds what another process has written meanwhile, by old knowledge, as long as the
-	// members are there. limit is from 1 to MaxExpired, and bounds what a call removes of each
-	// kind. removed is how much it was, and done reports that nothing is left. After an error, or a
-	// crash, the next call goes on.
+	// beside them. With members, it also removes the members, their states and pending rows. As
+	// long as the members are there, a later call also finds what other processes wrote meanwhile
+	// from what they had in memory.
+	//
+	// A call removes at most limit of each kind, which is from 1 to MaxExpired. removed is how much
+	// it removed in all. If done is true, nothing is left. After an error, or a crash, the next call
+	// continues.
 	//
 	// NotFound: no such chat. Conflict: it is not deleted. Invalid: limit.
 	PurgeChat(ctx context.Context, chat tidemark.ChatID, limit int, members bool) (removed int,

@@ -84,7 +84,7 @@ func explained(err error) error {
 	switch tidemark.CodeOf(err) {
 	case "":
 		return nil
-	case tidemark.Invalid, tidemark.NotFound: // A file is at fault. It has no code.
+	case tidemark.Invalid, tidemark.NotFound: // The source is at fault, so no code is shown.
 		return fmt.Errorf("import: %s", tidemark.DetailOf(err))
 	}
 	return fmt.Errorf("import: %w", err)

@@ -156,8 +156,8 @@ func (w *writer) changes() (all []importer.Member) {
 	return all
 }
 
-// role returns what a user may do in a group. joined is false if they may not take part, because
-// they were banned or have not accepted.
+// role returns the role of a user in a group. joined is false if they may not take part: they were
+// banned, or have not accepted.
 func (s *Subscription) role() (role tidemark.Role, joined bool) {
 	may := func(mode string) bool {
 		return strings.Contains(s.Want, mode) && strings.Contains(s.Given, mode)

@@ -21,7 +21,7 @@ const (
 	MessagePersisted Type = "message.persisted"
 	MemberChanged    Type = "member.changed"
 	ChatUpdated      Type = "chat.updated"
-	// ChatDeleted is the last event of a chat. Who asks for ChatUpdated gets it, too.
+	// ChatDeleted is the last event of a chat. Outlets that ask for ChatUpdated get it, too.
 	ChatDeleted Type = "chat.deleted"
 	// DeliveryUpdated and ReadUpdated say how far a member has received and read a chat. Of their
 	// states, the last one comes.

@@ -77,9 +77,9 @@ func (c caller) reactions(
 	return nil, 0, err
 }
 
-// shows reports whether reactions to the messages from one to another have what the last message
-// that counts for nobody has changed of them, and none that the counter does not have yet. DynamoDB
-// may show parts of a transaction for a moment.
+// shows reports whether the reactions that were found, to the messages from one to another, are
+// those of the counter. They must have what the last message that counts for nobody has changed,
+// and none that is above the head. DynamoDB may show parts of a transaction for a moment.
 func (c caller) shows(
 	ctx context.Context, counter *record.Counter, found []storage.Reaction,
 	from, to tidemark.Sequence,

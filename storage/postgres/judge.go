@@ -10,9 +10,9 @@ import (
 )
 
 // judgeDrafts returns what appendDrafts must know of each draft, from one snapshot: the key of its
-// chat, the version of the chat's members, the seat of the sender in this version, the message that
-// has the draft's idempotency key, and the state of the chat. A look-up is a sub-select by the
-// whole key, so the planner has no choice.
+// chat, the version of the chat's members, and the seat of the sender in this version. It also
+// returns the message that has the draft's idempotency key, and the state of the chat. A look-up is
+// a sub-select by the whole key, so the planner has no choice.
 //
 //rule:nothing_outside_membership.judge-statement
 const judgeDrafts = `SELECT coalesce(c.key, 0), coalesce(c.members_version, 0),
@@ -134,8 +134,8 @@ type cachedChat struct {
 	seats        map[tidemark.UserID]int64
 }
 
-// verdict returns the verdict on a draft if its sender is cached. Its key may be known. An importer
-// is not in a chat that is live: what is cached is outdated, or the database refuses the draft.
+// verdict returns the verdict on a draft if its sender is cached. Its key may be known. There is no
+// verdict on drafts of an importer. Only live chats are cached, so the database decides on those.
 func (s *senders) verdict(d *tidemark.Draft) (v verdict, known bool) {
 	//rule:importing_is_closed.ask-about-importers-in-postgres
 	if c := s.chats[d.ChatID]; c != nil && !d.Importing {
@@ -145,7 +145,7 @@ func (s *senders) verdict(d *tidemark.Draft) (v verdict, known bool) {
 	return v, known
 }
 
-// learn caches what the database has said of a draft's chat, which has a state, and its sender.
+// learn caches what the database has returned for a draft's chat, if its state is live, and sender.
 func (s *senders) learn(d *tidemark.Draft, v *verdict, state tidemark.ChatState) {
 	if c := s.chats[d.ChatID]; c != nil && c.version != v.version {
 		s.forget(d.ChatID)

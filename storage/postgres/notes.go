@@ -9,9 +9,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage/internal/unread"
 )
 
-// isNoted reports whether a draft needs more than appendDrafts writes: rows that say that it does
-// not count as unread, or whom it names, or changes of a relation and its target, or the row of a
-// reaction or pin.
+// isNoted reports whether a draft needs more than appendDrafts writes. That may be rows that say
+// that it does not count as unread, or whom it names. It may also be changes of a relation and its
+// target, or the row of a reaction or pin.
 func isNoted(d *tidemark.Draft) bool { return !d.Kind.Counts() || !d.Mentions.None() }
 
 // The statements of note. The transaction has locked the chats.

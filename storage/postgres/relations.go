@@ -257,8 +257,8 @@ func (a *appending) revise(batch *pgx.Batch, i int, v *verdict) {
 	}
 }
 
-// unsaid returns a draft as its own row has it: a relation has nothing of what it says, except the
-// emoji of a reaction, which is its content (storage.ContentOf).
+// unsaid returns a draft as its own row has it. A relation has nothing of what it says. The content
+// of a reaction is its emoji (storage.ContentOf).
 func unsaid(d *tidemark.Draft) *tidemark.Draft {
 	if !d.Kind.Relates() {
 		return d

@@ -52,8 +52,8 @@ const (
 		WHERE chat = $1 AND current::int = 1`
 )
 
-// DeleteChat implements storage.Deletions. The memberships end and the pending rows go in the same
-// transaction, so no read needs to know of it.
+// DeleteChat implements storage.Deletions. The same transaction ends the memberships and removes
+// the pending rows. So reads that begin with these need not check the state.
 func (s *Store) DeleteChat(
 	ctx context.Context, id tidemark.ChatID, now time.Time,
 ) (storage.Deleted, error) {

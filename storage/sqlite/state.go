@@ -34,8 +34,8 @@ func (s *Store) FinishImport(ctx context.Context, id tidemark.ChatID, _ time.Tim
 	})
 }
 
-// DeleteChat implements storage.Deletions. The memberships end and the pending rows go in the same
-// transaction, so no read needs to know of it.
+// DeleteChat implements storage.Deletions. The same transaction ends the memberships and removes
+// the pending rows. So reads that begin with these need not check the state.
 func (s *Store) DeleteChat(
 	ctx context.Context, id tidemark.ChatID, now time.Time,
 ) (storage.Deleted, error) {

@@ -677,8 +677,8 @@ type NewMentions struct {
 // NewRelation Example: {"sequence":1}
 type NewRelation struct {
 	// Emoji Only of a `react`, which needs it: at most 64 bytes of UTF-8, without white space and
-	// control characters. The server does not check that it is an emoji. It is no place for
-	// text, because to redact the `react` does not remove it.
+	// control characters. The server does not check that it is an emoji. Put no other text
+	// there: to redact the `react` does not remove it.
 	Emoji *string `json:"emoji,omitempty"`
 
 	// Sequence A position in one chat, from 1.
@@ -1090,8 +1090,8 @@ type UpdateChat struct {
 	// redactions go on. Only for backends.
 	Hold *bool `json:"hold,omitempty"`
 
-	// KeepDays For how many days messages are kept, from 8. If the server keeps those of all chats for
-	// a shorter time, that holds. 0 ends it. Only for backends.
+	// KeepDays For how many days messages are kept: 8 or more. If the server keeps those of all chats
+	// for a shorter time, that one counts. 0 removes the number. Only for backends.
 	KeepDays *int `json:"keep_days,omitempty"`
 
 	// Metadata Takes the place of the whole object. `{}` removes it.

@@ -57,7 +57,7 @@ export interface paths {
         /**
          * Delete a chat, for good
          * @description Owners delete a group, and backends any chat. A direct chat belongs to both members, so only
-         *     a backend deletes it. Afterwards nobody is a member, and nothing of the chat is answered.
+         *     a backend deletes it. Then nobody is a member, and no answer has anything of the chat.
          *     Its id is never used again. The members get `membership` with `removed`. Files stay where
          *     they are. A chat on `hold` is not deleted (409).
          *
@@ -1317,8 +1317,8 @@ export interface components {
             /** @description Takes the place of the whole object. `{}` removes it. */
             readonly metadata?: components["schemas"]["ChatMetadata"] | null;
             /**
-             * @description For how many days messages are kept, from 8. If the server keeps those of all chats for
-             *     a shorter time, that holds. 0 ends it. Only for backends.
+             * @description For how many days messages are kept: 8 or more. If the server keeps those of all chats
+             *     for a shorter time, that one counts. 0 removes the number. Only for backends.
              */
             readonly keep_days?: number | null;
             /**
@@ -1824,8 +1824,8 @@ export interface components {
             readonly sequence: components["schemas"]["Sequence"];
             /**
              * @description Only of a `react`, which needs it: at most 64 bytes of UTF-8, without white space and
-             *     control characters. The server does not check that it is an emoji. It is no place for
-             *     text, because to redact the `react` does not remove it.
+             *     control characters. The server does not check that it is an emoji. Put no other text
+             *     there: to redact the `react` does not remove it.
              */
             readonly emoji?: string | null;
         };
@@ -3922,10 +3922,10 @@ export interface components {
             };
         };
         /**
-         * @description `CONFLICT`: the id is used by something else, the chat is on hold, or what is asked for does
-         *     not fit what a message is, or what an outlet does now; `detail` says which. `EXPIRED`: the
-         *     time of `send_by` is over, and the message was not stored before. `REPLACED`: a newer
-         *     connection owns the session. Do not reconnect automatically.
+         * @description `CONFLICT`: something else uses the id, or the chat is on hold. Or the request does not fit
+         *     what a message is, or what an outlet does now. `detail` says which. `EXPIRED`: the time of
+         *     `send_by` is over, and the message was not stored before. `REPLACED`: a newer connection
+         *     owns the session. Do not reconnect automatically.
          */
         readonly Conflict: {
             headers: {

@@ -22,9 +22,9 @@ func ReactionsKey(chat tidemark.ChatID) string { return "reaction|" + string(cha
 // their targets.
 func PinsKey(chat tidemark.ChatID) string { return "pin|" + string(chat) }
 
-// The sort key of the messages table is a number. That of a reaction has the digits of its target,
-// and then digits that tell the reactions to it apart: some of its user, and some of its user and
-// emoji. A number has at most 38 digits, of which a sequence takes 16.
+// The sort key of the messages table is a number. That of a reaction has the digits of its target.
+// Then come userDigits of a hash of its user, and emojiDigits of a hash of its user and emoji. A
+// number has at most 38 digits, of which a sequence takes 16.
 const (
 	userDigits  = 12
 	emojiDigits = 10

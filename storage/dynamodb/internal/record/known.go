@@ -7,8 +7,8 @@ import (
 )
 
 // Known has the heads and watermarks that this process has seen. They may be used although other
-// processes write them, because they only grow. It also has the chats that it has seen deleted, and
-// a deleted chat stays so. It holds at most mostKnown of each, and drops some at random. Use
+// processes write them, because they only grow. It also has the chats that this process has seen
+// deleted, which stay deleted. It holds at most mostKnown of each, and drops some at random. Use
 // NewKnown. Known is safe for concurrent use.
 type Known struct {
 	mu     sync.Mutex
