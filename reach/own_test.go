@@ -67,7 +67,7 @@ func TestEngine_rests_after_a_failure(t *testing.T) {
 			return 0, &outlet.Refusal{Action: outlet.Later, After: time.Second}
 		})
 		w.send(c, p)
-		time.Sleep(10 * time.Second)
+		time.Sleep(10*time.Second + 100*time.Millisecond) // Retries are at full seconds.
 		w.inbox(home).does(nil)
 		before := p.looks.Load()
 		p.unreadable.Store(1000)

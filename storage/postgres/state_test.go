@@ -3,7 +3,9 @@ package postgres
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 )
 
@@ -29,6 +31,21 @@ func TestPurgeChat_deleted_is_gone_from_all_tables(t *testing.T) {
 	} {
 		if n := single(t, url, statement); n != "0" {
 			t.Errorf("%s: got %s, want 0", statement, n)
+		}
+	}
+}
+
+// TestExpire_annotations_counted_leave_no_rows: those of messages that have expired are removed.
+func TestExpire_annotations_counted_leave_no_rows(t *testing.T) {
+	s := openNew(t).(durable)
+	storagetest.Annotated(t, s, "c")
+	if _, err := s.Expire(t.Context(), "c", time.Now().Add(-storage.MinAge), 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"reactions", "pins"} {
+		got := single(t, s.url, `SELECT string_agg(target::text, ' ') FROM `+table)
+		if got != "2" {
+			t.Errorf("the table %s has rows of the messages %q, want those of message 2", table, got)
 		}
 	}
 }

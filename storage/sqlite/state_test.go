@@ -1,9 +1,13 @@
 package sqlite
 
 import (
+	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 )
 
@@ -33,6 +37,24 @@ func TestPurgeChat_deleted_is_gone_from_all_tables(t *testing.T) {
 	} {
 		if n := texts(t, db, statement)[0]; n != "0" {
 			t.Errorf("%s: got %s, want 0", statement, n)
+		}
+	}
+}
+
+// TestExpire_annotations_counted_leave_no_rows: those of messages that have expired are removed.
+func TestExpire_annotations_counted_leave_no_rows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	s := openTest(t, path)
+	storagetest.Annotated(t, s, "c")
+	_, err := s.Expire(t.Context(), "c", time.Now().Add(-storage.MinAge), 1)
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	db := database(t, path)
+	defer db.Close()
+	for _, table := range []string{"reactions", "pins"} {
+		if got := texts(t, db, `SELECT target FROM `+table); !slices.Equal(got, []string{"2"}) {
+			t.Errorf("the table %s has rows of the messages %q, want those of message 2", table, got)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package storagetest
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/tidemark-im/tidemark"
@@ -80,4 +81,31 @@ func Purged(t *testing.T, s storage.Store, id tidemark.ChatID) {
 		}
 	}
 	t.Fatal("the purge does not end")
+}
+
+// Annotated creates a chat with two old messages, each with a reaction and a pin.
+func Annotated(t *testing.T, s storage.Store, id tidemark.ChatID) {
+	t.Helper()
+	_, _, err := s.CreateChat(t.Context(), storage.NewChat{
+		ID: id, Type: tidemark.Group, History: tidemark.HistoryFull, CreatedAt: at(1),
+		Creator: "alice", Members: []tidemark.UserID{"alice"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, d := range []tidemark.Draft{
+		{Kind: tidemark.KindMessage, Content: "first"},
+		{Kind: tidemark.KindMessage, Content: "second"},
+		{Kind: tidemark.KindReact, Relation: &tidemark.Relation{Sequence: 1, Emoji: "a"}},
+		{Kind: tidemark.KindReact, Relation: &tidemark.Relation{Sequence: 2, Emoji: "a"}},
+		{Kind: tidemark.KindPin, Relation: &tidemark.Relation{Sequence: 1}},
+		{Kind: tidemark.KindPin, Relation: &tidemark.Relation{Sequence: 2}},
+	} {
+		d.ChatID, d.SenderID, d.CreatedAt = id, "alice", at(2)
+		d.ContentType, d.ClientMessageID = tidemark.DefaultContentType, fmt.Sprint(n)
+		d.MessageID = tidemark.MessageID(d.ClientMessageID)
+		if _, err := storage.AppendOne(t.Context(), s, d); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
