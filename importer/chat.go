@@ -168,12 +168,17 @@ func (m *move) member(r *Member) error {
 	if err != nil {
 		return m.wrong(m.at, err)
 	}
+	if p := m.roll.guest; p != nil && p.user == user {
+		m.roll.guest = nil // They return, or leave anyway.
+	}
 	m.roll.change(user, r)
 	return nil
 }
 
 // message takes the next message. It is appended if it is above the head.
 func (m *move) message(ctx context.Context, r *Message) error {
+	author, _ := ID[tidemark.UserID](r.Author) // draft refuses it.
+	m.roll.dismiss(author)
 	d, stub, err := m.draft(r)
 	if err != nil {
 		return m.wrong(m.at+1, err)
@@ -184,8 +189,7 @@ func (m *move) message(ctx context.Context, r *Message) error {
 				"its author %s is none of the two members of the direct chat", d.SenderID))
 		}
 		//rule:import_once.senders-are-members
-		m.roll.change(d.SenderID, &Member{At: r.At})
-		p.stranger = true
+		m.roll.admit(p, r.At)
 	}
 	if err := m.apply(ctx); err != nil {
 		return err

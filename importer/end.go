@@ -13,6 +13,7 @@ func (m *move) end(ctx context.Context) error {
 	if p := m.roll.people[nobody]; p != nil && p.stranger && p.member {
 		m.roll.change(nobody, &Member{Left: true})
 	}
+	m.roll.dismiss("")
 	if err := m.apply(ctx); err != nil {
 		return err
 	}

@@ -19,6 +19,9 @@ type roll struct {
 	changed []*person
 	// someone is the member of anyone, or "" if it is not known.
 	someone tidemark.UserID
+	// guest is a former member who wrote all the same, or nil. They are a member for their messages
+	// only: those that follow each other.
+	guest *person
 }
 
 // person is a present or former member, or a user who becomes one.
@@ -80,6 +83,24 @@ func (r *roll) change(user tidemark.UserID, c *Member) {
 	}
 	p.member, p.joined = true, c.At
 	r.members++
+}
+
+// admit makes a user a member who is none by the source, but writes.
+func (r *roll) admit(p *person, at time.Time) {
+	r.change(p.user, &Member{At: at})
+	p.stranger = true
+	if p.joins > 0 {
+		r.guest = p
+	}
+}
+
+// dismiss ends the membership of the guest, unless the next message is theirs.
+func (r *roll) dismiss(author tidemark.UserID) {
+	if p := r.guest; p != nil && p.user != author {
+		//rule:import_once.who-has-left-stays-away
+		r.change(p.user, &Member{Left: true})
+		r.guest = nil
+	}
 }
 
 // anyone returns a member, always the same one for the same members, and whether there is one.

@@ -244,7 +244,7 @@ type Chat struct {
 	// UnreadFromSequence From here on I marked messages as unread; null without a mark.
 	UnreadFromSequence *UnreadFrom `json:"unread_from_sequence"`
 
-	// Version Grows by one with every change of the name or the metadata.
+	// Version Grows by one with every change of `name`, `metadata`, `keep_days` or `hold`.
 	Version ChatVersion `json:"version"`
 }
 
@@ -294,7 +294,7 @@ type ChatUnread struct {
 	UnreadFromSequence *UnreadFrom `json:"unread_from_sequence"`
 }
 
-// ChatVersion Grows by one with every change of the name or the metadata.
+// ChatVersion Grows by one with every change of `name`, `metadata`, `keep_days` or `hold`.
 type ChatVersion = int64
 
 // Code What went wrong. There will be more codes.

@@ -1300,7 +1300,7 @@ export interface components {
         } | null;
         /**
          * Format: int64
-         * @description Grows by one with every change of the name or the metadata.
+         * @description Grows by one with every change of `name`, `metadata`, `keep_days` or `hold`.
          */
         readonly ChatVersion: number;
         /**
