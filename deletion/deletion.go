@@ -22,7 +22,8 @@ import (
 const (
 	// lookEvery is how often a process looks for documents, unless it is woken.
 	lookEvery = time.Minute
-	// lateFor is for how long after the deletion other processes may write what they have in memory.
+	// lateFor is for how long after the deletion other processes may write from what they have in
+	// memory.
 	lateFor = time.Minute
 	// undecidedFor is how long after Begin the deletion may still follow.
 	undecidedFor = time.Hour

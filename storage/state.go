@@ -90,8 +90,8 @@ type Deletions interface {
 	// from what they had in memory.
 	//
 	// A call removes at most limit of each kind, which is from 1 to MaxExpired. removed is how much
-	// it removed in all. If done is true, nothing is left. After an error, or a crash, the next call
-	// continues.
+	// it removed in all. If done is true, nothing is left. After an error, or a crash, the next
+	// call continues.
 	//
 	// NotFound: no such chat. Conflict: it is not deleted. Invalid: limit.
 	PurgeChat(ctx context.Context, chat tidemark.ChatID, limit int, members bool) (removed int,
