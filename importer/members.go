@@ -85,11 +85,15 @@ func (r *roll) change(user tidemark.UserID, c *Member) {
 	r.members++
 }
 
+// mostReturns is how often a user may have joined before they stay after their next message. So who
+// writes for ever after they left does not reach tidemark.MaxIntervals.
+const mostReturns = tidemark.MaxIntervals / 2
+
 // admit makes a user a member who is none by the source, but writes.
 func (r *roll) admit(p *person, at time.Time) {
 	r.change(p.user, &Member{At: at})
 	p.stranger = true
-	if p.joins > 0 {
+	if p.joins > 0 && p.joins < mostReturns {
 		r.guest = p
 	}
 }

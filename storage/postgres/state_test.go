@@ -45,7 +45,7 @@ func TestExpire_annotations_counted_leave_no_rows(t *testing.T) {
 	for _, table := range []string{"reactions", "pins"} {
 		got := single(t, s.url, `SELECT string_agg(target::text, ' ') FROM `+table)
 		if got != "2" {
-			t.Errorf("the table %s has rows of the messages %q, want those of message 2", table, got)
+			t.Errorf("the table %s has rows of the messages %q, want message 2", table, got)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestExpire_annotations_counted_leave_no_rows(t *testing.T) {
 	defer db.Close()
 	for _, table := range []string{"reactions", "pins"} {
 		if got := texts(t, db, `SELECT target FROM `+table); !slices.Equal(got, []string{"2"}) {
-			t.Errorf("the table %s has rows of the messages %q, want those of message 2", table, got)
+			t.Errorf("the table %s has rows of the messages %q, want message 2", table, got)
 		}
 	}
 }
