@@ -197,9 +197,12 @@ func (r *reader) messages(
 	return func(yield func(tinode.Message, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		rows, err := tx.Query(ctx, messages, topic)
-		// Closing reads the rows that are left, unless the context has ended.
-		defer rows.Close()
-		defer cancel()
+		defer func() {
+			// Closing reads the rows that are left, unless the context has ended. A failed query
+			// has rows, too.
+			cancel()
+			rows.Close()
+		}()
 		for err == nil && rows.Next() {
 			var m tinode.Message
 			if m, err = message(rows); err == nil && !yield(m, nil) {

@@ -443,7 +443,7 @@ export class Rest {
     const { chat, member } = this.#core.data.member(who.user, id);
     const target = chat.messages[sequence - 1];
     if (target === undefined || !contains(member.intervals, sequence)) {
-      throw new Refusal('NOT_FOUND', 'there is no such message', 'sequence');
+      throw new Refusal('NOT_FOUND', 'there is no such message');
     }
     const rest = target.revision?.kind === 'redact' ? []
       : standing(chat, 'react', sequence).filter((one) => one.sequence > after);
