@@ -65,7 +65,7 @@ func (r *Registry) Address(ctx context.Context, node registry.Node) (string, err
 // Find asks the database where a node is reached. NotFound says that this life of it has no lease,
 // so it must join again, which raises the epoch.
 func (r *Registry) Find(ctx context.Context, node registry.Node) (address string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTime)
 	defer cancel()
 	var alive, lasts bool
 	err = r.cfg.Pool.QueryRow(ctx, readNode, string(node.ID), node.Boot).
@@ -112,7 +112,7 @@ SELECT coalesce(max(user_id), '') FROM page`
 // sweep removes rows of users who have neither a lease nor a proof. A failure changes nothing: the
 // rows wait for a later heartbeat.
 func (r *Registry) sweep(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTime)
 	defer cancel()
 	r.mu.Lock()
 	after := r.swept

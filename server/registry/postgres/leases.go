@@ -223,7 +223,7 @@ func (r *Registry) prolong(
 	for i := range leases {
 		steps[i] = step{act: prolongs, lease: leases[i], ttl: ttl}
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.CallTime)
 	defer cancel()
 	results, err := r.change(ctx, steps)
 	if err != nil {

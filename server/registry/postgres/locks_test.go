@@ -109,18 +109,19 @@ func TestRefresh_that_takes_long(t *testing.T) {
 	}
 	leases := slices.Repeat([]registry.Lease{bob(a).Lease}, 1000) // in two steps
 	for _, tc := range []struct {
-		ttl        time.Duration
-		heartbeats int
-	}{{long, 1}, {1500 * time.Millisecond, 2}} {
+		ttl         time.Duration
+		least, most int
+	}{{long, 1, 1}, {1500 * time.Millisecond, 2, 10}} {
 		var err error
 		holding(t, c, "SELECT FROM leases FOR UPDATE", func() {
 			_, err = r.Refresh(t.Context(), a, tc.ttl, leases, long)
 		}, "SELECT pg_sleep(0.5)")
-		if err != nil || len(r.complained) != tc.heartbeats {
-			t.Errorf("with a lease of %v there were %d heartbeats, want %d; %v", tc.ttl,
-				len(r.complained), tc.heartbeats, err)
+		beats := len(r.complained)
+		if err != nil || beats < tc.least || beats > tc.most {
+			t.Errorf("with a lease of %v there were %d heartbeats, want %d to %d; %v", tc.ttl,
+				beats, tc.least, tc.most, err)
 		}
-		for range len(r.complained) {
+		for range beats {
 			<-r.complained
 		}
 	}

@@ -143,7 +143,7 @@ expires = $4, alive = $5, complaints = $6`
 
 // with changes the nodes in one transaction, and returns what they are then.
 func (r *Registry) with(ctx context.Context, do func(*nodes)) (*nodes, error) {
-	ctx, cancel := context.WithTimeout(ctx, nodeTime)
+	ctx, cancel := context.WithTimeout(ctx, 2*r.cfg.CallTime)
 	defer cancel()
 	n := &nodes{
 		members: map[string]*member{}, changed: map[string]struct{}{},

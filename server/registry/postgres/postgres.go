@@ -14,6 +14,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -35,15 +36,14 @@ const (
 	ProofTTL = 72 * time.Hour
 	// maxUsers is about how many users or calls share one statement.
 	maxUsers = 512
-	// callTime bounds a shared statement or step, and nodeTime a change of nodes.
+	// callTime bounds a shared statement or step. A change of nodes may take twice as long.
 	callTime = time.Second
-	nodeTime = 2 * time.Second
 	// pauseAfterFailure is how long calls are refused at once after a statement that failed.
 	// Without it each caller would wait for another timeout.
 	pauseAfterFailure = 200 * time.Millisecond
 )
 
-// Config configures a Registry. All fields are required.
+// Config configures a Registry. All fields but CallTime are required.
 type Config struct {
 	// Pool has connections to the database of the store, and to no other one. The caller closes it.
 	Pool *pgxpool.Pool
@@ -55,6 +55,9 @@ type Config struct {
 	// Complained is called with each heartbeat of a node. It says whether other nodes complained of
 	// it since the one before. It must not block.
 	Complained func(node registry.Node, complained bool)
+	// CallTime takes the place of a second as the bound of a shared statement or step, and twice of
+	// it that of a change of nodes. 0 is a second. Tests set more, for a machine that is busy.
+	CallTime time.Duration
 }
 
 // Registry implements registry.Registry and registry.Nodes. Call New, then Start, and Stop after
@@ -85,6 +88,7 @@ var (
 
 // New returns a registry.
 func New(cfg Config) *Registry {
+	cfg.CallTime = cmp.Or(cfg.CallTime, callTime)
 	r := &Registry{
 		cfg:        cfg,
 		lives:      make(map[registry.Node]struct{}),
@@ -92,17 +96,19 @@ func New(cfg Config) *Registry {
 		addresses:  make(map[registry.Node]string),
 	}
 	// One worker each: a statement of many users costs little more than one of a few.
-	r.lookups = newBatcher(r.lookup)
-	r.steps = newBatcher(r.change)
-	r.epochs = newBatcher(r.readEpoch)
+	r.lookups = newBatcher(cfg, r.lookup)
+	r.steps = newBatcher(cfg, r.change)
+	r.epochs = newBatcher(cfg, r.readEpoch)
 	return r
 }
 
 // newBatcher returns a Batcher of statements. It ends with Abort.
-func newBatcher[Q, A any](run func(context.Context, []Q) ([]A, error)) *batch.Batcher[Q, A] {
-	cfg := batch.Config{Name: "the database", Most: maxUsers, Pause: pauseAfterFailure}
-	return batch.New(cfg, func(ctx context.Context, collect func() []Q) ([]A, error) {
-		ctx, cancel := context.WithTimeout(ctx, callTime)
+func newBatcher[Q, A any](
+	cfg Config, run func(context.Context, []Q) ([]A, error),
+) *batch.Batcher[Q, A] {
+	batches := batch.Config{Name: "the database", Most: maxUsers, Pause: pauseAfterFailure}
+	return batch.New(batches, func(ctx context.Context, collect func() []Q) ([]A, error) {
+		ctx, cancel := context.WithTimeout(ctx, cfg.CallTime)
 		defer cancel()
 		return run(ctx, collect())
 	})

@@ -54,7 +54,7 @@ func open(t testing.TB, url string, data tidemark.Incarnation) node {
 	}
 	n := node{complained: make(chan bool, 100)}
 	n.Registry = registrypostgres.New(registrypostgres.Config{
-		Pool: pool, Data: data, Address: "here:1",
+		Pool: pool, Data: data, Address: "here:1", CallTime: 20 * time.Second,
 		Complained: func(_ registry.Node, complained bool) { n.complained <- complained },
 	})
 	n.Start()
