@@ -1,6 +1,8 @@
 package storagetest
 
 import (
+	"slices"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -90,6 +92,30 @@ var importRules = []rule{
 		live := f.group("live", alice)
 		f.ok(f.store.FinishImport(f.ctx, live, at(4)))
 		f.equal("version of a live chat", f.info(live).MembersVersion, uint64(1))
+	}},
+	{"import_once_is_seen_in_the_backlog", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.importing("c", alice)
+		for _, want := range []bool{true, true, false, false} {
+			for _, q := range []storage.BacklogQuery{
+				{Chats: []tidemark.ChatID{c}},
+				{Shards: []int{storage.ShardOf(c)}, Limit: storage.MaxBatch},
+			} {
+				found, _, err := f.store.Backlogs(f.ctx, q)
+				f.ok(err)
+				n := slices.IndexFunc(found, func(b storage.Backlog) bool { return b.Chat == c })
+				f.equal("is being imported", found[n].Importing, want)
+			}
+			f.settleAll(c)
+			switch c := f.info(c); {
+			case c.State == tidemark.ChatLive:
+				f.send(c.ID, alice, 1)
+			case c.Head == 0:
+				f.append(f.moved(c.ID, alice, "first"))
+			default:
+				f.ok(f.store.FinishImport(f.ctx, c.ID, at(4)))
+			}
+		}
 	}},
 	{"CreateChat_a_pair_has_one_chat_also_while_it_is_imported", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
