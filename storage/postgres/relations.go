@@ -113,7 +113,7 @@ func (a *appending) relate(ctx context.Context, c *conn, todo []int) error {
 	}
 	a.lockWaited = a.lockWaited || condition(err) == lockNotAvailable
 	if len(todo) == 1 {
-		a.results[todo[0]] = storage.Appended{Err: public(err)}
+		a.refuse(todo[0], public(err))
 		return nil
 	}
 	for one := range slices.Chunk(todo, 1) {
@@ -143,6 +143,7 @@ func (a *appending) relateIn(ctx context.Context, c *conn, todo []int) error {
 	if err := a.ask(ctx, c, todo, verdicts, asked); err != nil {
 		return err
 	}
+	a.hold(todo, verdicts)
 	refused, err := a.mayRelate(ctx, c, todo, verdicts)
 	if err != nil {
 		return err
@@ -154,7 +155,7 @@ func (a *appending) relateIn(ctx context.Context, c *conn, todo []int) error {
 			left, kept = append(left, i), append(kept, verdicts[n])
 			continue
 		}
-		a.results[i] = storage.Appended{Err: refused[n]}
+		a.refuse(i, refused[n])
 	}
 	if err := a.store(ctx, c, left, kept); err != nil {
 		return err

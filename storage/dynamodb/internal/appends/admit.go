@@ -2,6 +2,7 @@ package appends
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/tidemark-im/tidemark"
@@ -10,7 +11,8 @@ import (
 )
 
 // admitted separates the drafts of members from the others. It sets the results of the others, of
-// those that the state of the chat refuses, and of all if the chat does not exist.
+// those that the state of the chat refuses, and of all if the chat does not exist. Drafts of an
+// importer behind a refused one are among the others.
 func (a *appending) admitted(ctx context.Context, todo []int) (members, others []int, err error) {
 	for again := 0; ; again++ {
 		if a.view.Counter == nil || a.view.stale {
@@ -40,11 +42,17 @@ func (a *appending) admitted(ctx context.Context, todo []int) (members, others [
 			}
 			continue
 		}
-		if len(strangers) == 0 {
+		if len(strangers) == 0 && a.behind == nil {
 			return todo, nil, nil
 		}
+		behind := maps.Clone(a.behind)
 		for _, i := range todo {
-			refusal := strangers[a.drafts[i].SenderID]
+			d := &a.drafts[i]
+			refusal := strangers[d.SenderID]
+			//rule:import_once.nothing-behind-a-refusal-in-dynamodb
+			if held := behind.Judge(d, nil); held != nil {
+				refusal = held
+			}
 			if refusal == nil {
 				members = append(members, i)
 				continue
@@ -53,8 +61,23 @@ func (a *appending) admitted(ctx context.Context, todo []int) (members, others [
 			if err := a.refuse(ctx, i, refusal); err != nil {
 				return nil, nil, err
 			}
+			a.note(&behind, i)
 		}
 		return members, others, nil
+	}
+}
+
+// note notes the refusal of a draft for those behind it, unless its key is known.
+func (a *appending) note(behind *storage.Behind, i int) {
+	if err := a.results[i].Err; err != nil && a.first[i].message == nil {
+		_ = behind.Judge(&a.drafts[i], err)
+	}
+}
+
+// decided notes the refusals among drafts whose results stay.
+func (a *appending) decided(some []int) {
+	for _, i := range some {
+		a.note(&a.behind, i)
 	}
 }
 
