@@ -21,7 +21,8 @@ type scene struct {
 }
 
 // manyChanges returns a scene with three chats, in which members come and go before the first
-// message, between two, after the last one, several times at one place, and by writing.
+// message, between two, after the last one, several times at one place, and by writing. A former
+// member writes, too.
 func manyChanges(prefix string) scene {
 	name := func(id string) string { return prefix + id }
 	member := func(user string, minutes int, left bool, role tidemark.Role) importer.Member {
@@ -46,7 +47,7 @@ func manyChanges(prefix string) scene {
 		member("c", 2, false, tidemark.Reader), member("b", 3, true, ""),
 		member("b", 4, false, ""), member("d", 4, false, ""), member("d", 5, true, ""),
 		marked, says("f3", "e", 7), member("c", 8, true, ""), says("f4", "a", 9),
-		importer.Message{ID: "f5", At: at(10), Lack: importer.Deleted},
+		says("f5", "c", 9), importer.Message{ID: "f6", At: at(10), Lack: importer.Deleted},
 		member("e", 11, true, ""), member("d", 11, false, tidemark.Admin),
 		importer.Read{User: name("d"), Position: 1}, importer.End{},
 
