@@ -217,8 +217,10 @@ func (w *world) beside(method string) importer.Config {
 // on.
 func TestImport_import_once_after_a_refusal(t *testing.T) {
 	for id, last := range map[string][]importer.Record{
-		"in-the-middle": {message("3", "alice", 3), message("4", "bob", 4), message("5", "alice", 5)},
-		"at-the-end":    nil,
+		"in-the-middle": {
+			message("3", "alice", 3), message("4", "bob", 4), message("5", "alice", 5),
+		},
+		"at-the-end": nil,
 	} {
 		t.Run(id, func(t *testing.T) {
 			w := newWorld(t)

@@ -33,9 +33,9 @@ func TestImport_import_once_of_many_members(t *testing.T) {
 	}
 }
 
-// TestImport_import_once_of_who_writes_after_they_left: bob left, and writes between the messages of
-// the owner all the same. They join and leave for each of their messages, 49 times, and then stay.
-// An import that was killed in between ends as one run does.
+// TestImport_import_once_of_who_writes_after_they_left: bob left, and writes between the messages
+// of the owner all the same. They join and leave for each of their messages, 49 times, and then
+// stay. An import that was killed in between ends as one run does.
 func TestImport_import_once_of_who_writes_after_they_left(t *testing.T) {
 	w := newWorld(t)
 	const pairs, visits = 55, 49

@@ -43,8 +43,9 @@ var importLeaves = map[int]string{importChat / 2: "left", importChat * 3 / 4: "j
 
 // TestImport_import_once_killed_by_a_signal imports TIDEMARK_IMPORT_MESSAGES messages (10,000 if it
 // is not set) in chats of 1,000 with 50 users, by the real program. It does so twice on each store:
-// once without a kill, and once killed with SIGKILL at TIDEMARK_IMPORT_KILLS random moments (5). The
-// stores then have the same: each message once, at its sequence, as the export has it.
+// once without a kill, and once killed with SIGKILL at TIDEMARK_IMPORT_KILLS (5) random lines of
+// the export. The stores then have the same: each message once, at its sequence, as the export has
+// it.
 //
 // It prints how long that took. The CPU is that of the importer, with SQLite in it and without the
 // server of Postgres.

@@ -21,7 +21,7 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	}
 	defer s.mu.Unlock()
 	results := make([]storage.Appended, len(drafts))
-	var behind storage.Behind
+	var behind storage.HeldBack
 	for i, draft := range drafts {
 		appended, err := s.append(draft, &behind)
 		if err != nil {
@@ -34,7 +34,7 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 
 // append stores one draft. behind is that of its call. The mutex is held.
 func (s *Store) append(
-	draft tidemark.Draft, behind *storage.Behind,
+	draft tidemark.Draft, behind *storage.HeldBack,
 ) (storage.Appended, error) {
 	c, err := s.find(draft.ChatID)
 	if err != nil {

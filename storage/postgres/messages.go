@@ -208,7 +208,7 @@ type appending struct {
 	// time.
 	lockWaited bool
 	// behind has why drafts of importers are refused that come behind a refused one.
-	behind storage.Behind
+	behind storage.HeldBack
 	// targets are those of the relations. From note on they are as the relations leave them. It is
 	// nil in a batch without relations.
 	targets []*tidemark.Message

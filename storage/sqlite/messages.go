@@ -70,7 +70,7 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	}
 	results := make([]storage.Appended, len(drafts))
 	err := s.change(ctx, func(w *writer) error {
-		var behind storage.Behind
+		var behind storage.HeldBack
 		for i := range drafts {
 			draft := drafts[i]
 			draft.CreatedAt = timeOf(draft.CreatedAt.UnixMilli())
@@ -106,7 +106,7 @@ func refused(err error) bool {
 // for relations, and behind a refusal of an importer's draft, append looks the key up first. What
 // the state of the chat refuses is an Err of its result. behind is that of the call.
 func (w *writer) append(
-	d *tidemark.Draft, behind *storage.Behind,
+	d *tidemark.Draft, behind *storage.HeldBack,
 ) (storage.Appended, error) {
 	c, err := w.chat(d.ChatID)
 	if err != nil {

@@ -50,8 +50,8 @@ func cause(err error) string {
 // Decode decodes a JSON value. Invalid: it is no JSON, or a field has a value of another type.
 func Decode(raw []byte, to any) error { return inWords(json.Unmarshal(raw, to)) }
 
-// DecodeStrictly decodes the JSON value of a text. Invalid: as of Decode; an object has a field that
-// to lacks; something follows the value.
+// DecodeStrictly decodes the JSON value of a text. Invalid: as of Decode; an object has a field
+// that to lacks; something follows the value.
 func DecodeStrictly(raw []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()

@@ -26,7 +26,8 @@ type line struct {
 	} `json:"of"`
 }
 
-// TestDecode_says_what_is_wrong in words of the file: which field, what it has, and what it must be.
+// TestDecode_says_what_is_wrong in words of the file: which field, what it has, and what it must
+// be.
 func TestDecode_says_what_is_wrong(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"text":7}`:        "text has a number where a string must be",

@@ -68,7 +68,7 @@ func (a *appending) admitted(ctx context.Context, todo []int) (members, others [
 }
 
 // note notes the refusal of a draft for those behind it, unless its key is known.
-func (a *appending) note(behind *storage.Behind, i int) {
+func (a *appending) note(behind *storage.HeldBack, i int) {
 	if err := a.results[i].Err; err != nil && a.first[i].message == nil {
 		_ = behind.Judge(&a.drafts[i], err)
 	}

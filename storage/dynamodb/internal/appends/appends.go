@@ -46,7 +46,7 @@ func (a *Appender) appendBatch(id tidemark.ChatID, batch []*sending, rested bool
 	}
 	waiting := batch
 	var results []storage.Appended
-	var behind storage.Behind
+	var behind storage.HeldBack
 	for len(waiting) > 0 {
 		n := runOf(drafts)
 		work := &appending{
@@ -100,7 +100,7 @@ type appending struct {
 	// first has the message with each draft's key, once it is known, and the version of the call.
 	first []firstMessage
 	// behind has why drafts of an importer are refused that come behind a refused one.
-	behind storage.Behind
+	behind storage.HeldBack
 	// target has what the draft of the present transaction does to another message, if it is a
 	// relation.
 	target *target
@@ -275,6 +275,7 @@ func (a *appending) attempt(ctx context.Context, todo []int) (left []int, err er
 		a.view.took = time.Since(began)
 		a.committed(len(members), 0, a.view.took)
 		a.stored(members, next)
+		//rule:import_once.hold-back-in-later-transactions
 		a.decided(strangers)
 		return nil, nil
 	}
