@@ -153,18 +153,25 @@ func (a *appending) relateIn(ctx context.Context, c *conn, todo []int) error {
 	for n, i := range todo {
 		if refused[n] == nil {
 			left, kept = append(left, i), append(kept, verdicts[n])
-			continue
 		}
-		a.refuse(i, refused[n])
 	}
 	if err := a.store(ctx, c, left, kept); err != nil {
 		return err
 	}
 	unsure, err := a.conclude(ctx, c, left, kept, began)
-	if err == nil && len(unsure) > 0 {
-		err = tooQuick()
+	switch {
+	case err != nil:
+		return err
+	case len(unsure) > 0:
+		return tooQuick()
 	}
-	return err
+	// If a statement fails, each relation is judged again. Then no refusal of before counts.
+	for n, i := range todo {
+		if refused[n] != nil {
+			a.refuse(i, refused[n])
+		}
+	}
+	return nil
 }
 
 // mayRelate reads the targets of the accepted relations, the roles of their senders, and what
