@@ -45,26 +45,42 @@ func (a *appending) admitted(ctx context.Context, todo []int) (members, others [
 		if len(strangers) == 0 && a.behind == nil {
 			return todo, nil, nil
 		}
-		behind := maps.Clone(a.behind)
-		for _, i := range todo {
-			d := &a.drafts[i]
-			refusal := strangers[d.SenderID]
-			//rule:import_once.nothing-behind-a-refusal-in-dynamodb
-			if held := behind.Judge(d, nil); held != nil {
-				refusal = held
-			}
-			if refusal == nil {
-				members = append(members, i)
-				continue
-			}
-			others = append(others, i)
-			if err := a.refuse(ctx, i, refusal); err != nil {
-				return nil, nil, err
-			}
-			a.note(&behind, i)
-		}
-		return members, others, nil
+		return a.separated(ctx, todo, strangers)
 	}
+}
+
+// separated separates the drafts of strangers, and those held back, from the others, and sets their
+// results.
+func (a *appending) separated(
+	ctx context.Context, todo []int, strangers map[tidemark.UserID]error,
+) (members, others []int, err error) {
+	behind := maps.Clone(a.behind)
+	var held []int
+	for _, i := range todo {
+		d := &a.drafts[i]
+		//rule:import_once.nothing-behind-a-refusal-in-dynamodb
+		if behind.Judge(d, nil) != nil {
+			held = append(held, i)
+			continue
+		}
+		refusal := strangers[d.SenderID]
+		if refusal == nil {
+			members = append(members, i)
+			continue
+		}
+		others = append(others, i)
+		if err := a.refuse(ctx, i, refusal); err != nil {
+			return nil, nil, err
+		}
+		a.note(&behind, i)
+	}
+	err = call.Together(ctx, len(held), func(ctx context.Context, n int) error {
+		return a.refuse(ctx, held[n], behind[a.chat])
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return members, append(others, held...), nil
 }
 
 // note notes the refusal of a draft for those behind it, unless its key is known.
