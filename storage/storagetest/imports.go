@@ -199,6 +199,9 @@ var importRules = []rule{
 				found, _, err := f.store.Backlogs(f.ctx, q)
 				f.ok(err)
 				n := slices.IndexFunc(found, func(b storage.Backlog) bool { return b.Chat == c })
+				if n < 0 {
+					f.Fatalf("there is no backlog of %s among %d", c, len(found))
+				}
 				f.equal("is being imported", found[n].Importing, want)
 			}
 			f.settleAll(c)

@@ -169,6 +169,9 @@ func (s Source) Records(
 // Decode decodes a value of an export. Invalid: it is not as the system of this name writes it.
 func Decode(system string, raw json.RawMessage, to any) error {
 	err := input.Decode(raw, to)
+	if err == nil {
+		return nil
+	}
 	return tidemark.Wrap(tidemark.Invalid, err,
 		"it is none of "+system+": "+tidemark.DetailOf(err))
 }
