@@ -342,6 +342,9 @@ soak: ## the suites, and the random histories of every storage, with long counts
 		TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),3600) \
 		TIDEMARK_SCHEMATHESIS_EXAMPLES=$(or $(TIDEMARK_SCHEMATHESIS_EXAMPLES),1000) \
 		go test -count=1 -timeout 24h ./client ./transports/transporttest ./test/...
+	TIDEMARK_IMPORT_MESSAGES=$(or $(TIDEMARK_IMPORT_MESSAGES),1000000) \
+		TIDEMARK_IMPORT_KILLS=$(or $(TIDEMARK_IMPORT_KILLS),20) \
+		go test -count=1 -v -timeout 12h -run '^TestImport_' ./test
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) \
 		go test -count=1 -v -timeout 24h ./server/simulationtest
 	TIDEMARK_PRESENCE_USERS=$(or $(TIDEMARK_PRESENCE_USERS),10000) \

@@ -242,8 +242,9 @@ func (m *move) read(r *Read) error {
 	return nil
 }
 
-// flush appends the drafts. A store stores what follows a draft that it refuses. That is in a wrong
-// place then, for good, and flush says so.
+// flush appends the drafts. A store stores nothing behind a draft that it refuses. So the chat can
+// be continued when the cause is corrected. What another program has appended moves the drafts to a
+// wrong place, for good, and flush says so.
 func (m *move) flush(ctx context.Context) error {
 	if len(m.drafts) == 0 {
 		return nil
@@ -265,7 +266,9 @@ func (m *move) flush(ctx context.Context) error {
 			refusal = a.Err
 		//rule:import_once.position-is-the-sequence
 		case a.Message.Sequence != position:
-			return m.wrong(position, misplaced(a.Message.Sequence, refusal))
+			return m.wrong(position, tidemark.Errorf(tidemark.Conflict, "the store has it as "+
+				"message %d; delete the chat, and import it again under another id",
+				a.Message.Sequence))
 		}
 	}
 	if refusal != nil {
@@ -276,17 +279,6 @@ func (m *move) flush(ctx context.Context) error {
 	m.drafts, m.bytes = nil, 0
 	m.i.count(func(r *Report) { r.Messages += int64(n) })
 	return nil
-}
-
-// misplaced returns the Conflict of a message that is stored in a wrong place. refusal is why an
-// earlier one was refused, or nil.
-func misplaced(at tidemark.Sequence, refusal error) error {
-	why := ""
-	if refusal != nil {
-		why = ", because of another one (" + tidemark.DetailOf(refusal) + ")"
-	}
-	return tidemark.Errorf(tidemark.Conflict, "the store has it as message %d%s; delete the chat, "+
-		"and import it again under another id", at, why)
 }
 
 // wrong returns an error about a message, with its position.

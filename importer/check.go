@@ -3,6 +3,7 @@ package importer
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -148,6 +149,10 @@ func checkValue(field string, raw json.RawMessage) error {
 	}
 	var value any
 	if err := json.Unmarshal(raw, &value); err != nil {
+		if number, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return tidemark.BadParam(tidemark.Invalid, field, "has the %s, which is too large",
+				number.Value)
+		}
 		return tidemark.BadParam(tidemark.Invalid, field, "cannot be read as JSON")
 	}
 	if depth(value) > tidemark.MaxDepth {

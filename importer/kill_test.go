@@ -2,6 +2,7 @@ package importer_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +21,8 @@ type scene struct {
 }
 
 // manyChanges returns a scene with three chats, in which members come and go before the first
-// message, between two, after the last one, several times at one place, and by writing.
+// message, between two, after the last one, several times at one place, and by writing. A former
+// member writes, too.
 func manyChanges(prefix string) scene {
 	name := func(id string) string { return prefix + id }
 	member := func(user string, minutes int, left bool, role tidemark.Role) importer.Member {
@@ -45,7 +47,7 @@ func manyChanges(prefix string) scene {
 		member("c", 2, false, tidemark.Reader), member("b", 3, true, ""),
 		member("b", 4, false, ""), member("d", 4, false, ""), member("d", 5, true, ""),
 		marked, says("f3", "e", 7), member("c", 8, true, ""), says("f4", "a", 9),
-		importer.Message{ID: "f5", At: at(10), Lack: importer.Deleted},
+		says("f5", "c", 9), importer.Message{ID: "f6", At: at(10), Lack: importer.Deleted},
 		member("e", 11, true, ""), member("d", 11, false, tidemark.Admin),
 		importer.Read{User: name("d"), Position: 1}, importer.End{},
 
@@ -210,20 +212,15 @@ func (w *world) beside(method string) importer.Config {
 	return cfg
 }
 
-// TestImport_import_once_notices_a_refusal: a sender is no member any more, because of another
-// program. What follows in the same batch is in a wrong place then. A refusal at the end moves
-// nothing.
-func TestImport_import_once_notices_a_refusal(t *testing.T) {
-	for id, tc := range map[string]struct {
-		last []importer.Record
-		code tidemark.Code
-		want string
-	}{
+// TestImport_import_once_after_a_refusal: a sender is no member any more, because of another
+// program. Nothing behind their message is stored. When they are a member again, the next run goes
+// on.
+func TestImport_import_once_after_a_refusal(t *testing.T) {
+	for id, last := range map[string][]importer.Record{
 		"in-the-middle": {
-			[]importer.Record{message("3", "alice", 3), message("4", "bob", 4)}, tidemark.Conflict,
-			"message 3 of the chat in-the-middle: the store has it as message 2, because of",
+			message("3", "alice", 3), message("4", "bob", 4), message("5", "alice", 5),
 		},
-		"at-the-end": {nil, tidemark.NotMember, "message 2 of the chat at-the-end: "},
+		"at-the-end": nil,
 	} {
 		t.Run(id, func(t *testing.T) {
 			w := newWorld(t)
@@ -237,13 +234,26 @@ func TestImport_import_once_notices_a_refusal(t *testing.T) {
 			}
 			cfg := w.config()
 			cfg.Store = faulty
-			records := []importer.Record{
+			records := slices.Concat([]importer.Record{
 				group(id, "alice", "bob"), message("1", "alice", 1), message("2", "bob", 2),
+			}, last, []importer.Record{importer.End{}})
+			report, err := w.run(cfg, records...)
+			if want := "message 2 of the chat " + id + ": bob is not a member"; err == nil ||
+				len(report.Refused) != 1 || report.Refused[0].Code != tidemark.NotMember ||
+				!strings.Contains(report.Refused[0].Reason, want) {
+				t.Errorf("got %v, %+v, want %q", err, report.Refused, want)
 			}
-			report, err := w.run(cfg, append(append(records, tc.last...), importer.End{})...)
-			if err == nil || len(report.Refused) != 1 || report.Refused[0].Code != tc.code ||
-				!strings.Contains(report.Refused[0].Reason, tc.want) {
-				t.Errorf("got %v, %+v, want %s and %q", err, report.Refused, tc.code, tc.want)
+			if head := w.chat(tidemark.ChatID(id)).Head; head != 1 {
+				t.Errorf("%d messages are stored, want 1", head)
+			}
+			w.move(records...)
+			for i, m := range w.messages(tidemark.ChatID(id)) {
+				if want := fmt.Sprint("says ", i+1); m.Content != want {
+					t.Errorf("message %d %s, want %q", i+1, m.Content, want)
+				}
+			}
+			if head := w.chat(tidemark.ChatID(id)).Head; int(head) != 2+len(last) {
+				t.Errorf("%d messages are stored, want %d", head, 2+len(last))
 			}
 		})
 	}

@@ -93,6 +93,7 @@ const mostReturns = tidemark.MaxIntervals / 2
 func (r *roll) admit(p *person, at time.Time) {
 	r.change(p.user, &Member{At: at})
 	p.stranger = true
+	//rule:import_once.stays-after-many-returns
 	if p.joins > 0 && p.joins < mostReturns {
 		r.guest = p
 	}

@@ -62,8 +62,8 @@ func TestImport_import_once_is_served(t *testing.T) {
 		chat tidemark.ChatID
 		want string
 	}{
-		{"a", "full", "says f1, says f2, says f3, says f4, (deleted)"},
-		{"d", "full", "says f1, says f2, says f3, says f4, (deleted)"},
+		{"a", "full", "says f1, says f2, says f3, says f4, says f5, (deleted)"},
+		{"d", "full", "says f1, says f2, says f3, says f4, says f5, (deleted)"},
 		{"a", "since", "says s2, says s4"},
 		{"a", "direct", "says d1, says d2, says d3"},
 		{"b", "direct", "says d1, says d2, says d3"},
@@ -79,7 +79,7 @@ func TestImport_import_once_is_served(t *testing.T) {
 		}
 	}
 	for of, want := range map[string]string{
-		"a full": "5 1 2", "b full": "5 3 1", "d full": "5 1 3", "a since": "4 4 0",
+		"a full": "6 1 3", "b full": "6 3 2", "d full": "6 1 4", "a since": "4 4 0",
 		"a direct": "3 1 2", "b direct": "3 3 0",
 	} {
 		user, chat, _ := strings.Cut(of, " ")
@@ -98,7 +98,7 @@ func TestImport_import_once_is_served(t *testing.T) {
 	sent, err := s.Send(w.ctx, "b", tidemark.Draft{
 		ChatID: "full", ClientMessageID: "live", Content: "now",
 	})
-	if err != nil || sent.Message.Sequence != 6 {
-		t.Errorf("the next message is %d, %v; want 6", sent.Message.Sequence, err)
+	if err != nil || sent.Message.Sequence != 7 {
+		t.Errorf("the next message is %d, %v; want 7", sent.Message.Sequence, err)
 	}
 }

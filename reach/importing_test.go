@@ -1,7 +1,6 @@
 package reach
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -26,13 +25,7 @@ func (w *world) imported(n int, to ...*process) tidemark.ChatID {
 	_, err = w.store.AddMembers(w.ctx, id, members, tidemark.Ordinary, time.Now())
 	w.ok(err)
 	for i := range n {
-		key := fmt.Sprint("old", i)
-		_, err := storage.AppendOne(w.ctx, w.store, tidemark.Draft{
-			ChatID: id, SenderID: "alice", ClientMessageID: key, Content: key,
-			ContentType: tidemark.DefaultContentType, Kind: tidemark.KindMessage,
-			MessageID: tidemark.MessageID(key), CreatedAt: time.Now(), Importing: true,
-		})
-		w.ok(err)
+		w.importOne(id, i)
 	}
 	for _, p := range to {
 		p.Hint(id)
@@ -40,13 +33,26 @@ func (w *world) imported(n int, to ...*process) tidemark.ChatID {
 	return id
 }
 
-// ended ends an import. Before, it settles the backlog, as the importer does.
-func (w *world) ended(id tidemark.ChatID) {
+// importOne imports a message.
+func (w *world) importOne(id tidemark.ChatID, i int) {
+	w.Helper()
+	key := fmt.Sprint("old", i)
+	_, err := storage.AppendOne(w.ctx, w.store, tidemark.Draft{
+		ChatID: id, SenderID: "alice", ClientMessageID: key, Content: key,
+		ContentType: tidemark.DefaultContentType, Kind: tidemark.KindMessage,
+		MessageID: tidemark.MessageID(key), CreatedAt: time.Now(), Importing: true,
+	})
+	w.ok(err)
+}
+
+// settled settles the backlog of an import, as the importer does before the end. It must begin at a
+// position.
+func (w *world) settled(id tidemark.ChatID, from storage.Position) {
 	w.Helper()
 	open, _, err := w.store.Backlogs(w.ctx, storage.BacklogQuery{Chats: []tidemark.ChatID{id}})
 	w.ok(err)
-	if len(open) != 1 || open[0].From != (storage.Position{}) {
-		w.Fatalf("the backlog of an import is %+v, want one that begins at nothing", open)
+	if len(open) != 1 || open[0].From != from {
+		w.Fatalf("the backlog of an import is %+v, want one that begins at %+v", open, from)
 	}
 	settled, err := w.store.Settle(w.ctx, []storage.Settlement{
 		{Backlog: open[0], To: open[0].End},
@@ -55,6 +61,12 @@ func (w *world) ended(id tidemark.ChatID) {
 	if !settled[0] {
 		w.Error("the backlog is not settled")
 	}
+}
+
+// ended ends an import.
+func (w *world) ended(id tidemark.ChatID) {
+	w.Helper()
+	w.settled(id, storage.Position{})
 	w.ok(w.store.FinishImport(w.ctx, id, time.Now()))
 }
 
@@ -114,12 +126,8 @@ func TestEngine_import_once_ends_meanwhile(t *testing.T) {
 		})
 		w.ok(err)
 		w.ended(chat)
-		p.mu.Lock()
-		list := p.list
-		p.mu.Unlock()
-		_, _, err = p.deliver(w.ctx, &task{backlog: open[0], to: open[0].From, list: list})
-		if !errors.Is(err, errImporting) {
-			t.Errorf("got %v, want %v", err, errImporting)
+		if begun := p.claim(open); len(begun) != 0 {
+			t.Errorf("the worker begins with %+v", begun)
 		}
 		time.Sleep(time.Minute)
 		for _, e := range w.inbox(home).events() {
@@ -150,6 +158,40 @@ func TestEngine_import_once_lets_a_replay_wait(t *testing.T) {
 		}
 		if n := w.backlogs(id); n != 0 {
 			t.Errorf("%d backlogs of the outlet are left", n)
+		}
+	})
+}
+
+// TestEngine_import_once_of_a_longer_export: an importer is killed when it has settled the backlog,
+// and before it has finished the import. The next run has more messages, and no other news.
+func TestEngine_import_once_of_a_longer_export(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.start(nil)
+		w.outlet(p, NewOutlet{})
+		id := w.imported(5, p)
+		time.Sleep(time.Minute)
+		w.settled(id, storage.Position{})
+		before, err := w.store.Chat(w.ctx, id)
+		w.ok(err)
+		w.importOne(id, 5)
+		w.importOne(id, 6)
+		p.Hint(id)
+		time.Sleep(time.Minute)
+		if got := w.inbox(home).messagesIn(id); len(got) != 0 {
+			t.Errorf("during the import, the messages %v came", got)
+		}
+		w.settled(id, storage.PositionOf(&before))
+		w.ok(w.store.FinishImport(w.ctx, id, time.Now()))
+		p.Hint(id)
+		time.Sleep(time.Minute)
+		w.send(id, p)
+		time.Sleep(time.Minute)
+		if got := w.inbox(home).messagesIn(id); len(got) != 1 || got[0] != 8 {
+			t.Errorf("after the import, the messages %v came, want 8", got)
+		}
+		if n := w.backlogs(storage.AllOutlets); n != 0 {
+			t.Errorf("%d backlogs are left", n)
 		}
 	})
 }

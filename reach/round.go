@@ -2,9 +2,7 @@ package reach
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -12,13 +10,9 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// errImporting says that nothing of a chat is delivered, because it is being imported, or was until
-// now. At the end the importer settles the backlog, so that outlets get nothing of the import.
-var errImporting = errors.New("the chat is being imported")
-
 // deliver delivers the news of a task to all outlets of its list. What one does not accept in time
 // waits in its own backlog. deliver returns how far it came, and for which outlets backlogs of the
-// chat may be open now. Error: errImporting, or that of the store.
+// chat may be open now. Error: that of the store.
 func (e *Engine) deliver(
 	ctx context.Context, t *task,
 ) (to storage.Position, now split, err error) {
@@ -30,17 +24,6 @@ func (e *Engine) deliver(
 	if !t.onlyMessages() {
 		if chat, err = e.cfg.Store.Chat(ctx, b.Chat); err != nil {
 			return from, known, err
-		}
-		//rule:import_once.outlets-leave-it-alone
-		if chat.State == tidemark.ChatImporting {
-			return from, known, errImporting
-		}
-		// The import may have ended since the backlog was read, which is settled then. The end
-		// changes the version of the members.
-		//rule:import_once.a-backlog-of-before-its-end
-		if strings.HasPrefix(chat.Creation, tidemark.ImportedBy) &&
-			chat.MembersVersion != b.End.Members {
-			return from, known, errImporting
 		}
 	}
 	r := reader{store: e.cfg.Store, chat: chat, at: from, page: t.page, asOf: t.asOf}

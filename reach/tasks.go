@@ -2,7 +2,6 @@ package reach
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -144,10 +143,6 @@ func (e *Engine) begin(
 		e.running.Go(func() {
 			defer func() { <-e.slots }()
 			to, split, err := e.deliver(ctx, t)
-			if errors.Is(err, errImporting) {
-				e.leave(t)
-				return
-			}
 			e.put(t.backlog.Chat, t.progress, to, split)
 			if err != nil && ctx.Err() == nil {
 				e.cfg.Log.Warn("the news of a chat cannot be delivered now; trying again",
@@ -158,8 +153,8 @@ func (e *Engine) begin(
 	return len(found), nil
 }
 
-// leave ends a task that has not begun, or whose chat is left alone. Nothing of it needs to be
-// settled. Another task of the chat may have begun meanwhile; then its progress is kept.
+// leave ends a task that has not begun. Nothing of it needs to be settled. Another task of the chat
+// may have begun meanwhile; then its progress is kept.
 func (e *Engine) leave(t *task) {
 	chat, p := t.backlog.Chat, t.progress
 	e.put(chat, p, t.to, t.split)
@@ -171,7 +166,8 @@ func (e *Engine) leave(t *task) {
 }
 
 // claim returns the tasks of some backlogs. A backlog of which everything was delivered only needs
-// to be settled.
+// to be settled. That of a chat that is being imported is left alone, also if the import has ended
+// since it was read: before its end the importer settles it, so that outlets get nothing of it.
 func (e *Engine) claim(found []storage.Backlog) []task {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -179,6 +175,10 @@ func (e *Engine) claim(found []storage.Backlog) []task {
 	var tasks []task
 	for i := range found {
 		b := &found[i]
+		//rule:import_once.outlets-leave-it-alone
+		if b.Importing {
+			continue
+		}
 		p := e.chats[b.Chat]
 		switch {
 		case p == nil:

@@ -118,10 +118,12 @@ type Backlog struct {
 	// other backlogs. If it is true, there may be backlogs of single outlets. They must be looked
 	// for before anything is delivered: these outlets have earlier news to come (R_OWED).
 	Split bool
-	// End is the position of the chat, and Large is tidemark.Chat.Large, both read in one step with
-	// From. They are zero in backlogs of single outlets. Rewind and Settle ignore them.
-	End   Position
-	Large bool
+	// End is the position of the chat, Large is tidemark.Chat.Large, and Importing says that the
+	// chat is tidemark.ChatImporting, all read in one step with From. They are zero in backlogs of
+	// single outlets. Rewind and Settle ignore them.
+	End       Position
+	Large     bool
+	Importing bool
 }
 
 // Settlement is a Backlog as it was read, with how far it was delivered.

@@ -23,6 +23,31 @@ type Appended struct {
 	Err error
 }
 
+// HeldBack has why drafts of an importer are refused in a call of Append because of an earlier one:
+// by chat, the first refusal. Its zero value has none. It is not safe for concurrent use.
+type HeldBack map[tidemark.ChatID]error
+
+// Judge returns why a draft with a key that is not known must not be stored: an earlier draft of
+// its chat was refused, or else err. It notes err for the later ones. The drafts come in order.
+// Only those with Draft.Importing count.
+func (b *HeldBack) Judge(d *tidemark.Draft, err error) error {
+	if !d.Importing {
+		return err
+	}
+	//rule:import_once.nothing-behind-a-refusal
+	if first := (*b)[d.ChatID]; first != nil {
+		return first
+	}
+	if err != nil {
+		if *b == nil {
+			*b = HeldBack{}
+		}
+		(*b)[d.ChatID] = tidemark.Wrap(tidemark.CodeOf(err), err,
+			"an earlier message was refused: "+tidemark.DetailOf(err))
+	}
+	return err
+}
+
 // SendKey is the idempotency key of a message.
 type SendKey struct {
 	Chat            tidemark.ChatID

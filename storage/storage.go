@@ -179,7 +179,11 @@ type Messages interface {
 	// one message. A key is kept for at least 7 days. After that, the same key may store another
 	// message.
 	//
-	// A refused draft fails alone: Err of its Appended is set, and the draft was not stored.
+	// A refused draft fails alone: Err of its Appended is set, and the draft was not stored. If it
+	// is of an importer (Draft.Importing) and its key is not known, the same happens to the drafts
+	// of the importer behind it, in its chat and call, whose keys are not known (HeldBack). So a
+	// refusal moves no message to another sequence. Drafts of calls at the same time may be refused
+	// with them. Their error has the code of the first one.
 	//
 	//   - NotFound: no such chat, or it was deleted (MayAppend).
 	//   - Unavailable or Conflict: the chat is being imported, or is not (MayAppend).

@@ -44,16 +44,26 @@ func arrows() []arrow {
 			others: []string{"github.com/aws/aws-sdk-go-v2"},
 		},
 		{place: "importer", own: []string{"", "storage"}},
-		{place: "importer/internal/files", own: []string{"", "importer"}},
-		{place: "importer/jsonl", own: []string{"", "importer"}},
+		{place: "importer/internal/input", own: []string{""}},
+		{
+			place: "importer/internal/files",
+			own:   []string{"", "importer", "importer/internal/input"},
+		},
+		{place: "importer/jsonl", own: []string{"", "importer", "importer/internal/input"}},
 		{place: "importer/tinode", own: []string{"", "importer"}},
 		{
 			place: "importer/tinode/postgres", own: []string{"", "importer", "importer/tinode"},
 			others: []string{"github.com/jackc/pgx/v5"},
 		},
-		{place: "importer/stream", own: []string{"", "importer", "importer/internal/files"}},
+		{
+			place: "importer/stream",
+			own:   []string{"", "importer", "importer/internal/files", "importer/internal/input"},
+		},
 		{place: "importer/sendbird", own: []string{"", "importer", "importer/internal/files"}},
-		{place: "importer/twilio", own: []string{"", "importer", "importer/internal/files"}},
+		{
+			place: "importer/twilio",
+			own:   []string{"", "importer", "importer/internal/files", "importer/internal/input"},
+		},
 		{place: "reach/webhook", own: []string{"", "reach/internal/publicnet", "reach/outlet"}},
 		{
 			place: "reach/kafka", own: []string{"", "internal/batch", "reach/outlet"},

@@ -119,6 +119,18 @@ func fromEnvironment(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
+// seedOf returns TIDEMARK_SEED, or another seed each time.
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("TIDEMARK_SEED"); text != "" {
+		if _, err := fmt.Sscan(text, &seed); err != nil {
+			t.Fatalf("TIDEMARK_SEED is not a number: %v", err)
+		}
+	}
+	return seed
+}
+
 var killChats = []string{"k0", "k1", "k2"}
 
 // crashTest is a server that is killed and started again on one file, and what its clients sent
@@ -154,12 +166,7 @@ type crashTest struct {
 
 func newCrashTest(t *testing.T, nodes ...*process) *crashTest {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("TIDEMARK_SEED"); text != "" {
-		if _, err := fmt.Sscan(text, &seed); err != nil {
-			t.Fatalf("TIDEMARK_SEED is not a number: %v", err)
-		}
-	}
+	seed := seedOf(t)
 	k := &crashTest{
 		t:         t,
 		seed:      seed,

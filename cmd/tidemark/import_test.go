@@ -119,6 +119,7 @@ func TestImport_says_what_it_refuses(t *testing.T) {
 func TestImport_refuses_wrong_use(t *testing.T) {
 	file := write(t, "export.jsonl", versionLine+chatLines("a", "hello"))
 	broken := write(t, "broken.jsonl", versionLine+"{}\n")
+	typed := write(t, "typed.jsonl", versionLine+`{"type":"chat","chat_id":7}`+"\n")
 	store := "sqlite:" + filepath.Join(t.TempDir(), "a.db")
 	for name, tc := range map[string]struct {
 		args []string
@@ -152,7 +153,15 @@ func TestImport_refuses_wrong_use(t *testing.T) {
 		},
 		"a missing file": {
 			[]string{"--from", "jsonl", "--store", store, "missing"}, exitFailure,
-			"missing cannot be opened",
+			"import: missing cannot be opened: no such file or directory",
+		},
+		"a directory": {
+			[]string{"--from", "stream", "--store", store, filepath.Dir(file)}, exitFailure,
+			"cannot be opened: it is a directory",
+		},
+		"a wrong type": {
+			[]string{"--from", "jsonl", "--store", store, typed}, exitFailure,
+			"line 2 of " + typed + ": chat_id has a number where a string must be",
 		},
 		"a broken file": {
 			[]string{"--from", "jsonl", "--store", store, broken}, exitFailure, "line 2 of",

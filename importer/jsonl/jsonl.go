@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/importer"
+	"github.com/tidemark-im/tidemark/importer/internal/input"
 )
 
 const (
@@ -77,7 +78,7 @@ func file(
 		p.line++
 		err = p.wrong(tidemark.Errorf(tidemark.Invalid, "it is longer than %d bytes", maxLine))
 	case err != nil:
-		err = tidemark.Wrap(tidemark.Unavailable, err, path+" cannot be read")
+		err = input.Unreadable(path, err)
 	default:
 		err = p.end()
 	}
@@ -92,9 +93,9 @@ func open(path string, standard io.Reader) (io.ReadCloser, error) {
 	if path == Standard {
 		return io.NopCloser(standard), nil
 	}
-	f, err := os.Open(path)
+	f, err := input.Open(path)
 	if err != nil {
-		return nil, tidemark.Wrap(tidemark.NotFound, err, path+" cannot be opened")
+		return nil, err
 	}
 	if !strings.HasSuffix(path, ".gz") {
 		return f, nil

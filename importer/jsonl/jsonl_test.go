@@ -91,15 +91,30 @@ func TestRecords_refuse_what_is_wrong(t *testing.T) {
 		`"created_at":"2024-01-02T03:04:05Z"}` + "\n"
 	const end = `{"type":"end"}` + "\n"
 	for name, tc := range map[string]struct{ text, want string }{
-		"nothing":              {"", "- is empty"},
-		"no version":           {chat, "line 1 of -: the first line must be"},
-		"another version":      {`{"type":"tidemark","version":2}`, "version is 2"},
-		"no JSON":              {first + "x", "line 2 of -: it is no JSON object"},
-		"no type":              {first + "{}", "line 2 of -: type must be"},
-		"an unknown type":      {first + `{"type":"user"}`, "line 2 of -: type must be"},
-		"an unknown field":     {first + strings.Replace(chat, "}", `,"colour":1}`, 1), "colour"},
-		"a wrong type":         {first + `{"type":"chat","chat_id":7}`, "line 2 of -"},
-		"a wrong time":         {first + strings.Replace(chat, "2024", "24", 1), "line 2 of -"},
+		"nothing":            {"", "- is empty"},
+		"no version":         {chat, "line 1 of -: the first line must be"},
+		"another version":    {`{"type":"tidemark","version":2}`, "version is 2"},
+		"no JSON":            {first + "x", "line 2 of -: it is no JSON: invalid character"},
+		"no type":            {first + "{}", "line 2 of -: type must be"},
+		"an unknown type":    {first + `{"type":"user"}`, "line 2 of -: type must be"},
+		"no object":          {first + "[]", "line 2 of -: it has an array where an object must"},
+		"a type of a number": {first + `{"type":7}`, "type has a number where a string must"},
+		"an unknown field": {
+			first + strings.Replace(chat, "}", `,"colour":1}`, 1),
+			`line 2 of -: the field "colour" is unknown`,
+		},
+		"a wrong type": {
+			first + `{"type":"chat","chat_id":7}`,
+			"line 2 of -: chat_id has a number where a string must be",
+		},
+		"a wrong time": {
+			first + strings.Replace(chat, "2024", "24", 1),
+			`line 2 of -: created_at has the value "24-01-02T03:04:05Z" where a time such as`,
+		},
+		"a wrong mention": {
+			first + chat + `{"type":"message","message_id":"m","mentions":{"user_ids":[1]}}`,
+			"line 3 of -: mentions.user_ids has a number where a string must be",
+		},
 		"two objects":          {first + `{"type":"chat"}{}`, "line 2 of -"},
 		"a message before it":  {first + `{"type":"message"}`, "possible in a chat only"},
 		"a chat in a chat":     {first + chat + chat, "line 3 of -: the type chat is not possible"},
@@ -120,7 +135,8 @@ func TestRecords_refuse_what_is_wrong(t *testing.T) {
 			first + chat + `{"type":"read","user_id":"a"}`, "either a message_id or a position",
 		},
 		"a negative mark": {
-			first + chat + `{"type":"read","user_id":"a","position":-1}`, "line 3 of -",
+			first + chat + `{"type":"read","user_id":"a","position":-1}`,
+			"line 3 of -: position has the number -1 where a whole number from 0 on must be",
 		},
 		"a long line": {
 			first + chat + `{"type":"` + strings.Repeat("x", 17<<20) + `"}`,

@@ -1,14 +1,11 @@
 package jsonl
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
-	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/importer"
+	"github.com/tidemark-im/tidemark/importer/internal/input"
 )
 
 // place is where a parser is in its file.
@@ -55,20 +52,20 @@ type (
 		History  tidemark.HistoryMode `json:"history"`
 		Members  []string             `json:"member_ids"`
 		Metadata json.RawMessage      `json:"metadata"`
-		Created  time.Time            `json:"created_at"`
+		Created  input.Time           `json:"created_at"`
 	}
 	memberLine struct {
 		Type   string        `json:"type"`
 		User   string        `json:"user_id"`
 		Change string        `json:"change"`
 		Role   tidemark.Role `json:"role"`
-		At     time.Time     `json:"at"`
+		At     input.Time    `json:"at"`
 	}
 	messageLine struct {
 		Type        string          `json:"type"`
 		ID          string          `json:"message_id"`
 		Sender      string          `json:"sender_id"`
-		Created     time.Time       `json:"created_at"`
+		Created     input.Time      `json:"created_at"`
 		Kind        tidemark.Kind   `json:"kind"`
 		Content     string          `json:"content"`
 		ContentType string          `json:"content_type"`
@@ -96,9 +93,8 @@ func (p *parser) parse(line []byte) (importer.Record, error) {
 	var kind struct {
 		Type string `json:"type"`
 	}
-	if err := json.Unmarshal(line, &kind); err != nil {
-		return nil, p.wrong(tidemark.Errorf(tidemark.Invalid,
-			"it is no JSON object with a type: %v", err))
+	if err := input.Decode(line, &kind); err != nil {
+		return nil, p.wrong(err)
 	}
 	record, err := p.record(kind.Type, line)
 	if err != nil {
@@ -137,7 +133,7 @@ func (p *parser) record(kind string, line []byte) (importer.Record, error) {
 		return readOf(line)
 	}
 	p.place = between
-	return importer.End{}, decode(line, &endLine{})
+	return importer.End{}, input.DecodeStrictly(line, &endLine{})
 }
 
 // end returns an error if the file must not end here.
@@ -154,7 +150,7 @@ func (p *parser) end() error {
 
 func (p *parser) version(line []byte) error {
 	var v versionLine
-	if err := decode(line, &v); err != nil {
+	if err := input.DecodeStrictly(line, &v); err != nil {
 		return err
 	}
 	if v.Version != version {
@@ -167,35 +163,35 @@ func (p *parser) version(line []byte) error {
 
 func chatOf(line []byte) (importer.Record, error) {
 	var c chatLine
-	if err := decode(line, &c); err != nil {
+	if err := input.DecodeStrictly(line, &c); err != nil {
 		return nil, err
 	}
 	return importer.Chat{
 		ID: c.ID, Type: c.ChatType, Name: c.Name, Metadata: c.Metadata, History: c.History,
-		CreatedAt: c.Created, Members: c.Members,
+		CreatedAt: c.Created.Time, Members: c.Members,
 	}, nil
 }
 
 func memberOf(line []byte) (importer.Record, error) {
 	var m memberLine
-	if err := decode(line, &m); err != nil {
+	if err := input.DecodeStrictly(line, &m); err != nil {
 		return nil, err
 	}
 	if m.Change != "joined" && m.Change != "left" {
 		return nil, tidemark.BadParam(tidemark.Invalid, "change", "must be joined or left")
 	}
 	return importer.Member{
-		User: m.User, Left: m.Change == "left", Role: m.Role, At: m.At,
+		User: m.User, Left: m.Change == "left", Role: m.Role, At: m.At.Time,
 	}, nil
 }
 
 func messageOf(line []byte) (importer.Record, error) {
 	var m messageLine
-	if err := decode(line, &m); err != nil {
+	if err := input.DecodeStrictly(line, &m); err != nil {
 		return nil, err
 	}
 	r := importer.Message{
-		ID: m.ID, Author: m.Sender, At: m.Created, Mentioned: m.Mentions.Users,
+		ID: m.ID, Author: m.Sender, At: m.Created.Time, Mentioned: m.Mentions.Users,
 		Says: tidemark.Draft{
 			Kind: m.Kind, Content: m.Content, ContentType: m.ContentType,
 			Attachments: m.Attachments, Metadata: m.Metadata,
@@ -213,7 +209,7 @@ func messageOf(line []byte) (importer.Record, error) {
 
 func readOf(line []byte) (importer.Record, error) {
 	var r readLine
-	if err := decode(line, &r); err != nil {
+	if err := input.DecodeStrictly(line, &r); err != nil {
 		return nil, err
 	}
 	if (r.Message == "") == (r.Position == nil) {
@@ -225,17 +221,4 @@ func readOf(line []byte) (importer.Record, error) {
 		record.Position = *r.Position
 	}
 	return record, nil
-}
-
-// decode decodes the JSON object of a line. It refuses fields that the line does not have.
-func decode(line []byte, to any) error {
-	d := json.NewDecoder(bytes.NewReader(line))
-	d.DisallowUnknownFields()
-	if err := d.Decode(to); err != nil {
-		return tidemark.Errorf(tidemark.Invalid, "%v", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return tidemark.Errorf(tidemark.Invalid, "something follows the object")
-	}
-	return nil
 }

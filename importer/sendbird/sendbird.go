@@ -6,7 +6,6 @@ package sendbird
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"strconv"
 	"time"
@@ -63,21 +62,14 @@ type (
 // Records returns the records of export files. The channels and messages may be in any files and in
 // any order.
 func Records(ctx context.Context, paths []string) iter.Seq2[importer.Record, error] {
-	return func(yield func(importer.Record, error) bool) {
-		export, err := index(ctx, paths)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		export.Records(ctx, parse)(yield)
-	}
+	return files.Source{
+		Layout: files.Layout{Values: true}, Index: index, Parse: parse,
+	}.Records(ctx, paths)
 }
 
-// index reads all but the texts of messages.
-func index(ctx context.Context, paths []string) (*files.Export, error) {
-	export := &files.Export{Paths: paths}
-	layout := files.Layout{Values: true}
-	err := files.Walk(ctx, paths, layout, func(item files.Item) error {
+// index returns a function that notes a value.
+func index(export *files.Export) func(files.Item) error {
+	return func(item files.Item) error {
 		switch item.Key {
 		case "", "messages", "channels":
 		default:
@@ -99,11 +91,7 @@ func index(ctx context.Context, paths []string) (*files.Export, error) {
 			export.Room(c.URL).Add(&item, &m, m.At.UnixMilli(), id)
 		}
 		return err
-	})
-	if err == nil {
-		err = export.Check()
 	}
-	return export, err
 }
 
 // add notes a channel.
@@ -202,8 +190,5 @@ func (m *message) metadata() json.RawMessage {
 
 // decode decodes a value of an export.
 func decode(raw json.RawMessage, to any) error {
-	if err := json.Unmarshal(raw, to); err != nil {
-		return tidemark.Wrap(tidemark.Invalid, err, fmt.Sprintf("it is none of Sendbird: %v", err))
-	}
-	return nil
+	return files.Decode("Sendbird", raw, to)
 }

@@ -82,9 +82,9 @@ func TestRecords_refuse_what_is_no_export(t *testing.T) {
 		"nothing":       {`{"users":[{"user_id":"a"}]}`, "no chat was found"},
 		"no channel":    {`[{"message_id":1}]`, "no channel_url"},
 		"no time":       {`[{"message_id":1,"channel_url":"c"}]`, "no created_at"},
-		"a wrong type":  {`[{"message_id":"1","channel_url":"c"}]`, "none of Sendbird"},
-		"no object":     {`[1]`, "none of Sendbird"},
-		"a wrong value": {`[{"channel_url":7}]`, "none of Sendbird"},
+		"a wrong type":  {`[{"message_id":"1","channel_url":"c"}]`, "message_id has a string"},
+		"no object":     {`[1]`, "none of Sendbird: it has a number"},
+		"a wrong value": {`[{"channel_url":7}]`, "none of Sendbird: channel_url has a number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "export.json")

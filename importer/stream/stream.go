@@ -5,39 +5,38 @@ package stream
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"hash/fnv"
 	"iter"
 	"strings"
-	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/importer"
 	"github.com/tidemark-im/tidemark/importer/internal/files"
+	"github.com/tidemark-im/tidemark/importer/internal/input"
 )
 
 // What is read of an export. A file has channels, each with these fields.
 type (
 	channel struct {
-		CID     string    `json:"cid"`
-		ID      string    `json:"id"`
-		Name    string    `json:"name"`
-		Created time.Time `json:"created_at"`
+		CID     string     `json:"cid"`
+		ID      string     `json:"id"`
+		Name    string     `json:"name"`
+		Created input.Time `json:"created_at"`
 	}
 	user struct {
 		ID string `json:"id"`
 	}
 	member struct {
-		UserID      string    `json:"user_id"`
-		User        user      `json:"user"`
-		Role        string    `json:"role"`
-		ChannelRole string    `json:"channel_role"`
-		Status      string    `json:"status"`
-		Created     time.Time `json:"created_at"`
+		UserID      string     `json:"user_id"`
+		User        user       `json:"user"`
+		Role        string     `json:"role"`
+		ChannelRole string     `json:"channel_role"`
+		Status      string     `json:"status"`
+		Created     input.Time `json:"created_at"`
 	}
 	read struct {
-		User     user      `json:"user"`
-		LastRead time.Time `json:"last_read"`
+		User     user       `json:"user"`
+		LastRead input.Time `json:"last_read"`
 	}
 	message struct {
 		ID          string       `json:"id"`
@@ -48,8 +47,8 @@ type (
 		Mentioned   []user       `json:"mentioned_users"`
 		Parent      string       `json:"parent_id"`
 		Quoted      string       `json:"quoted_message_id"`
-		Created     time.Time    `json:"created_at"`
-		Deleted     *time.Time   `json:"deleted_at"`
+		Created     input.Time   `json:"created_at"`
+		Deleted     *input.Time  `json:"deleted_at"`
 	}
 	attachment struct {
 		Title    string  `json:"title"`
@@ -67,23 +66,16 @@ const distinct = "!members-"
 
 // Records returns the records of export files.
 func Records(ctx context.Context, paths []string) iter.Seq2[importer.Record, error] {
-	return func(yield func(importer.Record, error) bool) {
-		export, err := index(ctx, paths)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		export.Records(ctx, parse)(yield)
-	}
+	return files.Source{
+		Layout: files.Layout{Within: "channels"}, Index: index, Parse: parse,
+	}.Records(ctx, paths)
 }
 
-// index reads all but the texts of messages.
-func index(ctx context.Context, paths []string) (*files.Export, error) {
-	export := &files.Export{Paths: paths}
+// index returns a function that notes a value.
+func index(export *files.Export) func(files.Item) error {
 	var room *files.Room
 	group := 0
-	layout := files.Layout{Within: "channels"}
-	err := files.Walk(ctx, paths, layout, func(item files.Item) error {
+	return func(item files.Item) error {
 		if item.Group != group {
 			room, group = nil, item.Group
 		}
@@ -104,11 +96,7 @@ func index(ctx context.Context, paths []string) (*files.Export, error) {
 				"a channel begins with its %s; its field channel must come first", item.Key)
 		}
 		return add(room, &item)
-	})
-	if err == nil {
-		err = export.Check()
 	}
-	return export, err
 }
 
 // begin notes a channel.
@@ -122,7 +110,7 @@ func begin(export *files.Export, raw json.RawMessage) (*files.Room, error) {
 	}
 	room := export.Room(c.CID)
 	room.Name = c.Name
-	room.CreatedAt, room.All = c.Created, true
+	room.CreatedAt, room.All = c.Created.Time, true
 	if strings.HasPrefix(c.ID, distinct) {
 		room.Pair()
 	}
@@ -149,7 +137,7 @@ func add(room *files.Room, item *files.Item) error {
 		}
 		if m.Status == "" || m.Status == "member" {
 			room.Changes = append(room.Changes, importer.Member{
-				User: id, Role: m.roleOf(), At: m.Created,
+				User: id, Role: m.roleOf(), At: m.Created.Time,
 			})
 		}
 	case "read":
@@ -193,7 +181,7 @@ func parse(raw json.RawMessage) (importer.Message, error) {
 		return importer.Message{}, tidemark.Errorf(tidemark.Invalid,
 			"a message has no id or no created_at")
 	}
-	r := importer.Message{ID: m.ID, Author: m.User.ID, At: m.Created}
+	r := importer.Message{ID: m.ID, Author: m.User.ID, At: m.Created.Time}
 	r.Says.Content = m.Text
 	r.Says.Attachments = links(m.Attachments)
 	r.Says.Metadata = m.metadata()
@@ -247,8 +235,5 @@ func links(all []attachment) json.RawMessage {
 
 // decode decodes a value of an export.
 func decode(raw json.RawMessage, to any) error {
-	if err := json.Unmarshal(raw, to); err != nil {
-		return tidemark.Wrap(tidemark.Invalid, err, fmt.Sprintf("it is none of Stream: %v", err))
-	}
-	return nil
+	return files.Decode("Stream", raw, to)
 }

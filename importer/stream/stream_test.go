@@ -63,7 +63,14 @@ func TestRecords_refuse_what_is_no_export(t *testing.T) {
 		"no time": {
 			`{"channel":{"cid":"a:b"},"messages":[{"id":"1","text":"x"}]}`, "no created_at",
 		},
-		"a wrong type": {`{"channel":{"cid":7}}`, "none of Stream"},
+		"a wrong type": {
+			`{"channel":{"cid":7}}`,
+			"it is none of Stream: cid has a number where a string must be",
+		},
+		"a wrong time": {
+			`{"channel":{"cid":"c","created_at":"yesterday"}}`,
+			`created_at has the value "yesterday" where a time such as`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "export.json")

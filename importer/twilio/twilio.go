@@ -5,40 +5,39 @@ package twilio
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"iter"
-	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/importer"
 	"github.com/tidemark-im/tidemark/importer/internal/files"
+	"github.com/tidemark-im/tidemark/importer/internal/input"
 )
 
 // What is read of a page.
 type (
 	conversation struct {
-		SID     string    `json:"sid"`
-		Name    string    `json:"friendly_name"`
-		Created time.Time `json:"date_created"`
+		SID     string     `json:"sid"`
+		Name    string     `json:"friendly_name"`
+		Created input.Time `json:"date_created"`
 	}
 	participant struct {
-		Conversation string    `json:"conversation_sid"`
-		Identity     string    `json:"identity"`
-		Created      time.Time `json:"date_created"`
-		LastRead     *int64    `json:"last_read_message_index"`
+		Conversation string     `json:"conversation_sid"`
+		Identity     string     `json:"identity"`
+		Created      input.Time `json:"date_created"`
+		LastRead     *int64     `json:"last_read_message_index"`
 		Binding      struct {
 			Address string `json:"address"`
 		} `json:"messaging_binding"`
 	}
 	message struct {
-		SID          string    `json:"sid"`
-		Conversation string    `json:"conversation_sid"`
-		Index        *int64    `json:"index"`
-		Author       string    `json:"author"`
-		Body         string    `json:"body"`
-		Attributes   string    `json:"attributes"`
-		Media        []media   `json:"media"`
-		Created      time.Time `json:"date_created"`
+		SID          string     `json:"sid"`
+		Conversation string     `json:"conversation_sid"`
+		Index        *int64     `json:"index"`
+		Author       string     `json:"author"`
+		Body         string     `json:"body"`
+		Attributes   string     `json:"attributes"`
+		Media        []media    `json:"media"`
+		Created      input.Time `json:"date_created"`
 	}
 	media struct {
 		SID  string  `json:"sid"`
@@ -54,20 +53,12 @@ const system = "system"
 // Records returns the records of files with pages: of conversations, participants, and messages.
 // They may be in any files and in any order.
 func Records(ctx context.Context, paths []string) iter.Seq2[importer.Record, error] {
-	return func(yield func(importer.Record, error) bool) {
-		export, err := index(ctx, paths)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		export.Records(ctx, parse)(yield)
-	}
+	return files.Source{Index: index, Parse: parse}.Records(ctx, paths)
 }
 
-// index reads all but the texts of messages.
-func index(ctx context.Context, paths []string) (*files.Export, error) {
-	export := &files.Export{Paths: paths}
-	err := files.Walk(ctx, paths, files.Layout{}, func(item files.Item) error {
+// index returns a function that notes a value.
+func index(export *files.Export) func(files.Item) error {
+	return func(item files.Item) error {
 		switch item.Key {
 		case "conversations":
 			var c conversation
@@ -76,7 +67,7 @@ func index(ctx context.Context, paths []string) (*files.Export, error) {
 			}
 			room := export.Room(c.SID)
 			room.Name = c.Name
-			room.CreatedAt = c.Created
+			room.CreatedAt = c.Created.Time
 		case "participants":
 			var p participant
 			if err := decode(item.Raw, &p, &p.Conversation); err != nil {
@@ -95,11 +86,7 @@ func index(ctx context.Context, paths []string) (*files.Export, error) {
 			export.Room(m.Conversation).Add(&item, &r, *m.Index, 0)
 		}
 		return nil
-	})
-	if err == nil {
-		err = export.Check()
 	}
-	return export, err
 }
 
 // add notes a participant. Only those who use the SDK have an identity. Others have an address,
@@ -113,7 +100,7 @@ func (p *participant) add(room *files.Room) {
 		return
 	}
 	room.All = true
-	room.Changes = append(room.Changes, importer.Member{User: user, At: p.Created})
+	room.Changes = append(room.Changes, importer.Member{User: user, At: p.Created.Time})
 	if room.Reads == nil {
 		room.Reads = map[string]int64{}
 	}
@@ -132,7 +119,7 @@ func parse(raw json.RawMessage) (importer.Message, error) {
 		return importer.Message{}, tidemark.Errorf(tidemark.Invalid,
 			"the message %s has no index or no date_created", m.SID)
 	}
-	r := importer.Message{ID: m.SID, Author: m.Author, At: m.Created}
+	r := importer.Message{ID: m.SID, Author: m.Author, At: m.Created.Time}
 	if r.Says.Content = m.Body; m.Author == system || m.Author == "" {
 		r.Author, r.Says.Kind = "", tidemark.KindSystem
 	}
@@ -156,8 +143,8 @@ func parse(raw json.RawMessage) (importer.Message, error) {
 
 // decode decodes an element of a page. Its id must not be empty.
 func decode(raw json.RawMessage, to any, id *string) error {
-	if err := json.Unmarshal(raw, to); err != nil {
-		return tidemark.Wrap(tidemark.Invalid, err, fmt.Sprintf("it is none of Twilio: %v", err))
+	if err := files.Decode("Twilio", raw, to); err != nil {
+		return err
 	}
 	if *id == "" {
 		return tidemark.Errorf(tidemark.Invalid, "an element has no sid of its conversation")

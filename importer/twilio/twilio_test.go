@@ -51,10 +51,13 @@ func TestRecords_of_pages(t *testing.T) {
 // TestRecords_refuse_what_are_no_pages.
 func TestRecords_refuse_what_are_no_pages(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
-		"nothing":      {`{"meta":{}}`, "no chat was found"},
-		"no sid":       {`{"conversations":[{"friendly_name":"x"}]}`, "no sid"},
-		"no index":     {`{"messages":[{"sid":"IM1","conversation_sid":"CH1"}]}`, "no index"},
-		"a wrong type": {`{"participants":[{"conversation_sid":7}]}`, "none of Twilio"},
+		"nothing":  {`{"meta":{}}`, "no chat was found"},
+		"no sid":   {`{"conversations":[{"friendly_name":"x"}]}`, "no sid"},
+		"no index": {`{"messages":[{"sid":"IM1","conversation_sid":"CH1"}]}`, "no index"},
+		"a wrong type": {
+			`{"participants":[{"conversation_sid":7}]}`,
+			"none of Twilio: conversation_sid has a number",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "pages.json")

@@ -102,6 +102,8 @@ func backlogFor(counter *record.Counter) storage.Backlog {
 		Chat: counter.ID, Shard: storage.ShardOf(counter.ID),
 		From: counter.Outbox.From, Split: counter.Outbox.Split,
 		End: storage.PositionOf(&counter.Chat), Large: counter.Large,
+		//rule:import_once.backlog-of-an-import-in-dynamodb
+		Importing: counter.State == tidemark.ChatImporting,
 	}
 }
 

@@ -21,8 +21,9 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	}
 	defer s.mu.Unlock()
 	results := make([]storage.Appended, len(drafts))
+	var behind storage.HeldBack
 	for i, draft := range drafts {
-		appended, err := s.append(draft)
+		appended, err := s.append(draft, &behind)
 		if err != nil {
 			appended = storage.Appended{Err: err}
 		}
@@ -31,8 +32,10 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	return results, nil
 }
 
-// append stores one draft. The mutex is held.
-func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
+// append stores one draft. behind is that of its call. The mutex is held.
+func (s *Store) append(
+	draft tidemark.Draft, behind *storage.HeldBack,
+) (storage.Appended, error) {
 	c, err := s.find(draft.ChatID)
 	if err != nil {
 		return storage.Appended{}, err
@@ -52,20 +55,25 @@ func (s *Store) append(draft tidemark.Draft) (storage.Appended, error) {
 		//rule:send_idempotent.duplicate-is-first-message
 		return storage.Appended{Message: first, Duplicate: true, Version: c.MembersVersion}, nil
 	}
+	if err := behind.Judge(&draft, nil); err != nil {
+		return storage.Appended{}, err
+	}
 	sender := c.members[draft.SenderID]
 	//rule:nothing_outside_membership.members-only-append
 	if !sender.Intervals.Open() {
 		//rule:sequence_gapless.refusal-takes-no-number
-		return storage.Appended{}, storage.NotSender(draft.ChatID, draft.SenderID, false)
+		return storage.Appended{}, behind.Judge(&draft,
+			storage.NotSender(draft.ChatID, draft.SenderID, false))
 	}
 	//rule:caller_does_only_what_they_may.readers-never-append
 	if !sender.Role.MaySend() {
-		return storage.Appended{}, storage.NotSender(draft.ChatID, draft.SenderID, true)
+		return storage.Appended{}, behind.Judge(&draft,
+			storage.NotSender(draft.ChatID, draft.SenderID, true))
 	}
 	draft.CreatedAt = stored(draft.CreatedAt)
 	if draft.Kind.Relates() {
 		if err := c.mayRelate(&draft, sender.Role); err != nil {
-			return storage.Appended{}, err
+			return storage.Appended{}, behind.Judge(&draft, err)
 		}
 	}
 	defer s.news(c, storage.PositionOf(&c.Chat))

@@ -92,6 +92,8 @@ func (c *chat) backlog() storage.Backlog {
 	return storage.Backlog{
 		Chat: c.ID, From: c.outbox.from, Split: c.outbox.split,
 		End: storage.PositionOf(&c.Chat), Large: c.Large,
+		//rule:import_once.backlog-of-an-import
+		Importing: c.State == tidemark.ChatImporting,
 	}
 }
 

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"maps"
 
 	"github.com/jackc/pgx/v5"
 
@@ -52,11 +53,30 @@ type verdict struct {
 	// refusal is why the state of the chat refuses the draft, or nil. A state changes with the
 	// version.
 	refusal error
+	// held is why a draft of an importer is refused that comes behind a refused one, or nil.
+	held error
 }
 
 // accepted reports whether the draft becomes a message, unless the verdict is outdated.
 func (v *verdict) accepted() bool {
-	return v.chat != 0 && v.known == 0 && v.seat >= 0 && v.refusal == nil
+	return v.chat != 0 && v.known == 0 && v.seat >= 0 && v.refusal == nil && v.held == nil
+}
+
+// hold holds back the drafts of importers that come behind one whose sender may not send, or behind
+// one that was refused. If the members of their chat change before the drafts are stored, all of
+// them are judged again.
+func (a *appending) hold(todo []int, verdicts []verdict) {
+	behind := maps.Clone(a.behind)
+	for n, i := range todo {
+		d, v := &a.drafts[i], &verdicts[n]
+		if !d.Importing || v.chat == 0 || v.refusal != nil || v.known > 0 {
+			continue
+		}
+		//rule:import_once.nothing-behind-a-refusal-in-postgres
+		if v.held = behind.Judge(d, nil); v.held == nil && v.seat < 0 {
+			_ = behind.Judge(d, storage.NotSender(d.ChatID, d.SenderID, v.seat == reader))
+		}
+	}
 }
 
 // judge returns a verdict on each draft. It asks the database about the drafts of a chat if one of

@@ -207,6 +207,8 @@ type appending struct {
 	// lockWaited reports that a statement has waited for a lock in vain. Further locks get less
 	// time.
 	lockWaited bool
+	// behind has why drafts of importers are refused that come behind a refused one.
+	behind storage.HeldBack
 	// targets are those of the relations. From note on they are as the relations leave them. It is
 	// nil in a batch without relations.
 	targets []*tidemark.Message
@@ -225,7 +227,7 @@ func (a *appending) round(ctx context.Context, c *conn, todo []int) (unsure []in
 		part, err := a.write(ctx, c, todo[:n])
 		switch {
 		case itemsFault(err) && n == 1:
-			a.results[todo[0]] = storage.Appended{Err: public(err)}
+			a.refuse(todo[0], public(err))
 		//rule:bounded_input.isolate-bad-item
 		case itemsFault(err):
 			a.lockWaited = a.lockWaited || condition(err) == lockNotAvailable
@@ -285,7 +287,7 @@ func (a *appending) chatByChat(ctx context.Context, c *conn, todo []int) (unsure
 		}
 		part, err := a.write(ctx, c, own)
 		if condition(err) == lockNotAvailable {
-			a.refuse(own, err)
+			a.locked(own, err)
 			err = nil
 		} else if itemsFault(err) {
 			part, err = a.oneByOne(ctx, c, own)
@@ -301,12 +303,17 @@ func (a *appending) chatByChat(ctx context.Context, c *conn, todo []int) (unsure
 	return nil, nil
 }
 
-// refuse sets the results of drafts whose chat is locked by another program.
-func (a *appending) refuse(drafts []int, err error) {
+// locked sets the results of drafts whose chat is locked by another program.
+func (a *appending) locked(drafts []int, err error) {
 	a.lockWaited = true
 	for _, i := range drafts {
-		a.results[i] = storage.Appended{Err: public(err)}
+		a.refuse(i, public(err))
 	}
+}
+
+// refuse sets the result of a draft that is refused, and whose key is not known.
+func (a *appending) refuse(i int, err error) {
+	a.results[i] = storage.Appended{Err: a.behind.Judge(&a.drafts[i], err)}
 }
 
 // oneByOne writes each draft of a chat in a step of its own, so that an impossible draft fails
@@ -318,10 +325,10 @@ func (a *appending) oneByOne(ctx context.Context, c *conn, todo []int) (unsure [
 		switch {
 		//rule:bounded_input.wait-for-held-chat-only
 		case condition(err) == lockNotAvailable:
-			a.refuse(todo[at:], err)
+			a.locked(todo[at:], err)
 			return nil, nil
 		case itemsFault(err):
-			a.results[i] = storage.Appended{Err: public(err)}
+			a.refuse(i, public(err))
 		case err != nil:
 			return nil, err
 		case len(part) > 0:
@@ -339,6 +346,7 @@ func (a *appending) write(ctx context.Context, c *conn, todo []int) (unsure []in
 	var verdicts []verdict
 	for again := 0; ; again++ {
 		if verdicts, err = a.judge(ctx, c, todo); err == nil {
+			a.hold(todo, verdicts)
 			err = a.store(ctx, c, todo, verdicts)
 		}
 		//rule:send_idempotent.try-again-when-key-came
@@ -381,10 +389,10 @@ func (a *appending) conclude(
 			unsure = append(unsure, i)
 		case v.known > 0:
 			known = append(known, n)
+		case v.held != nil:
+			a.refuse(i, v.held)
 		case v.sequence == 0:
-			a.results[i] = storage.Appended{
-				Err: storage.NotSender(d.ChatID, d.SenderID, v.seat == reader),
-			}
+			a.refuse(i, storage.NotSender(d.ChatID, d.SenderID, v.seat == reader))
 		default:
 			sends++
 			m := d.Message(tidemark.Sequence(v.sequence), uint64(v.version))

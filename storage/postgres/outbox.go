@@ -45,15 +45,17 @@ func (p *position) position() storage.Position {
 }
 
 const (
+	//rule:import_once.backlog-of-an-import-in-postgres
 	backlogsOfAll = `SELECT id, outbox_shard, outbox_sequence, outbox_members, outbox_version,
-			outbox_split, '', head, members_version, version, large
+			outbox_split, '', head, members_version, version, large,
+			coalesce(state = 'importing', false)
 		FROM chats
 		WHERE outbox_shard = ANY ($1::smallint[]) AND (outbox_shard, id) > ($2::smallint, $3)
 		ORDER BY outbox_shard, id LIMIT $4`
 	// backlogsOfOutlet looks at one shard after the other. So it does not read those of others, of
 	// which an outlet that is down may have millions.
 	backlogsOfOutlet = `SELECT b.chat_id, b.shard, b.sequence, b.members, b.version, false, b.stamp,
-			0::bigint, 0::bigint, 0::bigint, false
+			0::bigint, 0::bigint, 0::bigint, false, false
 		FROM unnest($1::smallint[], $2::text[]) WITH ORDINALITY AS s (shard, after, no)
 		CROSS JOIN LATERAL (SELECT * FROM outlet_backlogs
 			WHERE outlet = $4 AND shard = s.shard AND chat_id > s.after
@@ -62,12 +64,13 @@ const (
 	// backlogsOfChats reads a chat without a backlog, too. A condition in the subquery would fit
 	// chats_in_outbox.
 	backlogsOfChats = `SELECT c.id, c.outbox_shard, c.outbox_sequence, c.outbox_members,
-			c.outbox_version, c.outbox_split, '', c.head, c.members_version, c.version, c.large
+			c.outbox_version, c.outbox_split, '', c.head, c.members_version, c.version, c.large,
+			coalesce(c.state = 'importing', false)
 		FROM unnest($1::text[]) AS n (id)
 		CROSS JOIN LATERAL (SELECT * FROM chats WHERE id = n.id LIMIT 1) AS c
 		WHERE c.outbox_shard IS NOT NULL`
 	backlogsOfBoth = `SELECT b.chat_id, b.shard, b.sequence, b.members, b.version, false, b.stamp,
-			0::bigint, 0::bigint, 0::bigint, false
+			0::bigint, 0::bigint, 0::bigint, false, false
 		FROM unnest($1::text[], $2::smallint[]) AS n (id, shard)
 		CROSS JOIN LATERAL (SELECT * FROM outlet_backlogs
 			WHERE outlet = $3 AND shard = n.shard AND chat_id = n.id LIMIT 1) AS b`
@@ -88,7 +91,7 @@ func (s *Store) Backlogs(
 		b := storage.Backlog{Outlet: q.Outlet}
 		var from, end position
 		err := row.Scan(&b.Chat, &b.Shard, &from.sequence, &from.members, &from.version, &b.Split,
-			&b.Stamp, &end.sequence, &end.members, &end.version, &b.Large)
+			&b.Stamp, &end.sequence, &end.members, &end.version, &b.Large, &b.Importing)
 		b.From, b.End = from.position(), end.position()
 		return b, err
 	})

@@ -113,7 +113,7 @@ func (a *appending) relate(ctx context.Context, c *conn, todo []int) error {
 	}
 	a.lockWaited = a.lockWaited || condition(err) == lockNotAvailable
 	if len(todo) == 1 {
-		a.results[todo[0]] = storage.Appended{Err: public(err)}
+		a.refuse(todo[0], public(err))
 		return nil
 	}
 	for one := range slices.Chunk(todo, 1) {
@@ -143,6 +143,7 @@ func (a *appending) relateIn(ctx context.Context, c *conn, todo []int) error {
 	if err := a.ask(ctx, c, todo, verdicts, asked); err != nil {
 		return err
 	}
+	a.hold(todo, verdicts)
 	refused, err := a.mayRelate(ctx, c, todo, verdicts)
 	if err != nil {
 		return err
@@ -152,18 +153,25 @@ func (a *appending) relateIn(ctx context.Context, c *conn, todo []int) error {
 	for n, i := range todo {
 		if refused[n] == nil {
 			left, kept = append(left, i), append(kept, verdicts[n])
-			continue
 		}
-		a.results[i] = storage.Appended{Err: refused[n]}
 	}
 	if err := a.store(ctx, c, left, kept); err != nil {
 		return err
 	}
 	unsure, err := a.conclude(ctx, c, left, kept, began)
-	if err == nil && len(unsure) > 0 {
-		err = tooQuick()
+	switch {
+	case err != nil:
+		return err
+	case len(unsure) > 0:
+		return tooQuick()
 	}
-	return err
+	// If a statement fails, each relation is judged again. Then no refusal of before counts.
+	for n, i := range todo {
+		if refused[n] != nil {
+			a.refuse(i, refused[n])
+		}
+	}
+	return nil
 }
 
 // mayRelate reads the targets of the accepted relations, the roles of their senders, and what

@@ -70,10 +70,11 @@ func (s *Store) Append(ctx context.Context, drafts []tidemark.Draft) ([]storage.
 	}
 	results := make([]storage.Appended, len(drafts))
 	err := s.change(ctx, func(w *writer) error {
+		var behind storage.HeldBack
 		for i := range drafts {
 			draft := drafts[i]
 			draft.CreatedAt = timeOf(draft.CreatedAt.UnixMilli())
-			appended, err := w.append(&draft)
+			appended, err := w.append(&draft, &behind)
 			switch {
 			case refused(err):
 				results[i] = storage.Appended{Err: err}
@@ -102,9 +103,11 @@ func refused(err error) bool {
 
 // append stores the draft, or returns the message that has its key. For a member who may send, the
 // statement that stores the message also checks the key, by the unique index. For any other sender,
-// and for relations, append looks the key up first. What the state of the chat refuses is an Err of
-// its result.
-func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
+// for relations, and behind a refusal of an importer's draft, append looks the key up first. What
+// the state of the chat refuses is an Err of its result. behind is that of the call.
+func (w *writer) append(
+	d *tidemark.Draft, behind *storage.HeldBack,
+) (storage.Appended, error) {
 	c, err := w.chat(d.ChatID)
 	if err != nil {
 		return storage.Appended{}, err
@@ -120,8 +123,10 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	if err != nil {
 		return storage.Appended{}, err
 	}
+	//rule:import_once.nothing-behind-a-refusal-in-sqlite
+	held := behind.Judge(d, nil)
 	//rule:nothing_outside_membership.members-only-append-in-sqlite
-	if from != nil && !d.Kind.Relates() {
+	if from != nil && !d.Kind.Relates() && held == nil {
 		m := d.Message(c.head+1, c.version)
 		stored, err := w.insert(c, &m)
 		if err != nil {
@@ -136,15 +141,18 @@ func (w *writer) append(d *tidemark.Draft) (storage.Appended, error) {
 	switch {
 	case err != nil:
 		return storage.Appended{}, err
+	case !found && held != nil:
+		return storage.Appended{}, held
 	//rule:send_idempotent.key-of-relation-in-sqlite
 	case !found && from != nil:
-		return w.relate(c, from, d)
+		appended, err := w.relate(c, from, d)
+		return appended, behind.Judge(d, err)
 	case !found:
 		m, _, err := w.member(c, d.SenderID)
 		if err == nil {
 			err = storage.NotSender(d.ChatID, d.SenderID, m.Intervals.Open())
 		}
-		return storage.Appended{}, err
+		return storage.Appended{}, behind.Judge(d, err)
 	}
 	if r := message.Relation; message.Kind.Revises() {
 		if r.Target, err = w.target(c, r.Sequence); err != nil {

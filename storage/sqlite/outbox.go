@@ -43,13 +43,13 @@ func positionOf(c *chat) storage.Position {
 const (
 	// backlogsOfChats names each shard in a statement of its own, so that the index has the order.
 	backlogsOfChats = `SELECT id, outbox_sequence, outbox_members, outbox_version, outbox_split,
-			outbox_shard, head, members_version, version, large
+			outbox_shard, head, members_version, version, large, state IS 'importing'
 		FROM chats WHERE outbox_shard = ? AND id > ? ORDER BY id LIMIT ?`
 	backlogsOfOutlet = `SELECT chat_id, sequence, members, version, stamp, shard
 		FROM outlet_backlogs WHERE outlet = ? AND shard = ? AND chat_id > ?
 		ORDER BY chat_id LIMIT ?`
 	backlogOfChat = `SELECT id, outbox_sequence, outbox_members, outbox_version, outbox_split,
-			outbox_shard, head, members_version, version, large
+			outbox_shard, head, members_version, version, large, state IS 'importing'
 		FROM chats WHERE id = ? AND outbox_shard IS NOT NULL`
 	backlogOfBoth = `SELECT chat_id, sequence, members, version, stamp, shard
 		FROM outlet_backlogs WHERE chat_id = ?1 AND outlet = ?2 AND shard = ?3`
@@ -149,6 +149,8 @@ func scanBacklog(row *stmt, outlet storage.OutletID) storage.Backlog {
 	if outlet == storage.AllOutlets {
 		b.Split = row.integerAt(4) != 0
 		b.End, b.Large = positionAt(row, 6), row.integerAt(9) != 0
+		//rule:import_once.backlog-of-an-import-in-sqlite
+		b.Importing = row.integerAt(10) != 0
 	} else {
 		b.Stamp = row.stringAt(4)
 	}

@@ -123,7 +123,7 @@ func undone(t *testing.T, s *Store, users ...tidemark.UserID) {
 		for _, user := range users {
 			d := draft("undone-"+string(user), "hello")
 			d.SenderID = user
-			if _, err := w.append(&d); err != nil {
+			if _, err := w.append(&d, new(storage.HeldBack)); err != nil {
 				return err
 			}
 		}

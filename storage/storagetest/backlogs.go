@@ -8,7 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// backlogs returns those of the fixture's chats to an outlet, without the ends of the chats. It
+// backlogs returns those of the fixture's chats to an outlet, without what is read of the chats. It
 // reads the shards of these chats only: all tests that share the store have backlogs.
 func (f *fixture) backlogs(to storage.OutletID) map[tidemark.ChatID]storage.Backlog {
 	f.Helper()
@@ -47,7 +47,7 @@ func (f *fixture) backlogsIn(
 		for _, b := range found {
 			after = b
 			seen = append(seen, b)
-			b.End, b.Large = storage.Position{}, false
+			b.End, b.Large, b.Importing = storage.Position{}, false, false
 			if strings.HasPrefix(string(b.Chat), f.prefix) {
 				all[b.Chat] = b
 			}

@@ -1,6 +1,10 @@
 package storagetest
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -69,6 +73,99 @@ var importRules = []rule{
 		f.equal("head", f.whole(c).Head, tidemark.Sequence(1))
 		f.equal("head of the other", f.whole(other).Head, tidemark.Sequence(2))
 	}},
+	{"import_once_nothing_is_stored_behind_a_refusal", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c, d := f.importing("c", alice), f.importing("d", alice)
+		other := f.group("other", alice)
+		known := f.append(f.moved(c, alice, "known"))
+		again := f.moved(c, alice, "known")
+		again.ClientMessageID = known.Message.ClientMessageID
+		first := f.moved(c, alice, "first")
+		drafts := []tidemark.Draft{
+			first, f.moved(c, bob, "second"), again, f.moved(d, alice, "of d"),
+			f.moved(c, alice, "third"), f.draft(other, alice, "of another"), first,
+			f.draft(other, bob, "refused"), f.moved(c, bob, "fourth"),
+			f.moved(c, alice, "fifth"), f.draft(other, alice, "behind it"),
+		}
+		const no = tidemark.NotMember
+		for _, want := range [][]tidemark.Code{
+			{"", no, "", "", no, "", "", no, no, no, ""},
+			{"", "", "", "", "", "", "", no, "", "", ""},
+		} {
+			appended, err := f.store.Append(f.ctx, drafts)
+			f.ok(err)
+			for i := range appended {
+				f.code(appended[i].Err, want[i])
+			}
+			if want[1] != "" {
+				f.equal("head", f.whole(c).Head, tidemark.Sequence(2))
+				f.add(c, bob)
+			}
+		}
+		want := []string{"known", "first", "second", "third", "fourth", "fifth"}
+		for i, m := range f.messages(storage.Range{Chat: c}) {
+			f.equal("message", m.Content, want[i])
+		}
+		f.equal("head", f.whole(c).Head, tidemark.Sequence(len(want)))
+		f.equal("head of d", f.whole(d).Head, tidemark.Sequence(1))
+		f.equal("head of the other", f.whole(other).Head, tidemark.Sequence(2))
+	}},
+	{"import_once_nothing_is_stored_behind_any_refusal", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		for name, want := range map[string]tidemark.Code{
+			"of a stranger": tidemark.NotMember, "of a reader": tidemark.Denied,
+			"of an edit": tidemark.NotFound,
+		} {
+			c := f.importing(strings.ReplaceAll(name, " ", "-"), alice)
+			refused := f.moved(c, bob, name)
+			switch want {
+			case tidemark.Denied:
+				f.add(c, bob)
+				f.update(c, bob, role(tidemark.Reader))
+			case tidemark.NotFound:
+				refused = f.edit(c, alice, 99, name)
+				refused.Importing = true
+			}
+			edit := f.edit(c, alice, 1, "edited")
+			edit.Importing = true
+			appended, err := f.store.Append(f.ctx, []tidemark.Draft{
+				f.moved(c, alice, "first"), refused, f.moved(c, alice, "third"), edit,
+				f.moved(c, alice, "fifth"),
+			})
+			f.ok(err)
+			for i := range appended {
+				if i == 0 {
+					f.ok(appended[i].Err)
+					continue
+				}
+				f.code(appended[i].Err, want)
+			}
+			f.equal("head", f.whole(c).Head, tidemark.Sequence(1))
+		}
+	}},
+	{"import_once_nothing_is_stored_behind_a_refusal_of_many", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c := f.importing("c", alice)
+		const many, refused = 300, 130
+		drafts := make([]tidemark.Draft, many)
+		for i := range drafts {
+			sender := alice
+			if i == refused {
+				sender = bob
+			}
+			drafts[i] = f.moved(c, sender, fmt.Sprint(i))
+		}
+		appended, err := f.store.Append(f.ctx, drafts)
+		f.ok(err)
+		for i := range appended {
+			want := tidemark.Code("")
+			if i >= refused {
+				want = tidemark.NotMember
+			}
+			f.code(appended[i].Err, want)
+		}
+		f.equal("head", f.whole(c).Head, tidemark.Sequence(refused))
+	}},
 	{"FinishImport_makes_the_chat_live", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
 		c := f.importing("c", alice)
@@ -90,6 +187,33 @@ var importRules = []rule{
 		live := f.group("live", alice)
 		f.ok(f.store.FinishImport(f.ctx, live, at(4)))
 		f.equal("version of a live chat", f.info(live).MembersVersion, uint64(1))
+	}},
+	{"import_once_is_seen_in_the_backlog", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.importing("c", alice)
+		for _, want := range []bool{true, true, false, false} {
+			for _, q := range []storage.BacklogQuery{
+				{Chats: []tidemark.ChatID{c}},
+				{Shards: []int{storage.ShardOf(c)}, Limit: storage.MaxBatch},
+			} {
+				found, _, err := f.store.Backlogs(f.ctx, q)
+				f.ok(err)
+				n := slices.IndexFunc(found, func(b storage.Backlog) bool { return b.Chat == c })
+				if n < 0 {
+					f.Fatalf("there is no backlog of %s among %d", c, len(found))
+				}
+				f.equal("is being imported", found[n].Importing, want)
+			}
+			f.settleAll(c)
+			switch c := f.info(c); {
+			case c.State == tidemark.ChatLive:
+				f.send(c.ID, alice, 1)
+			case c.Head == 0:
+				f.append(f.moved(c.ID, alice, "first"))
+			default:
+				f.ok(f.store.FinishImport(f.ctx, c.ID, at(4)))
+			}
+		}
 	}},
 	{"CreateChat_a_pair_has_one_chat_also_while_it_is_imported", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/importer"
+	"github.com/tidemark-im/tidemark/importer/internal/input"
 )
 
 // Room is what is known of a chat besides its messages.
@@ -60,8 +61,8 @@ func (e *Export) Room(id string) *Room {
 	return r
 }
 
-// Check returns Invalid if the files have no chat: they are not what they were said to be.
-func (e *Export) Check() error {
+// check returns Invalid if the files have no chat: they are not what they were said to be.
+func (e *Export) check() error {
 	if len(e.names) == 0 {
 		return tidemark.Errorf(tidemark.Invalid, "no chat was found in %s",
 			strings.Join(e.Paths, ", "))
@@ -136,16 +137,55 @@ func (r *Room) direct() {
 // Pair asks for a direct chat: the other system has one for its two members.
 func (r *Room) Pair() { r.Type = tidemark.Direct }
 
-// Records returns the records of all chats. parse returns a message by its value.
-func (e *Export) Records(
+// Source is a format of exports.
+type Source struct {
+	Layout Layout
+	// Index returns a function that gets each value of the files, and notes all but the texts of
+	// messages in the export.
+	Index func(*Export) func(Item) error
+	// Parse returns a message by its value.
+	Parse func(json.RawMessage) (importer.Message, error)
+}
+
+// Records returns the records of files. It reads them twice: first for what is where, and then the
+// messages in their order.
+func (s Source) Records(
+	ctx context.Context, paths []string,
+) iter.Seq2[importer.Record, error] {
+	return func(yield func(importer.Record, error) bool) {
+		export := &Export{Paths: paths}
+		err := Walk(ctx, paths, s.Layout, s.Index(export))
+		if err == nil {
+			err = export.check()
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		export.records(ctx, s.Parse)(yield)
+	}
+}
+
+// Decode decodes a value of an export. Invalid: it is not as the system of this name writes it.
+func Decode(system string, raw json.RawMessage, to any) error {
+	err := input.Decode(raw, to)
+	if err == nil {
+		return nil
+	}
+	return tidemark.Wrap(tidemark.Invalid, err,
+		"it is none of "+system+": "+tidemark.DetailOf(err))
+}
+
+// records returns the records of all chats. parse returns a message by its value.
+func (e *Export) records(
 	ctx context.Context, parse func(json.RawMessage) (importer.Message, error),
 ) iter.Seq2[importer.Record, error] {
 	return func(yield func(importer.Record, error) bool) {
 		open := make([]*os.File, len(e.Paths))
 		for i, path := range e.Paths {
-			f, err := os.Open(path)
+			f, err := input.Open(path)
 			if err != nil {
-				yield(nil, tidemark.Wrap(tidemark.NotFound, err, path+" cannot be opened"))
+				yield(nil, err)
 				return
 			}
 			defer f.Close()
@@ -258,8 +298,9 @@ func (w *writer) message(e *entry) (importer.Message, error) {
 	raw := make([]byte, e.at.length)
 	f := w.files[e.at.file]
 	if _, err := f.ReadAt(raw, e.at.offset); err != nil {
-		return importer.Message{}, tidemark.Wrap(tidemark.Unavailable, err,
-			f.Name()+" cannot be read; it must not change during the import")
+		err = input.Unreadable(f.Name(), err)
+		return importer.Message{}, tidemark.Wrap(tidemark.Invalid, err,
+			tidemark.DetailOf(err)+"; it must not change during the import")
 	}
 	return w.parse(raw)
 }

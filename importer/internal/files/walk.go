@@ -10,9 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/importer/internal/input"
 )
 
 // Item is a value in a file.
@@ -72,9 +72,9 @@ type walker struct {
 }
 
 func (w *walker) walk(path string) error {
-	f, err := os.Open(path)
+	f, err := input.Open(path)
 	if err != nil {
-		return tidemark.Wrap(tidemark.NotFound, err, path+" cannot be opened")
+		return err
 	}
 	defer f.Close()
 	w.scanner = scanner{Reader: bufio.NewReaderSize(f, 1<<20)}
@@ -84,7 +84,7 @@ func (w *walker) walk(path string) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return tidemark.Wrap(tidemark.Unavailable, err, path+" cannot be read")
+			return input.Unreadable(path, err)
 		case c == '[' && w.layout.Values:
 			w.group++
 			err = w.list(func() error { return w.item("") })
@@ -104,6 +104,8 @@ func (w *walker) wrong(path string, err error) error {
 	detail := err.Error()
 	if e, ok := errors.AsType[*tidemark.Error](err); ok {
 		detail = e.Detail
+	} else if errors.Is(err, io.ErrUnexpectedEOF) {
+		detail = "the file ends within a value"
 	}
 	return &tidemark.Error{
 		Code: tidemark.Invalid, Err: err,
@@ -157,8 +159,9 @@ func (w *walker) field() error {
 		return err
 	}
 	var key string
-	if err := json.Unmarshal(raw, &key); err != nil {
-		return err
+	if err := input.Decode(raw, &key); err != nil {
+		return tidemark.Errorf(tidemark.Invalid, "the name of a field must be there: %s",
+			tidemark.DetailOf(err))
 	}
 	if _, err := w.skip(":"); err != nil {
 		return err

@@ -2,6 +2,7 @@ package appends
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/tidemark-im/tidemark"
@@ -10,7 +11,8 @@ import (
 )
 
 // admitted separates the drafts of members from the others. It sets the results of the others, of
-// those that the state of the chat refuses, and of all if the chat does not exist.
+// those that the state of the chat refuses, and of all if the chat does not exist. Drafts of an
+// importer behind a refused one are among the others.
 func (a *appending) admitted(ctx context.Context, todo []int) (members, others []int, err error) {
 	for again := 0; ; again++ {
 		if a.view.Counter == nil || a.view.stale {
@@ -40,21 +42,58 @@ func (a *appending) admitted(ctx context.Context, todo []int) (members, others [
 			}
 			continue
 		}
-		if len(strangers) == 0 {
+		if len(strangers) == 0 && a.behind == nil {
 			return todo, nil, nil
 		}
-		for _, i := range todo {
-			refusal := strangers[a.drafts[i].SenderID]
-			if refusal == nil {
-				members = append(members, i)
-				continue
-			}
-			others = append(others, i)
-			if err := a.refuse(ctx, i, refusal); err != nil {
-				return nil, nil, err
-			}
+		return a.separated(ctx, todo, strangers)
+	}
+}
+
+// separated separates the drafts of strangers, and those held back, from the others, and sets their
+// results.
+func (a *appending) separated(
+	ctx context.Context, todo []int, strangers map[tidemark.UserID]error,
+) (members, others []int, err error) {
+	behind := maps.Clone(a.behind)
+	var held []int
+	for _, i := range todo {
+		d := &a.drafts[i]
+		//rule:import_once.nothing-behind-a-refusal-in-dynamodb
+		if behind.Judge(d, nil) != nil {
+			held = append(held, i)
+			continue
 		}
-		return members, others, nil
+		refusal := strangers[d.SenderID]
+		if refusal == nil {
+			members = append(members, i)
+			continue
+		}
+		others = append(others, i)
+		if err := a.refuse(ctx, i, refusal); err != nil {
+			return nil, nil, err
+		}
+		a.note(&behind, i)
+	}
+	err = call.Together(ctx, len(held), func(ctx context.Context, n int) error {
+		return a.refuse(ctx, held[n], behind[a.chat])
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return members, append(others, held...), nil
+}
+
+// note notes the refusal of a draft for those behind it, unless its key is known.
+func (a *appending) note(behind *storage.HeldBack, i int) {
+	if err := a.results[i].Err; err != nil && a.first[i].message == nil {
+		_ = behind.Judge(&a.drafts[i], err)
+	}
+}
+
+// decided notes the refusals among drafts whose results stay.
+func (a *appending) decided(some []int) {
+	for _, i := range some {
+		a.note(&a.behind, i)
 	}
 }
 

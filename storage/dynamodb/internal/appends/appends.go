@@ -46,14 +46,17 @@ func (a *Appender) appendBatch(id tidemark.ChatID, batch []*sending, rested bool
 	}
 	waiting := batch
 	var results []storage.Appended
+	var behind storage.HeldBack
 	for len(waiting) > 0 {
 		n := runOf(drafts)
 		work := &appending{
 			Access: a.access, committed: a.committed, chat: id, view: &own.view,
 			drafts: drafts[:n], batch: batch, calls: calls[:n], rested: rested,
 			results: make([]storage.Appended, n), first: make([]firstMessage, n), life: a.Life,
+			behind: behind,
 		}
 		err := work.all(own, a.Patience)
+		behind = work.behind
 		results = append(results, work.results...)
 		waiting, results = answer(waiting, results, err)
 		drafts, calls, rested = drafts[n:], calls[n:], false
@@ -96,6 +99,8 @@ type appending struct {
 	results []storage.Appended
 	// first has the message with each draft's key, once it is known, and the version of the call.
 	first []firstMessage
+	// behind has why drafts of an importer are refused that come behind a refused one.
+	behind storage.HeldBack
 	// target has what the draft of the present transaction does to another message, if it is a
 	// relation.
 	target *target
@@ -241,10 +246,14 @@ func (a *appending) answered(ctx context.Context, some ...int) {
 func (a *appending) attempt(ctx context.Context, todo []int) (left []int, err error) {
 	members, strangers, err := a.admitted(ctx, todo)
 	if err != nil || len(members) == 0 {
+		a.decided(strangers)
 		return nil, err
 	}
 	if i := members[0]; a.drafts[i].Kind.Relates() {
 		if left, err = a.aim(ctx, i); err != nil || a.target == nil {
+			if len(left) == 0 {
+				a.decided(members)
+			}
 			return left, err
 		}
 	}
@@ -266,10 +275,14 @@ func (a *appending) attempt(ctx context.Context, todo []int) (left []int, err er
 		a.view.took = time.Since(began)
 		a.committed(len(members), 0, a.view.took)
 		a.stored(members, next)
+		//rule:import_once.hold-back-in-later-transactions
+		a.decided(strangers)
 		return nil, nil
 	}
 	left, err = a.refused(ctx, members, refused)
-	if len(left) > 0 {
+	if len(left) == 0 {
+		a.decided(strangers)
+	} else {
 		//rule:nothing_outside_membership.ask-again-for-strangers
 		left = append(left, strangers...)
 		//rule:sequence_gapless.judge-again-in-order
