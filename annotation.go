@@ -50,17 +50,17 @@ func CheckEmoji(field, emoji string) error {
 }
 
 // MayAnnotate returns nil if the draft, a reaction or a pin, may name target. role is the sender's
-// role in the chat. A nil target means that the chat has no such message. Standing.Allows decides
-// the rest.
+// role in the chat, and in is the type of the chat. A nil target means that the chat has no such
+// message. Standing.Allows decides the rest.
 //
 // NotFound: the target is nil. Denied: the sender may not pin. Conflict: the target is no message
 // that is shown, or it was redacted.
-func (d *Draft) MayAnnotate(target *Message, role Role) error {
+func (d *Draft) MayAnnotate(target *Message, role Role, in ChatType) error {
 	if target == nil {
 		return d.noTarget()
 	}
 	//rule:caller_does_only_what_they_may.owners-pin
-	if d.Kind == KindPin && !d.mayPin(role) {
+	if d.Kind == KindPin && !d.ByBackend && !role.MayPin(in) {
 		return BadParam(Denied, "kind", "is %s, which only owners and admins of the group may send",
 			KindPin)
 	}
@@ -74,12 +74,6 @@ func (d *Draft) MayAnnotate(target *Message, role Role) error {
 			d.Kind)
 	}
 	return nil
-}
-
-// mayPin reports whether the sender of a draft may pin and unpin messages. In a group, owners and
-// admins may. In a direct chat, both members may. Backends may everywhere.
-func (d *Draft) mayPin(role Role) bool {
-	return d.ByBackend || d.Direct || role.Manages(Ordinary)
 }
 
 // Allows returns nil if a reaction or pin may be stored beside those that stand, else a Conflict.

@@ -21,6 +21,14 @@ func annotation(kind tidemark.Kind) tidemark.Draft {
 	return d
 }
 
+// typeOf returns the type of a chat.
+func typeOf(direct bool) tidemark.ChatType {
+	if direct {
+		return tidemark.Direct
+	}
+	return tidemark.Group
+}
+
 func TestKind_what_it_does(t *testing.T) {
 	for kind, want := range map[tidemark.Kind][5]bool{
 		tidemark.KindMessage: {true, true, false, false, false},
@@ -130,8 +138,8 @@ func TestDraft_MayAnnotate(t *testing.T) {
 			tidemark.KindReact: test.react, tidemark.KindPin: test.pin,
 		} {
 			d := annotation(kind)
-			d.ByBackend, d.Direct = test.backend, test.direct
-			err := d.MayAnnotate(test.target, test.role)
+			d.ByBackend = test.backend
+			err := d.MayAnnotate(test.target, test.role, typeOf(test.direct))
 			if got := tidemark.CodeOf(err); got != want {
 				t.Errorf("%s of %s: got %v, want code %q", kind, test.name, err, want)
 			}
@@ -173,8 +181,8 @@ func TestDraft_MayRevise_annotations(t *testing.T) {
 			tidemark.KindEdit: test.edit, tidemark.KindRedact: test.redact,
 		} {
 			d := relationTo(kind)
-			d.ByBackend, d.Direct = test.backend, test.direct
-			err := d.MayRevise(test.target, test.role)
+			d.ByBackend = test.backend
+			err := d.MayRevise(test.target, test.role, typeOf(test.direct))
 			if got := tidemark.CodeOf(err); got != want {
 				t.Errorf("%s of %s: got %v, want code %q", kind, test.name, err, want)
 			}

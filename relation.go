@@ -86,7 +86,8 @@ func (d *Draft) noTarget() error {
 }
 
 // MayRevise returns nil if the draft, an edit or a redaction, may change target. role is the
-// sender's role in the chat. A nil target means that the chat has no such message.
+// sender's role in the chat, and in is the type of the chat. A nil target means that the chat has
+// no such message.
 //
 // Its author may edit and redact a message, unless it is a line of the system. Owners and admins of
 // a group may redact it, and backends may do both. Users who may pin messages may redact a pin.
@@ -94,11 +95,11 @@ func (d *Draft) noTarget() error {
 // NotFound: the target is nil. Denied: the sender may not change it. Conflict: the target is an
 // edit or a redaction itself, or an annotation that was redacted before. For an edit also: the
 // target is an annotation, was redacted, or has been edited MaxEdits times.
-func (d *Draft) MayRevise(target *Message, role Role) error {
+func (d *Draft) MayRevise(target *Message, role Role, in ChatType) error {
 	if target == nil {
 		return d.noTarget()
 	}
-	if err := d.mayChange(target, role); err != nil {
+	if err := d.mayChange(target, role, in); err != nil {
 		return err
 	}
 	switch {
@@ -129,7 +130,7 @@ func (d *Draft) MayRevise(target *Message, role Role) error {
 
 // mayChange returns Denied if the sender of the draft, an edit or a redaction, may not change
 // target.
-func (d *Draft) mayChange(target *Message, role Role) error {
+func (d *Draft) mayChange(target *Message, role Role, in ChatType) error {
 	// Backends write the lines of the system, in the name of a member.
 	own := target.SenderID == d.SenderID && target.Kind != KindSystem
 	switch {
@@ -137,7 +138,7 @@ func (d *Draft) mayChange(target *Message, role Role) error {
 		return nil
 	//rule:caller_does_only_what_they_may.owners-undo-pins
 	case target.Kind == KindPin && d.Kind == KindRedact:
-		if !d.mayPin(role) {
+		if !role.MayPin(in) {
 			return BadParam(Denied, "relation.sequence", "is a pin, which only owners and admins "+
 				"of the group may undo")
 		}
@@ -146,7 +147,7 @@ func (d *Draft) mayChange(target *Message, role Role) error {
 	case own:
 		return nil
 	//rule:caller_does_only_what_they_may.no-owner-of-a-direct-chat
-	case d.Kind == KindRedact && !d.Direct && role.Manages(Ordinary):
+	case d.Kind == KindRedact && in == Group && role.Manages(Ordinary):
 		return nil
 	}
 	return BadParam(Denied, "relation.sequence", "is a message of another user, or a line of "+

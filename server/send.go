@@ -174,8 +174,8 @@ func (s *Server) checkAuthority(ctx context.Context, d *tidemark.Draft) error {
 	return err
 }
 
-// checkTarget checks a relation before it is stored, and sets Draft.Direct. Draft.MayRevise and
-// Draft.MayAnnotate decide the rest, in the step that stores it.
+// checkTarget checks a relation before it is stored. Draft.MayRevise and Draft.MayAnnotate decide
+// the rest, in the step that stores it.
 //
 // Unavailable: the relation changes its target, and this node is degraded, so the others would
 // serve the old text from memory. NotFound: the sender may not see the target.
@@ -192,7 +192,7 @@ func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 	if d.ByBackend {
 		return nil
 	}
-	roster, m, err := s.chats.Member(ctx, d.SenderID, d.ChatID)
+	_, m, err := s.chats.Member(ctx, d.SenderID, d.ChatID)
 	switch {
 	case tidemark.CodeOf(err) == tidemark.NotMember:
 		return nil // An earlier send may have stored the relation.
@@ -203,8 +203,6 @@ func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 		return tidemark.BadParam(tidemark.NotFound, "relation.sequence",
 			"is %d, but you see no such message in this chat", d.Relation.Sequence)
 	}
-	//rule:caller_does_only_what_they_may.a-direct-chat-has-no-owner
-	d.Direct = roster.Type == tidemark.Direct
 	return nil
 }
 
