@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // Sent is the outcome of a draft: the message, or an error.
@@ -70,17 +71,24 @@ func (s *Server) SendAll(
 	return results
 }
 
-// hideChanges removes from the answer to a resend what the sender may not see any more: how others
-// have changed the message, or the target of the relation, since the sender left the chat. If the
-// members cannot be read, the answer is that error.
+// hideChanges removes from the answer to a send what the sender may not see. That is the target of
+// a relation, if it is a pin from a time in which they were away (checkUnseen). In the answer to a
+// resend, it is also how others have changed the message, or the target of the relation, since the
+// sender left the chat. If the members cannot be read, the answer is that error.
 func (s *Server) hideChanges(ctx context.Context, user tidemark.UserID, sent *Sent) {
 	m := &sent.Message
-	if sent.Err != nil || !sent.Duplicate || !m.Kind.Revises() && m.Revision == nil {
+	if sent.Err != nil || !m.Kind.Revises() && m.Revision == nil {
+		return
+	}
+	undoesPin := m.Relation != nil && m.Relation.Target != nil &&
+		m.Relation.Target.Kind == tidemark.KindPin
+	if !sent.Duplicate && !undoesPin {
 		return
 	}
 	_, member, err := s.chats.Member(ctx, user, m.ChatID)
 	switch {
 	case err == nil:
+		//rule:nothing_outside_membership.no-unseen-target-in-an-answer
 		if m.Relation != nil && !member.Intervals.Contains(m.Relation.Sequence) {
 			*m = m.WithoutTarget()
 		}
@@ -192,7 +200,7 @@ func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 	if d.ByBackend {
 		return nil
 	}
-	_, m, err := s.chats.Member(ctx, d.SenderID, d.ChatID)
+	roster, m, err := s.chats.Member(ctx, d.SenderID, d.ChatID)
 	switch {
 	case tidemark.CodeOf(err) == tidemark.NotMember:
 		return nil // An earlier send may have stored the relation.
@@ -200,8 +208,32 @@ func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 		return err
 	//rule:nothing_outside_membership.no-relation-to-the-invisible
 	case !m.Intervals.Contains(d.Relation.Sequence):
-		return tidemark.BadParam(tidemark.NotFound, "relation.sequence",
-			"is %d, but you see no such message in this chat", d.Relation.Sequence)
+		return s.checkUnseen(ctx, d, m.Role.MayPin(roster.Type))
+	}
+	return nil
+}
+
+// checkUnseen returns nil if a relation redacts a pin that its sender does not see, and the sender
+// may pin. A pin counts against tidemark.MaxPins wherever it is, and Pins names it.
+//
+// NotFound: any other relation.
+func (s *Server) checkUnseen(ctx context.Context, d *tidemark.Draft, mayPin bool) error {
+	n := d.Relation.Sequence
+	refusal := tidemark.BadParam(tidemark.NotFound, "relation.sequence",
+		"is %d, but you see no such message in this chat", n)
+	//rule:nothing_outside_membership.unseen-pins-by-those-who-may-pin
+	if d.Kind != tidemark.KindRedact || !mayPin {
+		return refusal
+	}
+	found, err := s.messages(ctx, storage.Range{
+		Chat: d.ChatID, After: tidemark.After(n), Limit: 1, Bare: true,
+	})
+	if err != nil {
+		return err
+	}
+	//rule:nothing_outside_membership.of-the-unseen-only-pins
+	if len(found) == 0 || found[0].Sequence != n || found[0].Kind != tidemark.KindPin {
+		return refusal
 	}
 	return nil
 }

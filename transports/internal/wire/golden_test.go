@@ -239,7 +239,9 @@ func TestResponses_golden(t *testing.T) {
 		{Target: 7, User: "bob", Emoji: `"`, Sequence: 11, At: at},
 	}, NextCursor: "n"}
 	pins := []server.Pin{{
-		Pin: storage.Pin{Target: 7, Sequence: 10, By: "ann", At: at}, Message: message,
+		Pin: storage.Pin{Target: 7, Sequence: 10, By: "ann", At: at}, Message: &message,
+	}, {
+		Pin: storage.Pin{Target: 5, Sequence: 6, By: "bob", At: at},
 	}}
 	golden(t, "responses.json", []example{
 		{"chat", "Chat", string(wire.AppendChat(nil, &chat))},

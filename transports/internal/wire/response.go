@@ -242,6 +242,10 @@ func AppendPins(b []byte, pins []server.Pin) []byte {
 		b = append(b, `,"pinned_at":`...)
 		b = tidemark.AppendTime(b, one.At)
 		b = append(b, `,"message":`...)
+		if one.Message == nil {
+			b = append(b, "null}"...)
+			continue
+		}
 		b = append(one.Message.AppendJSON(b), '}')
 	}
 	return appendPage(b, "")

@@ -223,8 +223,10 @@ export interface paths {
         };
         /**
          * The pinned messages of a chat, the latest pin first
-         * @description At most 50, all on one page. Messages that you may not see, and expired ones, are left out.
-         *     A pinned message that was redacted stays in the list until its pin is redacted, too.
+         * @description At most 50, all on one page. Pins of messages that you may not see are left out, unless you
+         *     may pin. You get them without their messages then, because they count. You may redact every
+         *     pin that you get. A pinned message that was redacted stays in the list until its pin is
+         *     redacted, too.
          */
         readonly get: operations["listPins"];
         readonly put?: never;
@@ -2100,6 +2102,12 @@ export interface components {
          *             "created_at": "2026-01-31T10:00:05.100Z",
          *             "members_version": 1
          *           }
+         *         },
+         *         {
+         *           "pin_sequence": 4,
+         *           "pinned_by": "bob",
+         *           "pinned_at": "2026-01-31T10:00:07.200Z",
+         *           "message": null
          *         }
          *       ],
          *       "pagination": {
@@ -2118,7 +2126,8 @@ export interface components {
             readonly pinned_by: components["schemas"]["Id"];
             /** Format: date-time */
             readonly pinned_at: string;
-            readonly message: components["schemas"]["Message"];
+            /** @description Null if you may not see it. You may pin then, so you may unpin it, too. */
+            readonly message: components["schemas"]["Message"] | null;
         };
         /**
          * @example {

@@ -5,6 +5,7 @@ import type {
 } from '../../wire.gen.js';
 import type { VirtualClock } from '../clock.js';
 import type { Dice } from '../random.js';
+import { mayPin } from './annotations.js';
 import {
   Data, headOf, stateKey, timeOf, type ChatRecord, type Draft, type MemberRecord, type Raise,
   type StateRecord,
@@ -259,11 +260,14 @@ export class Core implements Host {
     }
   }
 
-  /** Members relate messages to those that they see. */
-  #checkTarget(who: { user: string; backend: boolean }, { chat, relation }: Draft): void {
+  /** Members relate messages to those that they see. Those who may pin undo each pin. */
+  #checkTarget(who: { user: string; backend: boolean }, { chat, kind, relation }: Draft): void {
     const { intervals = [] } = this.data.chats.get(chat)?.members.get(who.user) ?? {};
     if (relation === null || who.backend || !isOpen(intervals)) return;
     if (contains(intervals, relation)) return;
+    const found = this.data.chat(chat);
+    const isPin = found.messages[relation - 1]?.kind === 'pin';
+    if (kind === 'redact' && isPin && mayPin(found, who.user)) return;
     throw new Refusal('NOT_FOUND', 'there is no such message', 'relation.sequence');
   }
 
