@@ -62,8 +62,6 @@ type ChatView struct {
 	Last *tidemark.Message
 	// Peer is the state of the other member of a direct chat, and nil for a group.
 	Peer *tidemark.DeliveryState
-	// ForBackend says that a backend asks, which may know whether the chat is on hold.
-	ForBackend bool
 }
 
 // ChatPage is a page of a user's chats. NextCursor is empty on the last page.
@@ -131,12 +129,11 @@ func (s *Server) CreateChat(
 		}
 		s.delivery.Publish(ctx, all, false)
 		if c.noUser() {
-			return ChatView{Chat: chat, ForBackend: true}, true, nil
+			return ChatView{Chat: chat}, true, nil
 		}
 		view := ChatView{
 			Chat: chat, Role: tidemark.Owner,
-			State:      tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID},
-			ForBackend: c.Backend,
+			State: tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID},
 		}
 		for _, member := range n.Members {
 			if chat.Type == tidemark.Direct && member != c.User {
@@ -358,11 +355,11 @@ func (s *Server) view(
 	ctx context.Context, c Caller, m tidemark.Member, id tidemark.ChatID,
 ) (ChatView, error) {
 	chat, err := s.storage.Chat(ctx, id)
-	if err == nil && chat.State == tidemark.ChatDeleted {
-		err = gone(c, id)
+	if err == nil {
+		err = exists(c, id, chat.State)
 	}
 	if err != nil || c.noUser() {
-		return ChatView{Chat: chat, ForBackend: c.Backend}, err
+		return ChatView{Chat: chat}, err
 	}
 	keys := []storage.StateKey{{User: c.User, Chat: id}}
 	if chat.Type == tidemark.Direct {
@@ -382,9 +379,7 @@ func (s *Server) view(
 	if err != nil {
 		return ChatView{}, err
 	}
-	view := ChatView{
-		Chat: chat, Role: m.Role, State: states[0], Unread: counts[0], ForBackend: c.Backend,
-	}
+	view := ChatView{Chat: chat, Role: m.Role, State: states[0], Unread: counts[0]}
 	if len(states) > 1 {
 		view.Peer = &states[1]
 	}
@@ -455,8 +450,8 @@ func (s *Server) mayChange(
 		}
 	} else {
 		roster, err := s.chats.Roster(ctx, id, 0)
-		if err == nil && roster.State == tidemark.ChatDeleted {
-			err = gone(c, id)
+		if err == nil {
+			err = exists(c, id, roster.State)
 		}
 		if err != nil {
 			return m, err

@@ -178,10 +178,11 @@ func (s *Server) mayManage(
 	if err != nil {
 		return nil, tidemark.Member{}, err
 	}
+	if err := exists(c, id, roster.State); err != nil {
+		return nil, tidemark.Member{}, err
+	}
 	m, there := roster.Member(c.User)
 	switch {
-	case c.Backend && roster.State == tidemark.ChatDeleted:
-		return nil, m, gone(c, id)
 	case !there && !c.Backend:
 		return nil, m, storage.NotSender(id, c.User, false)
 	//rule:caller_does_only_what_they_may.direct-chats-have-no-manager
