@@ -89,10 +89,10 @@ func TestDraft_Check_annotations(t *testing.T) {
 		{"reaction with content", react, func(d *tidemark.Draft) { d.Content = "x" }, "content"},
 		{"pin with content", pin, func(d *tidemark.Draft) { d.Content = "x" }, "content"},
 		{"pin with attachments", pin,
-			func(d *tidemark.Draft) { d.Attachments = json.RawMessage(`[{}]`) }, "content"},
+			func(d *tidemark.Draft) { d.Attachments = json.RawMessage(`[{}]`) }, "attachments"},
 		{"reaction with metadata", react,
-			func(d *tidemark.Draft) { d.Metadata = json.RawMessage(`{}`) }, "content"},
-		{"pin with mentions", pin, func(d *tidemark.Draft) { d.Mentions.All = true }, "content"},
+			func(d *tidemark.Draft) { d.Metadata = json.RawMessage(`{}`) }, "metadata"},
+		{"pin with mentions", pin, func(d *tidemark.Draft) { d.Mentions.All = true }, "mentions"},
 	} {
 		d := annotation(test.kind)
 		test.change(&d)

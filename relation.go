@@ -71,12 +71,26 @@ func (d *Draft) checkRelation() error {
 		return BadParam(Invalid, "relation.emoji", "does not belong to the kind %s; leave it out, "+
 			"or send the kind %s", d.Kind, KindReact)
 	}
-	if d.Kind.wordless() && (d.Content != "" || d.Attachments != nil || d.Metadata != nil ||
-		!d.Mentions.None()) {
-		return BadParam(Invalid, "content", "does not belong to the kind %s; leave out content, "+
+	if field := d.says(); d.Kind.wordless() && field != "" {
+		return BadParam(Invalid, field, "does not belong to the kind %s, which has no content, "+
 			"attachments, metadata and mentions", d.Kind)
 	}
 	return nil
+}
+
+// says returns the first field in which the draft says something, or "" if it says nothing.
+func (d *Draft) says() string {
+	switch {
+	case d.Content != "":
+		return "content"
+	case d.Attachments != nil:
+		return "attachments"
+	case d.Metadata != nil:
+		return "metadata"
+	case !d.Mentions.None():
+		return "mentions"
+	}
+	return ""
 }
 
 // noTarget returns the error that the chat does not have the message of the draft's relation.

@@ -443,7 +443,17 @@ func (s *Server) UpdateChat(
 func (s *Server) mayChange(
 	ctx context.Context, c Caller, id tidemark.ChatID, change ChatChange,
 ) (m tidemark.Member, err error) {
-	policy := change.KeepDays != nil || change.Hold != nil
+	//rule:caller_does_only_what_they_may.backends-change-policies
+	if !c.Backend && (change.KeepDays != nil || change.Hold != nil) {
+		if _, m, err = s.chats.Member(ctx, c.User, id); err == nil {
+			param := "hold"
+			if change.KeepDays != nil {
+				param = "keep_days"
+			}
+			err = tidemark.BadParam(tidemark.Denied, param, "can be changed only by a backend")
+		}
+		return m, err
+	}
 	if !c.Backend || change.Name != nil || change.Metadata != nil {
 		if _, m, err = s.mayManage(ctx, c, id); err != nil {
 			return m, err
@@ -457,10 +467,6 @@ func (s *Server) mayChange(
 			return m, err
 		}
 		m, _ = roster.Member(c.User)
-	}
-	//rule:caller_does_only_what_they_may.backends-change-policies
-	if policy && !c.Backend {
-		err = tidemark.Errorf(tidemark.Denied, "only a backend may change keep_days and hold")
 	}
 	return m, err
 }

@@ -187,7 +187,8 @@ func (s *Server) mayManage(
 		return nil, m, storage.NotSender(id, c.User, false)
 	//rule:caller_does_only_what_they_may.direct-chats-have-no-manager
 	case roster.Type == tidemark.Direct:
-		return nil, m, tidemark.Errorf(tidemark.Denied, "a direct chat cannot be changed")
+		return nil, m, tidemark.Errorf(tidemark.Denied,
+			"the name, the metadata and the members of a direct chat cannot be changed")
 	//rule:caller_does_only_what_they_may.owner-manages-group
 	case !m.Role.Manages(tidemark.Ordinary) && !c.Backend:
 		return nil, m, tidemark.Errorf(tidemark.Denied,
