@@ -26,7 +26,8 @@ type Standing struct {
 }
 
 // CheckEmoji returns nil if a reaction can have this emoji. No list of emoji is consulted. So it
-// may be any text of up to MaxEmoji bytes without white space and control characters.
+// may be any text of up to MaxEmoji bytes without white space and control characters, in which
+// something can be seen.
 func CheckEmoji(field, emoji string) error {
 	if emoji == "" {
 		return BadParam(Invalid, field, "is missing; a reaction needs an emoji")
@@ -39,14 +40,29 @@ func CheckEmoji(field, emoji string) error {
 	if !utf8.ValidString(emoji) {
 		return BadParam(Invalid, field, "is not valid UTF-8")
 	}
+	seen := false
 	for _, r := range emoji {
 		//rule:bounded_input.no-text-in-an-emoji
 		if unicode.IsSpace(r) || unicode.IsControl(r) {
 			return BadParam(Invalid, field, "holds white space or a control character, which no "+
 				"emoji has")
 		}
+		seen = seen || !invisible(r)
+	}
+	//rule:bounded_input.no-invisible-emoji
+	if !seen {
+		return BadParam(Invalid, field, "has no character that can be seen")
 	}
 	return nil
+}
+
+// invisible reports whether nobody sees a character that stands alone: joiners, directions, tags,
+// variation selectors, combining marks, fillers and blanks. What Unicode does not know yet is
+// visible, because it may be a new emoji.
+func invisible(r rune) bool {
+	const brailleBlank = '\u2800'
+	return r == brailleBlank || unicode.In(r, unicode.Cf, unicode.Mn, unicode.Me,
+		unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // MayAnnotate returns nil if the draft, a reaction or a pin, may name target. role is the sender's

@@ -230,7 +230,7 @@ export interface ChatHandle {
   /**
    * Adds a reaction of the user to a message. It is sent as by `send`, and `confirmed` resolves
    * with the message of the kind `react`. Rejects with the code `INVALID` if the emoji is empty,
-   * has white space, or has more than 64 bytes.
+   * has white space, has only invisible characters, or has more than 64 bytes.
    */
   react(sequence: number, emoji: string): Promise<Sent>;
   /** Undoes a reaction, which `EmojiCount.own` names. */

@@ -76,13 +76,16 @@ void test('what is no emoji, and no message, is not sent', async () => {
   const scene = new Scene('ann', 'bob');
   const chat = (await scene.started('ann')).client.chat('team');
   const none = undefined as unknown as string;
-  for (const emoji of ['', ' ', '👍 ', '\n', 'a\u0000', '\ud83d', '👍'.repeat(17), none]) {
+  for (const emoji of ['', ' ', '👍 ', '\n', 'a\u0000', '\ud83d', '👍'.repeat(17), none, '\u200b',
+    '\u202e', '\u200d', '\ufe0f\ufe0e', '\u3164', '\u2800']) {
     assert.equal(await chat.react(1, emoji).then(() => 'sent', codeOf), 'INVALID', emoji);
   }
   for (const wrong of [chat.react(0, '👍'), chat.unreact(NaN), chat.pin(-1), chat.unpin(1.5)]) {
     assert.equal(await wrong.catch(codeOf), 'INVALID');
   }
-  for (const emoji of ['👍', '👩‍👩‍👧‍👦', '❤️', ':+1:', '👍'.repeat(16)]) {
+  for (const emoji of [
+    '👍', '👩‍👩‍👧‍👦', '❤️', ':+1:', '👍'.repeat(16), '+1', '1\ufe0f\u20e3', '🇺🇦', '👍🏽',
+  ]) {
     await scene.within(1_000, chat.react(1, emoji));
   }
 });

@@ -163,7 +163,8 @@ function relationOf(f: Fields): Pick<Draft, 'relation' | 'emoji'> {
 }
 
 function isEmoji(emoji: string): boolean {
-  return /^[^\p{White_Space}\p{Cc}]+$/u.test(emoji) && bytes(emoji) <= 64;
+  return /^[^\p{White_Space}\p{Cc}]+$/u.test(emoji) && bytes(emoji) <= 64
+    && /[^\p{Cf}\p{Mn}\p{Me}\p{Default_Ignorable_Code_Point}\u2800]/u.test(emoji);
 }
 
 function mentionsOf(f: Fields): Draft['mentions'] {
