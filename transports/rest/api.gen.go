@@ -677,8 +677,8 @@ type NewMentions struct {
 // NewRelation Example: {"sequence":1}
 type NewRelation struct {
 	// Emoji Only of a `react`, which needs it: at most 64 bytes of UTF-8, without white space and
-	// control characters. The server does not check that it is an emoji. Put no other text
-	// there: to redact the `react` does not remove it.
+	// control characters, and not only of invisible characters. The server does not check
+	// that it is an emoji. Put no other text there: to redact the `react` does not remove it.
 	Emoji *string `json:"emoji,omitempty"`
 
 	// Sequence A position in one chat, from 1.

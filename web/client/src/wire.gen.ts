@@ -224,9 +224,8 @@ export interface paths {
         /**
          * The pinned messages of a chat, the latest pin first
          * @description At most 50, all on one page. Pins of messages that you may not see are left out, unless you
-         *     may pin. You get them without their messages then, because they count. You may redact every
-         *     pin that you get. A pinned message that was redacted stays in the list until its pin is
-         *     redacted, too.
+         *     may pin. Then you get them without their messages, because they count, and you may redact
+         *     them. A pinned message that was redacted stays in the list until its pin is redacted, too.
          */
         readonly get: operations["listPins"];
         readonly put?: never;
@@ -1826,8 +1825,8 @@ export interface components {
             readonly sequence: components["schemas"]["Sequence"];
             /**
              * @description Only of a `react`, which needs it: at most 64 bytes of UTF-8, without white space and
-             *     control characters. The server does not check that it is an emoji. Put no other text
-             *     there: to redact the `react` does not remove it.
+             *     control characters, and not only of invisible characters. The server does not check
+             *     that it is an emoji. Put no other text there: to redact the `react` does not remove it.
              */
             readonly emoji?: string | null;
         };

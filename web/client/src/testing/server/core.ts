@@ -76,6 +76,8 @@ export class Core implements Host {
   statusesLateMs = 0;
   /** The last statuses, by who moved in which chat. */
   readonly #published = new Map<string, readonly StatusUpdate[]>();
+  /** The small chats in which the status of an author was told to nobody. */
+  readonly #leftOut = new Set<string>();
   /** Counts the lives of the process: what was begun in an earlier one does nothing any more. */
   #boot = 0;
 
@@ -113,6 +115,7 @@ export class Core implements Host {
     this.#paused.clear();
     this.#ownBy.clear();
     this.#published.clear();
+    this.#leftOut.clear();
     this.#waiting = [];
     this.#flushing = false;
     if (data === undefined) return;
@@ -404,6 +407,8 @@ export class Core implements Host {
       this.#tell(`status ${stateKey(user, chat)}`, () => {
         this.#publishStatus(user, chat);
       });
+    } else {
+      this.#leftOut.add(chat);
     }
     const unmarked = before.unreadFrom !== 0 && after.unreadFrom === 0;
     if (unmarked || (after.read > before.read && (own === 0 || own > before.read + 1))) {
@@ -653,6 +658,12 @@ export class Core implements Host {
       this.#mark(user, chat.id, acked + 1);
       for (const session of this.sessionsOf(user)) session.notify(chat.id, headOf(chat));
     }
+  }
+
+  /** Publishes the minimum of a chat that has grown large, if an author was left out in it. */
+  grew(chat: ChatRecord): void {
+    const isLarge = this.data.roster(chat).length > this.statusFanout;
+    if (isLarge && this.#leftOut.delete(chat.id)) this.recompute(chat);
   }
 
   /** Publishes the statuses of a chat that a removal has made small, or whose minimum moved. */

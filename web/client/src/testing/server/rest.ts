@@ -317,6 +317,7 @@ export class Rest {
       const m = chat.members.get(user);
       return m === undefined ? [] : [membership(chat, m, 'added')];
     }));
+    if (added.length > 0) this.#core.grew(chat);
     return { body: this.#members(chat, '', 1000) };
   }
 
