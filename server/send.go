@@ -73,8 +73,8 @@ func (s *Server) SendAll(
 
 // hideChanges removes from the answer to a send what the sender may not see. That is the target of
 // a relation, if it is a pin from a time in which they were away (checkUnseen). In the answer to a
-// resend, it is also how others have changed the message, or the target of the relation, since the
-// sender left the chat. If the members cannot be read, the answer is that error.
+// resend, it is also how others have changed the message since the sender left the chat, or the
+// target of the relation. If the members cannot be read, the answer is that error.
 func (s *Server) hideChanges(ctx context.Context, user tidemark.UserID, sent *Sent) {
 	m := &sent.Message
 	if sent.Err != nil || !m.Kind.Revises() && m.Revision == nil {

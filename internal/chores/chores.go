@@ -1,5 +1,5 @@
-// Package chores has what jobs share that work on stored data in the background: when they look for
-// work, at what pace they work, and what follows a failure.
+// Package chores has what background jobs on stored data share: when they look for work, at what
+// pace they work, and what follows a failure.
 //
 // Several processes may run the same job. A document says who works on what, and until when
 // (storage.Documents). What it says is up to each job. Two processes that do the same work must do

@@ -103,7 +103,7 @@ export function Pinned({ session: { client }, chat }: { session: Session; chat: 
         {latest ? <><bdi>{latest.sender_id}</bdi>: <bdi>{messageText(latest)}</bdi></>
           : 'A message that you cannot see'}</span>
       {hidden && <button type="button" class="button small" data-testid="unpin-hidden"
-        title="Unpins a message from before you joined, which you cannot see"
+        title="Unpins a message from a time when you were not in the chat"
         onClick={() => void chat.unpin(hidden.pin_sequence).catch(() => undefined)}>
         Unpin a hidden message</button>}
       {pins.length > 1 && <span class="badge" title="Pinned messages">{pins.length}
