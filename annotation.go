@@ -26,7 +26,8 @@ type Standing struct {
 }
 
 // CheckEmoji returns nil if a reaction can have this emoji. No list of emoji is consulted. So it
-// may be any text of up to MaxEmoji bytes without white space and control characters.
+// may be any text of up to MaxEmoji bytes without white space and control characters, in which
+// something can be seen.
 func CheckEmoji(field, emoji string) error {
 	if emoji == "" {
 		return BadParam(Invalid, field, "is missing; a reaction needs an emoji")
@@ -39,28 +40,43 @@ func CheckEmoji(field, emoji string) error {
 	if !utf8.ValidString(emoji) {
 		return BadParam(Invalid, field, "is not valid UTF-8")
 	}
+	seen := false
 	for _, r := range emoji {
 		//rule:bounded_input.no-text-in-an-emoji
 		if unicode.IsSpace(r) || unicode.IsControl(r) {
 			return BadParam(Invalid, field, "holds white space or a control character, which no "+
 				"emoji has")
 		}
+		seen = seen || !invisible(r)
+	}
+	//rule:bounded_input.no-invisible-emoji
+	if !seen {
+		return BadParam(Invalid, field, "has no character that can be seen")
 	}
 	return nil
 }
 
+// invisible reports whether nobody sees a character that stands alone: joiners, directions, tags,
+// variation selectors, combining marks, fillers and blanks. What Unicode does not know yet is
+// visible, because it may be a new emoji.
+func invisible(r rune) bool {
+	const brailleBlank = '\u2800'
+	return r == brailleBlank || unicode.In(r, unicode.Cf, unicode.Mn, unicode.Me,
+		unicode.Other_Default_Ignorable_Code_Point)
+}
+
 // MayAnnotate returns nil if the draft, a reaction or a pin, may name target. role is the sender's
-// role in the chat. A nil target means that the chat has no such message. Standing.Allows decides
-// the rest.
+// role in the chat, and in is the type of the chat. A nil target means that the chat has no such
+// message. Standing.Allows decides the rest.
 //
 // NotFound: the target is nil. Denied: the sender may not pin. Conflict: the target is no message
 // that is shown, or it was redacted.
-func (d *Draft) MayAnnotate(target *Message, role Role) error {
+func (d *Draft) MayAnnotate(target *Message, role Role, in ChatType) error {
 	if target == nil {
 		return d.noTarget()
 	}
 	//rule:caller_does_only_what_they_may.owners-pin
-	if d.Kind == KindPin && !d.mayPin(role) {
+	if d.Kind == KindPin && !d.ByBackend && !role.MayPin(in) {
 		return BadParam(Denied, "kind", "is %s, which only owners and admins of the group may send",
 			KindPin)
 	}
@@ -74,12 +90,6 @@ func (d *Draft) MayAnnotate(target *Message, role Role) error {
 			d.Kind)
 	}
 	return nil
-}
-
-// mayPin reports whether the sender of a draft may pin and unpin messages. In a group, owners and
-// admins may. In a direct chat, both members may. Backends may everywhere.
-func (d *Draft) mayPin(role Role) bool {
-	return d.ByBackend || d.Direct || role.Manages(Ordinary)
 }
 
 // Allows returns nil if a reaction or pin may be stored beside those that stand, else a Conflict.

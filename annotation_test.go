@@ -21,6 +21,14 @@ func annotation(kind tidemark.Kind) tidemark.Draft {
 	return d
 }
 
+// typeOf returns the type of a chat.
+func typeOf(direct bool) tidemark.ChatType {
+	if direct {
+		return tidemark.Direct
+	}
+	return tidemark.Group
+}
+
 func TestKind_what_it_does(t *testing.T) {
 	for kind, want := range map[tidemark.Kind][5]bool{
 		tidemark.KindMessage: {true, true, false, false, false},
@@ -58,6 +66,23 @@ func TestDraft_Check_annotations(t *testing.T) {
 		{"family of seven code points", react, emoji("👨‍👩‍👧‍👦"), ""},
 		{"flag of tags", react, emoji("🏴󠁧󠁢󠁥󠁮󠁧󠁿"), ""},
 		{"name of an emoji", react, emoji(":party-parrot:"), ""},
+		{"short text", react, emoji("+1"), ""},
+		{"keycap", react, emoji("1\ufe0f\u20e3"), ""},
+		{"flag of two letters", react, emoji("🇺🇦"), ""},
+		{"skin tone", react, emoji("👍🏽"), ""},
+		{"skin tone alone", react, emoji("🏽"), ""},
+		{"heart with a selector", react, emoji("❤\ufe0f"), ""},
+		{"emoji of a later Unicode", react, emoji("\U0001fadd"), ""},
+		{"symbol of a font", react, emoji("\ue000"), ""},
+		{"joiner alone", react, emoji("\u200d"), "relation.emoji"},
+		{"space of no width", react, emoji("\u200b"), "relation.emoji"},
+		{"direction", react, emoji("\u202e"), "relation.emoji"},
+		{"selectors alone", react, emoji("\ufe0f\ufe0e"), "relation.emoji"},
+		{"keycap without a key", react, emoji("\ufe0f\u20e3"), "relation.emoji"},
+		{"tags alone", react, emoji("\U000e0067\U000e007f"), "relation.emoji"},
+		{"soft hyphen", react, emoji("\u00ad"), "relation.emoji"},
+		{"fillers", react, emoji("\u3164\u115f\uffa0"), "relation.emoji"},
+		{"blank of Braille", react, emoji("\u2800"), "relation.emoji"},
 		{"as long as allowed", react, emoji(strings.Repeat("x", tidemark.MaxEmoji)), ""},
 		{"too long", react, emoji(strings.Repeat("x", tidemark.MaxEmoji+1)), "relation.emoji"},
 		{"too many bytes", react, emoji(strings.Repeat("👍", 17)), "relation.emoji"},
@@ -81,10 +106,10 @@ func TestDraft_Check_annotations(t *testing.T) {
 		{"reaction with content", react, func(d *tidemark.Draft) { d.Content = "x" }, "content"},
 		{"pin with content", pin, func(d *tidemark.Draft) { d.Content = "x" }, "content"},
 		{"pin with attachments", pin,
-			func(d *tidemark.Draft) { d.Attachments = json.RawMessage(`[{}]`) }, "content"},
+			func(d *tidemark.Draft) { d.Attachments = json.RawMessage(`[{}]`) }, "attachments"},
 		{"reaction with metadata", react,
-			func(d *tidemark.Draft) { d.Metadata = json.RawMessage(`{}`) }, "content"},
-		{"pin with mentions", pin, func(d *tidemark.Draft) { d.Mentions.All = true }, "content"},
+			func(d *tidemark.Draft) { d.Metadata = json.RawMessage(`{}`) }, "metadata"},
+		{"pin with mentions", pin, func(d *tidemark.Draft) { d.Mentions.All = true }, "mentions"},
 	} {
 		d := annotation(test.kind)
 		test.change(&d)
@@ -130,8 +155,8 @@ func TestDraft_MayAnnotate(t *testing.T) {
 			tidemark.KindReact: test.react, tidemark.KindPin: test.pin,
 		} {
 			d := annotation(kind)
-			d.ByBackend, d.Direct = test.backend, test.direct
-			err := d.MayAnnotate(test.target, test.role)
+			d.ByBackend = test.backend
+			err := d.MayAnnotate(test.target, test.role, typeOf(test.direct))
 			if got := tidemark.CodeOf(err); got != want {
 				t.Errorf("%s of %s: got %v, want code %q", kind, test.name, err, want)
 			}
@@ -173,8 +198,8 @@ func TestDraft_MayRevise_annotations(t *testing.T) {
 			tidemark.KindEdit: test.edit, tidemark.KindRedact: test.redact,
 		} {
 			d := relationTo(kind)
-			d.ByBackend, d.Direct = test.backend, test.direct
-			err := d.MayRevise(test.target, test.role)
+			d.ByBackend = test.backend
+			err := d.MayRevise(test.target, test.role, typeOf(test.direct))
 			if got := tidemark.CodeOf(err); got != want {
 				t.Errorf("%s of %s: got %v, want code %q", kind, test.name, err, want)
 			}

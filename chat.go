@@ -73,6 +73,13 @@ func (r Role) Manages(other Role) bool {
 	return false
 }
 
+// MayPin reports whether a member with this role may pin and unpin messages in a chat of a type.
+// Owners and admins of a group may, and both members of a direct chat.
+func (r Role) MayPin(in ChatType) bool {
+	//rule:caller_does_only_what_they_may.a-direct-chat-has-no-owner
+	return in == Direct || r.Manages(Ordinary)
+}
+
 // ChatState says what can be done with a chat. These steps change it:
 //
 //	from       step           to

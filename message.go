@@ -32,9 +32,6 @@ type Draft struct {
 	Sources []MessageRef
 	// ByBackend reports that a backend sends the message for SenderID. It is not stored.
 	ByBackend bool
-	// Direct reports that the chat is a direct one, whose roles mean nothing. It is needed for
-	// messages with a Relation only, and not stored.
-	Direct bool
 	// Importing reports that an importer moves the message into a chat that is ChatImporting. Only
 	// there may it be set. It is not stored.
 	Importing bool

@@ -71,12 +71,26 @@ func (d *Draft) checkRelation() error {
 		return BadParam(Invalid, "relation.emoji", "does not belong to the kind %s; leave it out, "+
 			"or send the kind %s", d.Kind, KindReact)
 	}
-	if d.Kind.wordless() && (d.Content != "" || d.Attachments != nil || d.Metadata != nil ||
-		!d.Mentions.None()) {
-		return BadParam(Invalid, "content", "does not belong to the kind %s; leave out content, "+
+	if field := d.says(); d.Kind.wordless() && field != "" {
+		return BadParam(Invalid, field, "does not belong to the kind %s, which has no content, "+
 			"attachments, metadata and mentions", d.Kind)
 	}
 	return nil
+}
+
+// says returns the first field in which the draft says something, or "" if it says nothing.
+func (d *Draft) says() string {
+	switch {
+	case d.Content != "":
+		return "content"
+	case d.Attachments != nil:
+		return "attachments"
+	case d.Metadata != nil:
+		return "metadata"
+	case !d.Mentions.None():
+		return "mentions"
+	}
+	return ""
 }
 
 // noTarget returns the error that the chat does not have the message of the draft's relation.
@@ -86,7 +100,8 @@ func (d *Draft) noTarget() error {
 }
 
 // MayRevise returns nil if the draft, an edit or a redaction, may change target. role is the
-// sender's role in the chat. A nil target means that the chat has no such message.
+// sender's role in the chat, and in is the type of the chat. A nil target means that the chat has
+// no such message.
 //
 // Its author may edit and redact a message, unless it is a line of the system. Owners and admins of
 // a group may redact it, and backends may do both. Users who may pin messages may redact a pin.
@@ -94,11 +109,11 @@ func (d *Draft) noTarget() error {
 // NotFound: the target is nil. Denied: the sender may not change it. Conflict: the target is an
 // edit or a redaction itself, or an annotation that was redacted before. For an edit also: the
 // target is an annotation, was redacted, or has been edited MaxEdits times.
-func (d *Draft) MayRevise(target *Message, role Role) error {
+func (d *Draft) MayRevise(target *Message, role Role, in ChatType) error {
 	if target == nil {
 		return d.noTarget()
 	}
-	if err := d.mayChange(target, role); err != nil {
+	if err := d.mayChange(target, role, in); err != nil {
 		return err
 	}
 	switch {
@@ -129,7 +144,7 @@ func (d *Draft) MayRevise(target *Message, role Role) error {
 
 // mayChange returns Denied if the sender of the draft, an edit or a redaction, may not change
 // target.
-func (d *Draft) mayChange(target *Message, role Role) error {
+func (d *Draft) mayChange(target *Message, role Role, in ChatType) error {
 	// Backends write the lines of the system, in the name of a member.
 	own := target.SenderID == d.SenderID && target.Kind != KindSystem
 	switch {
@@ -137,7 +152,7 @@ func (d *Draft) mayChange(target *Message, role Role) error {
 		return nil
 	//rule:caller_does_only_what_they_may.owners-undo-pins
 	case target.Kind == KindPin && d.Kind == KindRedact:
-		if !d.mayPin(role) {
+		if !role.MayPin(in) {
 			return BadParam(Denied, "relation.sequence", "is a pin, which only owners and admins "+
 				"of the group may undo")
 		}
@@ -146,7 +161,7 @@ func (d *Draft) mayChange(target *Message, role Role) error {
 	case own:
 		return nil
 	//rule:caller_does_only_what_they_may.no-owner-of-a-direct-chat
-	case d.Kind == KindRedact && !d.Direct && role.Manages(Ordinary):
+	case d.Kind == KindRedact && in == Group && role.Manages(Ordinary):
 		return nil
 	}
 	return BadParam(Denied, "relation.sequence", "is a message of another user, or a line of "+

@@ -52,11 +52,11 @@ func TestDraft_Check_relations(t *testing.T) {
 		{"redaction with content", redact, func(d *tidemark.Draft) { d.Content = "x" },
 			"content"},
 		{"redaction with attachments", redact,
-			func(d *tidemark.Draft) { d.Attachments = json.RawMessage(`[{}]`) }, "content"},
+			func(d *tidemark.Draft) { d.Attachments = json.RawMessage(`[{}]`) }, "attachments"},
 		{"redaction with metadata", redact,
-			func(d *tidemark.Draft) { d.Metadata = json.RawMessage(`{}`) }, "content"},
+			func(d *tidemark.Draft) { d.Metadata = json.RawMessage(`{}`) }, "metadata"},
 		{"redaction with mentions", redact,
-			func(d *tidemark.Draft) { d.Mentions.All = true }, "content"},
+			func(d *tidemark.Draft) { d.Mentions.All = true }, "mentions"},
 		{"another kind", "poll", func(*tidemark.Draft) {}, "kind"},
 	} {
 		d := relationTo(test.kind)
@@ -101,7 +101,7 @@ func TestDraft_MayRevise(t *testing.T) {
 		} {
 			d := relationTo(kind)
 			d.ByBackend = test.backend
-			err := d.MayRevise(test.target, test.role)
+			err := d.MayRevise(test.target, test.role, tidemark.Group)
 			if got := tidemark.CodeOf(err); got != want {
 				t.Errorf("%s of %s: got %v, want code %q", kind, test.name, err, want)
 			}

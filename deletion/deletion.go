@@ -7,36 +7,24 @@
 package deletion
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/internal/chores"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
 const (
-	// lookEvery is how often a process looks for documents, unless it is woken.
-	lookEvery = time.Minute
 	// lateFor is for how long after the deletion other processes may write from what they have in
 	// memory.
 	lateFor = time.Minute
 	// undecidedFor is how long after Begin the deletion may still follow.
 	undecidedFor = time.Hour
-	// claimFor is for how long a process may go on before another one takes a chat over. Two that
-	// work on one chat do no harm.
-	claimFor = 5 * time.Minute
-	// restFactor is the length of a pause, in the time of the work before it. So the worker works
-	// for at most a fifth of the time.
-	restFactor = 4
-	// tries is how often a purge is tried that fails, with pauses of tryPause. After that the chat
-	// waits until the claim ends.
-	tries    = 3
-	tryPause = 10 * time.Second
 	// pageSize is how many documents are read at once.
 	pageSize = 100
 )
@@ -63,12 +51,12 @@ type Config struct {
 // Worker removes what is left of deleted chats. Create it with New. It is safe for concurrent use.
 type Worker struct {
 	cfg             Config
-	flag            signal.Flag
+	job             chores.Job
 	deleted, failed atomic.Int64
 }
 
 // New returns a Worker. It works only in Run.
-func New(cfg Config) *Worker { return &Worker{cfg: cfg, flag: signal.New()} }
+func New(cfg Config) *Worker { return &Worker{cfg: cfg, job: chores.New()} }
 
 // Deleted returns how many deleted chats this process has removed completely. It only grows.
 func (w *Worker) Deleted() int64 { return w.deleted.Load() }
@@ -99,7 +87,7 @@ func (w *Worker) Begin(ctx context.Context, chat tidemark.ChatID) error {
 }
 
 // Wake implements server.Deletions.
-func (w *Worker) Wake() { w.flag.Set() }
+func (w *Worker) Wake() { w.job.Wake() }
 
 // millis returns the time of day in milliseconds since 1970.
 func (w *Worker) millis() int64 { return w.cfg.Clock().UnixMilli() }
@@ -113,24 +101,14 @@ func (w *Worker) since(at int64, d time.Duration) bool {
 
 // Run removes what is left of deleted chats until ctx ends.
 func (w *Worker) Run(ctx context.Context) {
-	// Processes that were started together do not look together.
-	next := time.Now().Add(mathrand.N(lookEvery)) //nolint:gosec // It need not be secret.
-	for {
-		if _, ok := w.flag.WaitUntil(ctx, next); !ok {
-			return
-		}
+	w.job.Run(ctx, func() time.Duration {
 		if err := w.look(ctx); err != nil && ctx.Err() == nil {
 			w.failed.Add(1)
 			w.cfg.Log.Warn("deleted chats could not be looked for; it is tried again",
 				"error", err)
 		}
-		next = time.Now().Add(lookEvery)
-	}
-}
-
-// rest pauses after work that began at a time. It returns false if ctx ends first.
-func (w *Worker) rest(ctx context.Context, began time.Time) bool {
-	return signal.Pause(ctx, restFactor*time.Since(began))
+		return chores.Every
+	})
 }
 
 // look goes through all documents.
@@ -143,7 +121,7 @@ func (w *Worker) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !w.rest(ctx, began) {
+		if !chores.Rest(ctx, began) {
 			return ctx.Err()
 		}
 		for _, d := range found {
@@ -178,7 +156,7 @@ func (w *Worker) settle(ctx context.Context, d storage.Document) error {
 	if err != nil && tidemark.CodeOf(err) != tidemark.NotFound {
 		return err
 	}
-	if !w.rest(ctx, began) {
+	if !chores.Rest(ctx, began) {
 		return ctx.Err()
 	}
 	if chat.State != tidemark.ChatDeleted {
@@ -194,7 +172,7 @@ func (w *Worker) settle(ctx context.Context, d storage.Document) error {
 		return nil
 	}
 	//rule:bounded_use.one-process-purges-a-chat
-	if left := r.ClaimedUntil - w.millis(); left > 0 && left <= claimFor.Milliseconds() {
+	if chores.Ahead(w.millis(), r.ClaimedUntil, chores.ClaimFor) {
 		return nil
 	}
 	if err := w.purge(ctx, &d, &r, members); err != nil {
@@ -211,39 +189,18 @@ func (w *Worker) settle(ctx context.Context, d storage.Document) error {
 	return err
 }
 
-// purge removes what is left of a chat, with the members or without them.
+// purge removes what is left of a chat, with the members or without them. If that fails, the chat
+// waits until the claim ends.
 func (w *Worker) purge(ctx context.Context, d *storage.Document, r *request, members bool) error {
-	failures := 0
-	var claimed time.Time
-	for {
-		began := time.Now()
-		if began.Sub(claimed) >= claimFor/4 {
-			r.ClaimedUntil = w.millis() + claimFor.Milliseconds()
-			//rule:bounded_use.who-is-overtaken-purges-no-more
-			if err := w.put(ctx, d, r); err != nil {
-				return err
-			}
-			claimed = began
-		}
-		_, done, err := w.cfg.Store.PurgeChat(ctx, tidemark.ChatID(d.Name), storage.MaxExpired,
+	failed, err := chores.Repeat(ctx, func() error {
+		r.ClaimedUntil = w.millis() + chores.ClaimFor.Milliseconds()
+		return w.put(ctx, d, r)
+	}, func() (done bool, err error) {
+		_, done, err = w.cfg.Store.PurgeChat(ctx, tidemark.ChatID(d.Name), storage.MaxExpired,
 			members)
-		//rule:bounded_use.a-fifth-of-the-time-for-deletions
-		rest := restFactor * time.Since(began)
-		switch {
-		case err == nil && done:
-			return nil
-		case err == nil:
-			failures = 0
-		default:
-			if failures++; failures == tries {
-				return err
-			}
-			rest = tryPause
-		}
-		if !signal.Pause(ctx, rest) {
-			return ctx.Err()
-		}
-	}
+		return done, err
+	})
+	return cmp.Or(err, failed)
 }
 
 // put stores the state of a document, or removes the document. Conflict: it has changed meanwhile.

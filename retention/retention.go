@@ -12,13 +12,12 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/internal/chores"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -33,19 +32,8 @@ const day = 24 * time.Hour
 const (
 	// passEvery is the time between the beginnings of two passes.
 	passEvery = 24 * time.Hour
-	// claimFor is for how long a process may go on before another one takes the pass over. Two that
-	// work on one chat do no harm.
-	claimFor = 5 * time.Minute
-	// lookEvery is how often a process looks whether there is something to do.
-	lookEvery = time.Minute
 	// pageChats is how many chats are looked at in one read.
 	pageChats = 200
-	// restFactor is the length of a pause, in the time of the work before it. So the sweeper works
-	// for at most a fifth of the time.
-	restFactor = 4
-	// tries is how often a chat is tried that fails, with pauses of tryPause.
-	tries    = 3
-	tryPause = 10 * time.Second
 )
 
 // Store is what a Sweeper needs of a store.
@@ -94,21 +82,18 @@ func (s *Sweeper) Failed() int64 { return s.failed.Load() }
 
 // Run removes old messages until ctx ends.
 func (s *Sweeper) Run(ctx context.Context) {
-	// Processes that were started together do not look together.
-	wait := mathrand.N(lookEvery) //nolint:gosec // It need not be secret.
-	for signal.Pause(ctx, wait) {
+	chores.New().Run(ctx, func() time.Duration {
 		looked, err := s.turn(ctx)
-		wait = lookEvery
 		switch {
 		case ctx.Err() != nil:
-			return
 		case err != nil && !errors.Is(err, errOvertaken):
 			s.failed.Add(1)
 			s.cfg.Log.Warn("old messages could not be removed; it is tried again", "error", err)
 		case looked > 0:
-			wait = restFactor * looked
+			return chores.RestAfter(looked)
 		}
-	}
+		return chores.Every
+	})
 }
 
 // pass is the state of the present pass, or of the last one, as the document has it.
@@ -179,15 +164,14 @@ func (s *Sweeper) millis() int64 { return s.cfg.Clock().UnixMilli() }
 func (s *Sweeper) claim(ctx context.Context) (p pass, mine bool, err error) {
 	return s.edit(ctx, func(p *pass) bool {
 		now := s.millis()
-		// A process with a wrong clock may have written a time that is far away.
 		//rule:bounded_use.one-process-expires-at-a-time
-		if now < p.DueAt && p.DueAt <= now+passEvery.Milliseconds() {
+		if chores.Ahead(now, p.DueAt, passEvery) {
 			return false
 		}
 		if p.BeganAt == 0 {
 			p.BeganAt, p.Removed = now, 0
 		}
-		p.Owner, p.DueAt = s.name, now+claimFor.Milliseconds()
+		p.Owner, p.DueAt = s.name, now+chores.ClaimFor.Milliseconds()
 		return true
 	})
 }
@@ -317,47 +301,32 @@ func (s *Sweeper) gaveUp(chat tidemark.ChatID, err error) {
 // expire removes all messages of a chat that are old. If the store fails several times, it leaves
 // the chat to the next pass. Error: errOvertaken, or that of ctx.
 func (s *Sweeper) expire(ctx context.Context, chat tidemark.ChatID, before time.Time) error {
-	removed, failures := int64(0), 0
-	var held time.Time
-	for {
-		began := time.Now()
-		if began.Sub(held) >= claimFor/4 {
-			if err := s.hold(ctx, chat, &removed); err != nil {
-				return err
-			}
-			held = began
+	removed := int64(0)
+	failed, err := chores.Repeat(ctx, func() error {
+		return s.working(ctx, chat, &removed)
+	}, func() (done bool, err error) {
+		expired, err := s.cfg.Store.Expire(ctx, chat, before, storage.MaxExpired)
+		s.removed.Add(int64(expired.Removed))
+		removed += int64(expired.Removed)
+		if tidemark.CodeOf(err) == tidemark.Conflict {
+			return true, nil // The chat was put on hold meanwhile.
 		}
-		done, err := s.cfg.Store.Expire(ctx, chat, before, storage.MaxExpired)
-		rest := restFactor * time.Since(began)
-		switch {
-		case err == nil && done.Removed < storage.MaxExpired:
-			s.removed.Add(int64(done.Removed))
-			removed += int64(done.Removed)
-			return s.hold(ctx, "", &removed)
-		case err == nil:
-			failures = 0
-		case tidemark.CodeOf(err) == tidemark.Conflict: // The chat was put on hold meanwhile.
-			return s.hold(ctx, "", &removed)
-		default:
-			if failures++; failures == tries {
-				s.gaveUp(chat, err)
-				return s.hold(ctx, "", &removed)
-			}
-			rest = tryPause
-		}
-		s.removed.Add(int64(done.Removed))
-		removed += int64(done.Removed)
-		if !signal.Pause(ctx, rest) {
-			return ctx.Err()
-		}
+		return expired.Removed < storage.MaxExpired, err
+	})
+	if err != nil {
+		return err
 	}
+	if failed != nil {
+		s.gaveUp(chat, failed)
+	}
+	return s.working(ctx, "", &removed)
 }
 
-// hold says on which chat this process works, or "" when it is done with one, and adds what it has
-// removed.
-func (s *Sweeper) hold(ctx context.Context, chat tidemark.ChatID, removed *int64) error {
+// working says on which chat this process works, or "" when it is done with one, and adds what it
+// has removed.
+func (s *Sweeper) working(ctx context.Context, chat tidemark.ChatID, removed *int64) error {
 	_, err := s.own(ctx, func(p *pass) {
-		p.Busy, p.DueAt = chat, s.millis()+claimFor.Milliseconds()
+		p.Busy, p.DueAt = chat, s.millis()+chores.ClaimFor.Milliseconds()
 		p.Removed += *removed
 	})
 	if err == nil {

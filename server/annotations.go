@@ -124,19 +124,19 @@ func (s *Server) Reactions(
 	return page, err
 }
 
-// Pin is a pin, and the message that is pinned.
+// Pin is a pin, and the message that is pinned. Message is nil if the caller may not see it.
 type Pin struct {
 	storage.Pin
-	Message tidemark.Message
+	Message *tidemark.Message
 }
 
-// Pins returns the pins of a chat whose messages a member may see, the latest first.
+// Pins returns the pins of a chat, the latest first. Members get those whose messages they may see.
+// Members who may pin, and backends, get the others without their messages. Each pin counts against
+// tidemark.MaxPins, so they must be able to undo it.
 //
 // Errors: NotFound, NotMember.
-func (s *Server) Pins(
-	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
-) ([]Pin, error) {
-	if _, _, err := s.chats.Member(ctx, user, chat); err != nil {
+func (s *Server) Pins(ctx context.Context, c Caller, chat tidemark.ChatID) ([]Pin, error) {
+	if _, _, err := s.chats.Member(ctx, c.User, chat); err != nil {
 		return nil, err
 	}
 	all, err := s.storage.Pins(ctx, chat)
@@ -147,14 +147,47 @@ func (s *Server) Pins(
 	for i, pin := range all {
 		targets[i] = pin.Target
 	}
-	messages, err := s.chats.Pick(ctx, user, chat, targets)
+	messages, err := s.chats.Pick(ctx, c.User, chat, targets)
 	if err != nil {
 		return nil, err
 	}
-	pins := make([]Pin, 0, len(messages))
-	for _, m := range messages {
-		i := slices.Index(targets, m.Sequence)
-		pins = append(pins, Pin{Pin: all[i], Message: m})
+	unseen := false
+	if len(messages) < len(all) {
+		if unseen, err = s.mayPin(ctx, c, chat); err != nil {
+			return nil, err
+		}
+	}
+	pins := make([]Pin, 0, len(all))
+	for _, pin := range all {
+		i := slices.IndexFunc(messages,
+			func(m tidemark.Message) bool { return m.Sequence == pin.Target })
+		switch {
+		case i >= 0:
+			pins = append(pins, Pin{Pin: pin, Message: &messages[i]})
+		case unseen:
+			pins = append(pins, Pin{Pin: pin})
+		}
 	}
 	return pins, nil
+}
+
+// mayPin reports whether the caller, who acts for a member, may pin and unpin messages of a chat.
+// Before it says so of a member, it reads the members from storage, because the cached ones may be
+// old.
+func (s *Server) mayPin(ctx context.Context, c Caller, chat tidemark.ChatID) (bool, error) {
+	if c.Backend {
+		return true, nil
+	}
+	roster, m, err := s.chats.Member(ctx, c.User, chat)
+	//rule:nothing_outside_membership.unseen-pins-for-those-who-may-pin
+	if err != nil || !m.Role.MayPin(roster.Type) {
+		return false, err
+	}
+	//rule:nothing_outside_membership.unseen-pins-by-stored-roles
+	roster, err = s.chats.Current(ctx, chat)
+	if err != nil {
+		return false, err
+	}
+	m, there := roster.Member(c.User)
+	return there && m.Role.MayPin(roster.Type), nil
 }

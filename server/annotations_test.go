@@ -82,15 +82,19 @@ func (c *core) reactors(
 	return lines, page.NextCursor
 }
 
-// pinned returns the pins of a chat: "alice 3 of 1: hello".
+// pinned returns the pins of a chat: "alice 3 of 1: hello", "alice 5 unseen".
 func (c *core) pinned(user tidemark.UserID, chat tidemark.ChatID) (lines []string) {
 	c.t.Helper()
-	pins, err := c.Pins(c.ctx, user, chat)
+	pins, err := c.Pins(c.ctx, server.Caller{User: user}, chat)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	for _, pin := range pins {
-		lines = append(lines, fmt.Sprint(pin.By, " ", pin.Sequence, " of ", says(&pin.Message)))
+		text := fmt.Sprint(pin.By, " ", pin.Sequence, " unseen")
+		if pin.Message != nil {
+			text = fmt.Sprint(pin.By, " ", pin.Sequence, " of ", says(pin.Message))
+		}
+		lines = append(lines, text)
 	}
 	return lines
 }
@@ -243,7 +247,10 @@ func TestAnnotation_nothing_outside_membership(t *testing.T) {
 		lines, _, _ = a.reacted("bob", all)
 		want(t, "counts for bob", lines, "1: 👍 1 own 3", "2: 👍 1 own 0")
 		for what, call := range map[string]func() error{
-			"pins": func() error { _, err := a.Pins(a.ctx, "out", chat); return err },
+			"pins": func() error {
+				_, err := a.Pins(a.ctx, server.Caller{User: "out"}, chat)
+				return err
+			},
 			"reactions": func() error {
 				_, err := a.Reactions(a.ctx, "out", first, 1, "")
 				return err
@@ -270,9 +277,111 @@ func TestPins_by_the_current_roster(t *testing.T) {
 		a.remove(chat, "bob")
 		a.send("alice", chat)
 		a.annotate("alice", chat, 2, "")
-		if pins, err := b.Pins(b.ctx, "bob", chat); tidemark.CodeOf(err) != tidemark.NotMember {
+		pins, err := b.Pins(b.ctx, server.Caller{User: "bob"}, chat)
+		if tidemark.CodeOf(err) != tidemark.NotMember {
 			t.Errorf("got %+v, %v, want that bob is no member", pins, err)
 		}
+	})
+}
+
+// TestPins_nothing_outside_membership_but_their_numbers: the pins of 1 and of 3 are from times in
+// which carol was away. They count, so she may undo them when she may pin. She sees no message.
+func TestPins_nothing_outside_membership_but_their_numbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		tailsTrust()
+		chat := a.groupOf("g", tidemark.HistorySinceJoin, "alice", "bob")
+		a.secret("alice", chat)
+		a.annotate("alice", chat, 1, "")
+		a.add(chat, "carol")
+		a.send("alice", chat)
+		a.remove(chat, "carol")
+		a.annotate("alice", chat, 3, "")
+		a.annotate("alice", chat, 1, "👍")
+		a.add(chat, "carol")
+		a.send("alice", chat)
+		settle()
+		carol := server.Caller{User: "carol"}
+		redacts := func(what string, n tidemark.Sequence, want tidemark.Code) {
+			t.Helper()
+			_, err := b.tryRelate(carol, chat, tidemark.KindRedact, n, "")
+			wantCode(t, what, err, want)
+		}
+		want(t, "pins for a member", b.pinned("carol", chat), "alice 4 of 3: message 2")
+		redacts("a pin, by a member", 2, tidemark.NotFound)
+		a.become(chat, "carol", tidemark.Admin)
+		settle()
+		want(t, "pins for an admin", b.pinned("carol", chat), "alice 4 of 3: message 2",
+			"alice 2 unseen")
+		redacts("a message, by an admin", 1, tidemark.NotFound)
+		redacts("a reaction, by an admin", 5, tidemark.NotFound)
+		_, err := b.tryRelate(carol, chat, tidemark.KindEdit, 2, "x")
+		wantCode(t, "an edit of a pin", err, tidemark.NotFound)
+		_, err = b.tryAnnotate(carol, chat, tidemark.KindPin, 1, "")
+		wantCode(t, "a further pin", err, tidemark.NotFound)
+		live := b.open("carol")
+		live.said()
+		undo := tidemark.Draft{
+			ChatID: chat, ClientMessageID: "undo", Kind: tidemark.KindRedact,
+			Relation: &tidemark.Relation{Sequence: 2},
+		}
+		for n := range 2 {
+			sent, err := b.Send(b.ctx, "carol", undo)
+			if err != nil || sent.Duplicate != (n == 1) {
+				t.Fatalf("send %d: got %+v, %v", n+1, sent, err)
+			}
+			want(t, "answer", []string{says(&sent.Message)}, "7 redact of 2")
+		}
+		redacts("the pin of a message that carol sees", 4, "")
+		redacts("a pin that was undone", 2, tidemark.Conflict)
+		settle()
+		want(t, "events", live.said(), "7 redact of 2", "8 redact of 4")
+		want(t, "pins in the end", b.pinned("carol", chat))
+		want(t, "pins for alice", a.pinned("alice", chat))
+	})
+}
+
+// TestPins_unseen_ones_by_the_stored_roles: this node was not told that bob is no admin any more.
+func TestPins_unseen_ones_by_the_stored_roles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		tailsTrust()
+		chat := a.groupOf("g", tidemark.HistorySinceJoin, "alice")
+		a.send("alice", chat)
+		a.annotate("alice", chat, 1, "")
+		a.add(chat, "bob")
+		a.become(chat, "bob", tidemark.Admin)
+		settle()
+		want(t, "pins for an admin", b.pinned("bob", chat), "alice 2 unseen")
+		w.dropping(func(to registry.Node, _ bus.Event) bool { return to.ID == "b" })
+		a.become(chat, "bob", tidemark.Ordinary)
+		want(t, "pins for a member", b.pinned("bob", chat))
+	})
+}
+
+// TestAnnotation_own_reactions_can_be_undone: those of an earlier membership, too. They count
+// against the user's limit.
+func TestAnnotation_own_reactions_can_be_undone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newCluster(t).node("a")
+		chat := a.groupOf("g", tidemark.HistorySinceJoin, "alice", "bob")
+		a.send("alice", chat)
+		a.annotate("bob", chat, 1, "👍")
+		a.remove(chat, "bob")
+		a.send("alice", chat)
+		a.add(chat, "bob")
+		all := server.HistoryRequest{Chat: chat, Limit: 10}
+		lines, _, _ := a.reacted("bob", all)
+		want(t, "counts", lines, "1: 👍 1 own 2")
+		bob := server.Caller{User: "bob"}
+		_, err := a.tryAnnotate(bob, chat, tidemark.KindReact, 1, "👍")
+		wantCode(t, "the same reaction", err, tidemark.Conflict)
+		a.relate("bob", chat, tidemark.KindRedact, 2, "")
+		lines, _, _ = a.reacted("bob", all)
+		want(t, "counts after it was undone", lines)
+		a.annotate("bob", chat, 1, "👍")
 	})
 }
 

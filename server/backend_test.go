@@ -146,7 +146,7 @@ func TestBackend_without_a_user_sees_chats_but_nothing_of_a_user(t *testing.T) {
 			if err != nil || err2 != nil {
 				t.Fatal(err, err2)
 			}
-			want := server.ChatView{Chat: stored.Chat, ForBackend: true}
+			want := server.ChatView{Chat: stored.Chat}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", id, diff)
 			}

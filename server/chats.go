@@ -62,8 +62,6 @@ type ChatView struct {
 	Last *tidemark.Message
 	// Peer is the state of the other member of a direct chat, and nil for a group.
 	Peer *tidemark.DeliveryState
-	// ForBackend says that a backend asks, which may know whether the chat is on hold.
-	ForBackend bool
 }
 
 // ChatPage is a page of a user's chats. NextCursor is empty on the last page.
@@ -131,12 +129,11 @@ func (s *Server) CreateChat(
 		}
 		s.delivery.Publish(ctx, all, false)
 		if c.noUser() {
-			return ChatView{Chat: chat, ForBackend: true}, true, nil
+			return ChatView{Chat: chat}, true, nil
 		}
 		view := ChatView{
 			Chat: chat, Role: tidemark.Owner,
-			State:      tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID},
-			ForBackend: c.Backend,
+			State: tidemark.DeliveryState{UserID: c.User, ChatID: chat.ID},
 		}
 		for _, member := range n.Members {
 			if chat.Type == tidemark.Direct && member != c.User {
@@ -358,11 +355,11 @@ func (s *Server) view(
 	ctx context.Context, c Caller, m tidemark.Member, id tidemark.ChatID,
 ) (ChatView, error) {
 	chat, err := s.storage.Chat(ctx, id)
-	if err == nil && chat.State == tidemark.ChatDeleted {
-		err = gone(c, id)
+	if err == nil {
+		err = exists(c, id, chat.State)
 	}
 	if err != nil || c.noUser() {
-		return ChatView{Chat: chat, ForBackend: c.Backend}, err
+		return ChatView{Chat: chat}, err
 	}
 	keys := []storage.StateKey{{User: c.User, Chat: id}}
 	if chat.Type == tidemark.Direct {
@@ -382,9 +379,7 @@ func (s *Server) view(
 	if err != nil {
 		return ChatView{}, err
 	}
-	view := ChatView{
-		Chat: chat, Role: m.Role, State: states[0], Unread: counts[0], ForBackend: c.Backend,
-	}
+	view := ChatView{Chat: chat, Role: m.Role, State: states[0], Unread: counts[0]}
 	if len(states) > 1 {
 		view.Peer = &states[1]
 	}
@@ -448,24 +443,30 @@ func (s *Server) UpdateChat(
 func (s *Server) mayChange(
 	ctx context.Context, c Caller, id tidemark.ChatID, change ChatChange,
 ) (m tidemark.Member, err error) {
-	policy := change.KeepDays != nil || change.Hold != nil
+	//rule:caller_does_only_what_they_may.backends-change-policies
+	if !c.Backend && (change.KeepDays != nil || change.Hold != nil) {
+		if _, m, err = s.chats.Member(ctx, c.User, id); err == nil {
+			param := "hold"
+			if change.KeepDays != nil {
+				param = "keep_days"
+			}
+			err = tidemark.BadParam(tidemark.Denied, param, "can be changed only by a backend")
+		}
+		return m, err
+	}
 	if !c.Backend || change.Name != nil || change.Metadata != nil {
 		if _, m, err = s.mayManage(ctx, c, id); err != nil {
 			return m, err
 		}
 	} else {
 		roster, err := s.chats.Roster(ctx, id, 0)
-		if err == nil && roster.State == tidemark.ChatDeleted {
-			err = gone(c, id)
+		if err == nil {
+			err = exists(c, id, roster.State)
 		}
 		if err != nil {
 			return m, err
 		}
 		m, _ = roster.Member(c.User)
-	}
-	//rule:caller_does_only_what_they_may.backends-change-policies
-	if policy && !c.Backend {
-		err = tidemark.Errorf(tidemark.Denied, "only a backend may change keep_days and hold")
 	}
 	return m, err
 }

@@ -141,8 +141,11 @@ func (s *Server) announceDeletion(
 	}
 }
 
-// gone returns the error for a chat that was deleted. Only backends learn that it was.
-func gone(c Caller, id tidemark.ChatID) error {
+// exists returns nil, unless a chat of a state was deleted. Only backends learn that it was.
+func exists(c Caller, id tidemark.ChatID, state tidemark.ChatState) error {
+	if state != tidemark.ChatDeleted {
+		return nil
+	}
 	//rule:deleted_is_gone.tell-only-backends
 	if c.Backend {
 		return storage.WasDeleted(id)
@@ -153,7 +156,8 @@ func gone(c Caller, id tidemark.ChatID) error {
 // conceal replaces the error of a send that says that the chat was deleted, unless a backend sends.
 func conceal(d *tidemark.Draft, sent *Sent) {
 	if storage.IsDeletion(sent.Err) {
-		sent.Err = gone(Caller{User: d.SenderID, Backend: d.ByBackend}, d.ChatID)
+		c := Caller{User: d.SenderID, Backend: d.ByBackend}
+		sent.Err = exists(c, d.ChatID, tidemark.ChatDeleted)
 	}
 }
 

@@ -401,9 +401,17 @@ func TestUpdateChat_policy_by_backends_only(t *testing.T) {
 		for user, want := range map[tidemark.UserID]tidemark.Code{
 			"alice": tidemark.Denied, "bob": tidemark.Denied, "mallory": tidemark.NotMember,
 		} {
-			for _, change := range []server.ChatChange{{KeepDays: &days}, {Hold: &off}} {
-				_, err := c.UpdateChat(c.ctx, server.Caller{User: user}, group, change)
-				wantCode(t, "UpdateChat by "+string(user), err, want)
+			for _, chat := range []tidemark.ChatID{group, direct} {
+				for param, change := range map[string]server.ChatChange{
+					"keep_days": {KeepDays: &days}, "hold": {Hold: &off},
+				} {
+					_, err := c.UpdateChat(c.ctx, server.Caller{User: user}, chat, change)
+					what := param + " of " + string(chat) + " by " + string(user)
+					wantCode(t, what, err, want)
+					if want == tidemark.Denied && tidemark.ParamOf(err) != param {
+						t.Errorf("%s: got %v, want an error of %s", what, err, param)
+					}
+				}
 			}
 		}
 		_, err := c.UpdateChat(c.ctx, backend, group, server.ChatChange{KeepDays: &short})

@@ -46,8 +46,8 @@ func (s *Server) rosterFor(
 ) (*chat.Roster, error) {
 	if c.noUser() {
 		roster, err := s.chats.Roster(ctx, id, 0)
-		if err == nil && roster.State == tidemark.ChatDeleted {
-			err = gone(c, id)
+		if err == nil {
+			err = exists(c, id, roster.State)
 		}
 		return roster, err
 	}

@@ -178,15 +178,17 @@ func (s *Server) mayManage(
 	if err != nil {
 		return nil, tidemark.Member{}, err
 	}
+	if err := exists(c, id, roster.State); err != nil {
+		return nil, tidemark.Member{}, err
+	}
 	m, there := roster.Member(c.User)
 	switch {
-	case c.Backend && roster.State == tidemark.ChatDeleted:
-		return nil, m, gone(c, id)
 	case !there && !c.Backend:
 		return nil, m, storage.NotSender(id, c.User, false)
 	//rule:caller_does_only_what_they_may.direct-chats-have-no-manager
 	case roster.Type == tidemark.Direct:
-		return nil, m, tidemark.Errorf(tidemark.Denied, "a direct chat cannot be changed")
+		return nil, m, tidemark.Errorf(tidemark.Denied,
+			"the name, the metadata and the members of a direct chat cannot be changed")
 	//rule:caller_does_only_what_they_may.owner-manages-group
 	case !m.Role.Manages(tidemark.Ordinary) && !c.Backend:
 		return nil, m, tidemark.Errorf(tidemark.Denied,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // Sent is the outcome of a draft: the message, or an error.
@@ -70,17 +71,24 @@ func (s *Server) SendAll(
 	return results
 }
 
-// hideChanges removes from the answer to a resend what the sender may not see any more: how others
-// have changed the message, or the target of the relation, since the sender left the chat. If the
-// members cannot be read, the answer is that error.
+// hideChanges removes from the answer to a send what the sender may not see. That is the target of
+// a relation, if it is a pin from a time in which they were away (checkUnseen). In the answer to a
+// resend, it is also how others have changed the message since the sender left the chat, or the
+// target of the relation. If the members cannot be read, the answer is that error.
 func (s *Server) hideChanges(ctx context.Context, user tidemark.UserID, sent *Sent) {
 	m := &sent.Message
-	if sent.Err != nil || !sent.Duplicate || !m.Kind.Revises() && m.Revision == nil {
+	if sent.Err != nil || !m.Kind.Revises() && m.Revision == nil {
+		return
+	}
+	undoesPin := m.Relation != nil && m.Relation.Target != nil &&
+		m.Relation.Target.Kind == tidemark.KindPin
+	if !sent.Duplicate && !undoesPin {
 		return
 	}
 	_, member, err := s.chats.Member(ctx, user, m.ChatID)
 	switch {
 	case err == nil:
+		//rule:nothing_outside_membership.no-unseen-target-in-an-answer
 		if m.Relation != nil && !member.Intervals.Contains(m.Relation.Sequence) {
 			*m = m.WithoutTarget()
 		}
@@ -174,8 +182,8 @@ func (s *Server) checkAuthority(ctx context.Context, d *tidemark.Draft) error {
 	return err
 }
 
-// checkTarget checks a relation before it is stored, and sets Draft.Direct. Draft.MayRevise and
-// Draft.MayAnnotate decide the rest, in the step that stores it.
+// checkTarget checks a relation before it is stored. Draft.MayRevise and Draft.MayAnnotate decide
+// the rest, in the step that stores it.
 //
 // Unavailable: the relation changes its target, and this node is degraded, so the others would
 // serve the old text from memory. NotFound: the sender may not see the target.
@@ -200,11 +208,33 @@ func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 		return err
 	//rule:nothing_outside_membership.no-relation-to-the-invisible
 	case !m.Intervals.Contains(d.Relation.Sequence):
-		return tidemark.BadParam(tidemark.NotFound, "relation.sequence",
-			"is %d, but you see no such message in this chat", d.Relation.Sequence)
+		return s.checkUnseen(ctx, d, m.Role.MayPin(roster.Type))
 	}
-	//rule:caller_does_only_what_they_may.a-direct-chat-has-no-owner
-	d.Direct = roster.Type == tidemark.Direct
+	return nil
+}
+
+// checkUnseen returns nil if a relation redacts a pin that its sender does not see, and the sender
+// may pin. A pin counts against tidemark.MaxPins wherever it is, and Pins names it.
+//
+// NotFound: any other relation.
+func (s *Server) checkUnseen(ctx context.Context, d *tidemark.Draft, mayPin bool) error {
+	n := d.Relation.Sequence
+	refusal := tidemark.BadParam(tidemark.NotFound, "relation.sequence",
+		"is %d, but you see no such message in this chat", n)
+	//rule:nothing_outside_membership.unseen-pins-by-those-who-may-pin
+	if d.Kind != tidemark.KindRedact || !mayPin {
+		return refusal
+	}
+	found, err := s.messages(ctx, storage.Range{
+		Chat: d.ChatID, After: tidemark.After(n), Limit: 1, Bare: true,
+	})
+	if err != nil {
+		return err
+	}
+	//rule:nothing_outside_membership.of-the-unseen-only-pins
+	if len(found) == 0 || found[0].Sequence != n || found[0].Kind != tidemark.KindPin {
+		return refusal
+	}
 	return nil
 }
 

@@ -45,6 +45,13 @@ func (n *NewChat) Check() error {
 	return nil
 }
 
+// Taken returns the Conflict of CreateChat for an id that is taken. It does not say by what: a
+// deleted chat keeps its id, and not everybody may know that there was such a chat.
+func Taken(id tidemark.ChatID) error {
+	return tidemark.Errorf(tidemark.Conflict,
+		"the id %s is taken by another chat, which may have been deleted; use another id", id)
+}
+
 // Chat returns the chat that CreateChat stores. created is CreatedAt in the precision of the store.
 func (n *NewChat) Chat(created time.Time) tidemark.Chat {
 	return tidemark.Chat{

@@ -36,8 +36,8 @@ func arrows() []arrow {
 		},
 		{place: "reach/outlet", own: []string{""}},
 		{place: "attachments", own: []string{"", "internal/signal", "storage"}},
-		{place: "retention", own: []string{"", "internal/signal", "storage"}},
-		{place: "deletion", own: []string{"", "internal/signal", "storage"}},
+		{place: "retention", own: []string{"", "internal/chores", "storage"}},
+		{place: "deletion", own: []string{"", "internal/chores", "storage"}},
 		{place: "attachments/dir", own: []string{"", "attachments"}},
 		{
 			place: "attachments/s3", own: []string{"", "attachments"},
@@ -257,6 +257,7 @@ func arrows() []arrow {
 		},
 		{place: "internal/batch", own: []string{""}},
 		{place: "internal/signal"},
+		{place: "internal/chores", own: []string{"internal/signal"}},
 		{
 			place:  "internal/redis",
 			own:    []string{"", "internal/batch"},

@@ -307,8 +307,7 @@ func (c caller) createMany(
 		case there != nil && there.CreatedBy == token:
 			return made.Chat, true, c.settle(ctx, there)
 		case there != nil:
-			return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict,
-				"there is a chat %s already", new.ID)
+			return tidemark.Chat{}, false, storage.Taken(new.ID)
 		}
 		ready, standing, err := c.begin(ctx, new.ID, token, 0, made.Large)
 		made.Standing = standing

@@ -65,8 +65,7 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 			case doubtful && there.CreatedBy == made.CreatedBy:
 				return made.Chat, true, nil
 			case new.Type != tidemark.Direct || !call.Failed(refused[1]):
-				return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict,
-					"there is a chat %s already", new.ID)
+				return tidemark.Chat{}, false, storage.Taken(new.ID)
 			}
 		}
 		if new.Type == tidemark.Direct && call.Failed(refused[1]) {

@@ -104,7 +104,8 @@ func TestCost_table(t *testing.T) {
 	w := &workload{t: t, s: metered(t, url, m)}
 	w.other = func() *Store { s := metered(t, url, m); m.take(); return s }
 	w.fixture()
-	operations := slices.Concat(w.writes(), w.relations(), w.annotations(), w.outbox(), w.reads())
+	operations := slices.Concat(w.writes(), w.relations(), w.annotations(), w.outbox(), w.reads(),
+		w.states())
 	lines := make([]string, len(operations))
 	for round := range 2 {
 		for i, o := range operations {

@@ -50,8 +50,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		}
 	}
 	if s.chats[new.ID] != nil {
-		return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict,
-			"there is a chat %s already", new.ID)
+		return tidemark.Chat{}, false, storage.Taken(new.ID)
 	}
 	c := &chat{
 		Chat:     new.Chat(stored(new.CreatedAt)),

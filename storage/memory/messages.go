@@ -104,9 +104,9 @@ func (c *chat) message(n tidemark.Sequence) *tidemark.Message {
 func (c *chat) mayRelate(d *tidemark.Draft, role tidemark.Role) error {
 	target := c.message(d.Relation.Sequence)
 	if d.Kind.Revises() {
-		return d.MayRevise(target, role)
+		return d.MayRevise(target, role, c.Type)
 	}
-	if err := d.MayAnnotate(target, role); err != nil {
+	if err := d.MayAnnotate(target, role, c.Type); err != nil {
 		return err
 	}
 	return c.standing(d).Allows(d)

@@ -151,7 +151,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 				return err
 			}
 		}
-		return tidemark.Errorf(tidemark.Conflict, "there is a chat %s already", new.ID)
+		return storage.Taken(new.ID)
 	})
 	if err != nil {
 		return tidemark.Chat{}, false, err

@@ -23,9 +23,11 @@ const (
 // The statements of relations. The transaction has locked the chats, so the rows of the targets
 // stay as they are.
 const (
-	// lockChats locks chats in the order of their keys. It sorts by key + 0, because the planner
-	// could choose to read all chats in the order of key.
-	lockChats = `SELECT FROM chats WHERE id = ANY ($1::text[]) ORDER BY key + 0
+	// lockChats locks chats in the order of their keys, and returns their types. It sorts by
+	// key + 0, because the planner could choose to read all chats in the order of key.
+	//
+	//rule:redacted_stays.lock-before-target-in-postgres
+	lockChats = `SELECT id, type FROM chats WHERE id = ANY ($1::text[]) ORDER BY key + 0
 		FOR NO KEY UPDATE`
 	rolesOf = `SELECT coalesce((SELECT role FROM members
 			WHERE chat = n.chat AND user_id = n.user_id LIMIT 1), '')
@@ -131,8 +133,8 @@ func (a *appending) relateIn(ctx context.Context, c *conn, todo []int) error {
 	for n, i := range todo {
 		chats[n] = string(a.drafts[i].ChatID)
 	}
-	//rule:redacted_stays.lock-before-target-in-postgres
-	if _, err := c.Exec(ctx, lockChats, chats); err != nil {
+	types, err := lock(ctx, c, chats)
+	if err != nil {
 		return err
 	}
 	// The cached verdicts may be outdated, and do not know the keys.
@@ -144,7 +146,7 @@ func (a *appending) relateIn(ctx context.Context, c *conn, todo []int) error {
 		return err
 	}
 	a.hold(todo, verdicts)
-	refused, err := a.mayRelate(ctx, c, todo, verdicts)
+	refused, err := a.mayRelate(ctx, c, todo, verdicts, types)
 	if err != nil {
 		return err
 	}
@@ -174,10 +176,27 @@ func (a *appending) relateIn(ctx context.Context, c *conn, todo []int) error {
 	return nil
 }
 
+// lock locks chats for the running transaction, and returns their types.
+func lock(
+	ctx context.Context, c *conn, chats []string,
+) (map[tidemark.ChatID]tidemark.ChatType, error) {
+	types := make(map[tidemark.ChatID]tidemark.ChatType, len(chats))
+	err := c.each(ctx, lockChats, []any{chats}, func(row pgx.Rows) error {
+		var id, kind string
+		err := row.Scan(&id, &kind)
+		//rule:caller_does_only_what_they_may.type-in-the-step-in-postgres
+		types[tidemark.ChatID(id)] = tidemark.ChatType(kind)
+		return err
+	})
+	return types, err
+}
+
 // mayRelate reads the targets of the accepted relations, the roles of their senders, and what
-// stands. It returns the error of MayRevise, MayAnnotate or Standing.Allows for each.
+// stands. It returns the error of MayRevise, MayAnnotate or Standing.Allows for each. types are
+// those of the chats.
 func (a *appending) mayRelate(
 	ctx context.Context, c *conn, todo []int, verdicts []verdict,
+	types map[tidemark.ChatID]tidemark.ChatType,
 ) ([]error, error) {
 	refused := make([]error, len(todo))
 	var at []int
@@ -215,10 +234,11 @@ func (a *appending) mayRelate(
 			a.targets[i] = &page[0]
 		}
 		err := row.Scan(&role)
-		if d := &a.drafts[i]; d.Kind.Revises() {
-			refused[n] = d.MayRevise(a.targets[i], tidemark.Role(role))
+		d := &a.drafts[i]
+		if in := types[d.ChatID]; d.Kind.Revises() {
+			refused[n] = d.MayRevise(a.targets[i], tidemark.Role(role), in)
 		} else {
-			refused[n] = d.MayAnnotate(a.targets[i], tidemark.Role(role))
+			refused[n] = d.MayAnnotate(a.targets[i], tidemark.Role(role), in)
 		}
 		return err
 	})

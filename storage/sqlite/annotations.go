@@ -13,9 +13,9 @@ func (w *writer) mayRelate(
 	c *chat, d *tidemark.Draft, target *tidemark.Message, role tidemark.Role,
 ) error {
 	if d.Kind.Revises() {
-		return d.MayRevise(target, role)
+		return d.MayRevise(target, role, c.kind)
 	}
-	if err := d.MayAnnotate(target, role); err != nil {
+	if err := d.MayAnnotate(target, role, c.kind); err != nil {
 		return err
 	}
 	standing, err := w.standing(c, d)

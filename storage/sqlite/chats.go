@@ -92,8 +92,7 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 	if taken, err := w.chat(new.ID); err != nil {
 		return tidemark.Chat{}, false, err
 	} else if taken != nil {
-		return tidemark.Chat{}, false, tidemark.Errorf(tidemark.Conflict,
-			"there is a chat %s already", new.ID)
+		return tidemark.Chat{}, false, storage.Taken(new.ID)
 	}
 	chat := new.Chat(timeOf(new.CreatedAt.UnixMilli()))
 	if err := w.insertChat(chat, pair); err != nil {

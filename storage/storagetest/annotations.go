@@ -360,13 +360,12 @@ var annotationRules = []rule{
 		f.conflict("reaction to what was redacted", f.react(c, bob, 1, "b"), 0)
 		f.conflict("reaction to a redaction", f.react(c, bob, 4, "b"), 0)
 		direct := f.direct("d", alice, bob)
-		f.send(direct, alice, 1)
-		pin := f.pin(direct, bob, 1)
-		pin.Direct = true
-		f.append(pin)
-		unpin := f.redact(direct, alice, 2)
-		unpin.Direct = true
-		f.append(unpin)
+		f.send(direct, bob, 1)
+		f.append(f.pin(direct, bob, 1))
+		// The role of alice, who created the chat, means nothing.
+		_, err = storage.AppendOne(f.ctx, f.store, f.redact(direct, alice, 1))
+		f.code(err, tidemark.Denied)
+		f.append(f.redact(direct, alice, 2))
 		f.wantPins(direct)
 	}},
 	{"Append_annotations_and_messages_of_one_call_keep_their_order", func(f *fixture) {

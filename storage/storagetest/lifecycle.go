@@ -209,9 +209,7 @@ func testReopen(t *testing.T, open Open, reopen func(t *testing.T, s storage.Sto
 	f.clear(alice, d, 2)
 	f.clear(carol, c, 41)
 	f.append(f.react(d, alice, 2, "👍"))
-	pin := f.pin(d, bob, 3)
-	pin.Direct = true
-	f.append(pin)
+	f.append(f.pin(d, bob, 3))
 	gone, moved := f.furnished("gone"), f.importing("moved", alice)
 	f.deletes(gone)
 	f.append(f.moved(moved, alice, "first"))

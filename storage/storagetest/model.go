@@ -246,7 +246,6 @@ func (m *model) relate(rt *rapid.T) {
 	draft := m.edit(chat, m.drawUser(rt), target, fmt.Sprint("edit ", m.tick()))
 	draft.CreatedAt = at(m.now / 3)
 	draft.ByBackend = rapid.Bool().Draw(rt, "backend")
-	draft.Direct = rapid.Bool().Draw(rt, "direct")
 	draft.Importing = m.drawImporting(rt, chat)
 	switch rapid.IntRange(0, 5).Draw(rt, "what") {
 	case 0:

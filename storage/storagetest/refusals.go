@@ -59,7 +59,11 @@ var refusalRules = []rule{
 				send(f.draft(none, alice, "hello")), fmt.Sprintf("there is no chat %s", none),
 			},
 			{"no chat", unknown, fmt.Sprintf("there is no chat %s", none)},
-			{"an id that is taken", taken, fmt.Sprintf("there is a chat %s already", group)},
+			{
+				"an id that is taken", taken,
+				fmt.Sprintf("the id %s is taken by another chat, which may have been deleted; "+
+					"use another id", group),
+			},
 			{
 				"a third in a direct chat",
 				add(direct, eve),

@@ -252,6 +252,53 @@ test('a reaction is shown to both, and a click takes it back', async () => {
   noErrors();
 });
 
+test('of many reactions the most frequent are shown, and the others on demand', async () => {
+  const [a, b] = await pair();
+  const chat = (await rest(a, 'GET', '/chats')).chats[0].chat_id;
+  let sent = 0;
+  const reacts = (user, emoji) => rest(user, 'POST', `/chats/${chat}/messages`, {
+    client_message_id: `react-${++sent}`, kind: 'react', relation: { sequence: 1, emoji },
+  });
+  await openChat(alice.page, b);
+  await write(alice.page, 'cake?');
+  await shows(alice.page, [{ text: 'cake?', tick: 'delivered' }]);
+  for (let n = 1; n <= 15; n++) await reacts(b, `x${n}`);
+  await reacts(a, 'x15');
+  const { page } = alice;
+  const chips = () => page.getByTestId('reaction').evaluateAll((all) =>
+    all.map((one) => one.innerText.split(' ')[0]));
+  const first = Array.from({ length: 11 }, (_, n) => `x${n + 1}`);
+  const want = async (shown) => until(`the reactions are ${shown}`, async () =>
+    (await chips()).join() === shown.join(), chips);
+  await want([...first, 'x15']);
+  await page.getByTestId('more-reactions').filter({ hasText: '+3' }).click();
+  await want([...first, 'x12', 'x13', 'x14', 'x15']);
+  assert.equal(await page.getByTestId('more-reactions').count(), 0);
+  assert.ok(await page.evaluate(() => document.activeElement?.matches('.row')),
+    'the focus stays at the message');
+  noErrors();
+});
+
+test('who may pin undoes a pin of a message that they do not see', async () => {
+  const [a, b] = await pair();
+  const name = `later ${b}`;
+  const { chat_id: chat } = await rest(a, 'POST', '/chats', {
+    type: 'group', name, history: 'since_join', member_ids: [a],
+  });
+  const messages = `/chats/${chat}/messages`;
+  await rest(a, 'POST', messages, { client_message_id: 'one', content: 'before' });
+  await rest(a, 'POST', messages, {
+    client_message_id: 'two', kind: 'pin', relation: { sequence: 1 },
+  });
+  await rest(a, 'POST', `/chats/${chat}/members`, { user_ids: [b], role: 'admin' });
+  await openChat(bob.page, name);
+  await bob.page.getByTestId('pinned').filter({ hasText: 'cannot see' }).waitFor();
+  await bob.page.getByTestId('unpin-hidden').click();
+  await bob.page.getByTestId('pinned').waitFor({ state: 'detached' });
+  assert.deepEqual((await rest(a, 'GET', `/chats/${chat}/pins`)).pins, []);
+  noErrors();
+});
+
 test('a message is pinned above the chat, for both', async () => {
   const [a, b] = await pair();
   await openChat(alice.page, b);

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import {
   BASE, HIGH, canBeDeaf, caughtUp, comeIn, control, goOffline, newPair, openChat, openWindow,
-  rest, rows, say, shows, until, write,
+  rest, rows, say, shows, until, wholeChat, write,
 } from './browser.mjs';
 import { startCutter } from './cutter.mjs';
 
@@ -184,4 +184,24 @@ test('restored data: the page says what is lost, and shows what the server has',
   await notice(alice).getByRole('button').click();
   await notice(alice).waitFor({ state: 'detached' });
   noErrors();
+});
+
+test('after many messages were skipped, the chat begins where it did', async () => {
+  const [a, b, chat] = await pair();
+  const [early, late] = [numbered('early', 3), numbered('late', 502)];
+  await say(a, chat, early);
+  await openChat(bob.page, a);
+  await bob.page.locator('.log .start').waitFor();
+  await goOffline(bob.page);
+  await say(a, chat, late);
+  // Another device has them, so this one loads them only if the user wants to see them. The session
+  // ends with the server: otherwise it would bring them.
+  await rest(b, 'POST', '/acks', {
+    chats: [{ chat_id: chat, last_acked_sequence: 505, last_read_sequence: 505 }],
+  });
+  await control('stop');
+  await control('start');
+  await bob.page.getByTestId('online-switch').click();
+  await bob.page.getByTestId('content').filter({ hasText: 'late 502' }).waitFor();
+  assert.deepEqual(await wholeChat(bob.page), [...early, ...late]);
 });

@@ -80,7 +80,7 @@ func (b *buckets) take(user tidemark.UserID, n int) (Quota, error) {
 	wait := time.Duration((float64(n) - left) / b.bucket.PerSecond * float64(time.Second))
 	return Quota{of: b, left: left}, problem.RetryAfter(tidemark.Errorf(tidemark.Exhausted,
 		"the limit of %s is %g a second and %d at once; send this one again after a pause",
-		b.bucket.Name, b.bucket.PerSecond, b.bucket.Burst), wait)
+		b.bucket.what(), b.bucket.PerSecond, b.bucket.Burst), wait)
 }
 
 // note counts what the other nodes do not know of yet. The caller holds mu.

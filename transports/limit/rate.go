@@ -62,6 +62,22 @@ type Bucket struct {
 	Rate
 }
 
+// what says in words what the bucket bounds.
+func (b Bucket) what() string {
+	name, ofBackend := strings.CutPrefix(b.Name, "backend-")
+	words := map[string]string{
+		"silent": "edits, redactions, reactions, pins and control messages together",
+		"calls":  "calls that send nothing", "statuses": "delivery statuses",
+	}[name]
+	if words == "" {
+		words = name
+	}
+	if ofBackend {
+		words += " of a backend for one user"
+	}
+	return words
+}
+
 // Quota is what an answer says about the caller's bucket. The zero value says nothing.
 type Quota struct {
 	of *buckets

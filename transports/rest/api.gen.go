@@ -677,8 +677,8 @@ type NewMentions struct {
 // NewRelation Example: {"sequence":1}
 type NewRelation struct {
 	// Emoji Only of a `react`, which needs it: at most 64 bytes of UTF-8, without white space and
-	// control characters. The server does not check that it is an emoji. Put no other text
-	// there: to redact the `react` does not remove it.
+	// control characters, and not only of invisible characters. The server does not check
+	// that it is an emoji. Put no other text there: to redact the `react` does not remove it.
 	Emoji *string `json:"emoji,omitempty"`
 
 	// Sequence A position in one chat, from 1.
@@ -729,8 +729,8 @@ type PendingList struct {
 
 // Pin defines model for Pin.
 type Pin struct {
-	// Message Example: {"attachments":[],"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1}
-	Message Message `json:"message"`
+	// Message Null if you may not see it. You may pin then, so you may unpin it, too.
+	Message *Message `json:"message"`
 
 	// PinSequence That of the `pin`. Redact it to unpin the message.
 	PinSequence Sequence  `json:"pin_sequence"`
@@ -740,7 +740,7 @@ type Pin struct {
 	PinnedBy Id `json:"pinned_by"`
 }
 
-// PinList Example: {"pagination":{"has_more":false,"next_cursor":null},"pins":[{"message":{"attachments":[],"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1},"pin_sequence":6,"pinned_at":"2026-01-31T10:00:08.400Z","pinned_by":"alice"}]}
+// PinList Example: {"pagination":{"has_more":false,"next_cursor":null},"pins":[{"message":{"attachments":[],"chat_id":"team","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1},"pin_sequence":6,"pinned_at":"2026-01-31T10:00:08.400Z","pinned_by":"alice"},{"message":null,"pin_sequence":4,"pinned_at":"2026-01-31T10:00:07.200Z","pinned_by":"bob"}]}
 type PinList struct {
 	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination `json:"pagination"`

@@ -23,10 +23,7 @@ func (h *Handler) ListChats(c echo.Context, params ListChatsParams) error {
 	if err != nil {
 		return err
 	}
-	for i := range page.Chats {
-		page.Chats[i].ForBackend = caller(c).Backend
-	}
-	return answer(c, http.StatusOK, wire.AppendChats(nil, page))
+	return answer(c, http.StatusOK, wire.AppendChats(nil, page, caller(c).Backend))
 }
 
 // CreateChat creates a chat. It answers 201, or 200 with the direct chat that already exists.
@@ -50,7 +47,7 @@ func (h *Handler) CreateChat(c echo.Context) error {
 	if created {
 		status = http.StatusCreated
 	}
-	return answer(c, status, wire.AppendChat(nil, visible(c, &chat)))
+	return answer(c, status, wire.AppendChat(nil, visible(c, &chat), caller(c).Backend))
 }
 
 // visible returns a chat without what is the user's own, if the caller may not read for them.
@@ -59,7 +56,7 @@ func visible(c echo.Context, view *server.ChatView) *server.ChatView {
 	if identity(c).Permits(auth.ScopeAct) == nil {
 		return view
 	}
-	return &server.ChatView{Chat: view.Chat, ForBackend: view.ForBackend}
+	return &server.ChatView{Chat: view.Chat}
 }
 
 // countMembers counts what a call with many members costs beside the call itself.
@@ -77,7 +74,7 @@ func (h *Handler) GetChat(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusOK, wire.AppendChat(nil, &view))
+	return answer(c, http.StatusOK, wire.AppendChat(nil, &view, caller(c).Backend))
 }
 
 // UpdateChat changes the name or the metadata of a chat, or what may be removed of it.
@@ -98,7 +95,7 @@ func (h *Handler) UpdateChat(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	return answer(c, http.StatusOK, wire.AppendChat(nil, visible(c, &view)))
+	return answer(c, http.StatusOK, wire.AppendChat(nil, visible(c, &view), caller(c).Backend))
 }
 
 // DeleteChat deletes a chat.

@@ -112,7 +112,7 @@ func (h *Handler) ListPins(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	pins, err := h.server.Pins(c.Request().Context(), caller(c).User, chat)
+	pins, err := h.server.Pins(c.Request().Context(), caller(c), chat)
 	if err != nil {
 		return err
 	}

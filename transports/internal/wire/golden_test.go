@@ -218,7 +218,7 @@ func TestResponses_golden(t *testing.T) {
 		State: tidemark.DeliveryState{UserID: "ann"},
 		Peer:  &tidemark.DeliveryState{UserID: "bob", Acked: 3, Read: 4},
 	}
-	held := server.ChatView{Chat: chat.Chat, ForBackend: true}
+	held := server.ChatView{Chat: chat.Chat}
 	held.Policy = tidemark.Policy{KeepDays: 30, Hold: true}
 	status := server.DeliveryStatus{
 		Chat: chat.Chat, Sequence: 8, Summary: storage.Summary{Members: 2, Delivered: 1, Read: 1},
@@ -239,17 +239,19 @@ func TestResponses_golden(t *testing.T) {
 		{Target: 7, User: "bob", Emoji: `"`, Sequence: 11, At: at},
 	}, NextCursor: "n"}
 	pins := []server.Pin{{
-		Pin: storage.Pin{Target: 7, Sequence: 10, By: "ann", At: at}, Message: message,
+		Pin: storage.Pin{Target: 7, Sequence: 10, By: "ann", At: at}, Message: &message,
+	}, {
+		Pin: storage.Pin{Target: 5, Sequence: 6, By: "bob", At: at},
 	}}
 	golden(t, "responses.json", []example{
-		{"chat", "Chat", string(wire.AppendChat(nil, &chat))},
-		{"empty chat", "Chat", string(wire.AppendChat(nil, &empty))},
+		{"chat", "Chat", string(wire.AppendChat(nil, &chat, false))},
+		{"empty chat", "Chat", string(wire.AppendChat(nil, &empty, false))},
 		{"chat without a user", "Chat",
-			string(wire.AppendChat(nil, &held))},
+			string(wire.AppendChat(nil, &held, true))},
 		{"chats", "ChatList", string(wire.AppendChats(nil, server.ChatPage{
 			Chats: []server.ChatView{chat, empty}, NextCursor: "n",
-		}))},
-		{"no chats", "ChatList", string(wire.AppendChats(nil, server.ChatPage{}))},
+		}, false))},
+		{"no chats", "ChatList", string(wire.AppendChats(nil, server.ChatPage{}, false))},
 		{"members", "MemberList", string(wire.AppendMembers(nil, server.MemberPage{
 			Version: 4,
 			Members: []tidemark.Member{

@@ -9,8 +9,8 @@ import (
 )
 
 // AppendChat appends a chat as one member sees it. For a backend without a user, the fields that
-// belong to a user are null.
-func AppendChat(b []byte, c *server.ChatView) []byte {
+// belong to a user are null. Only a backend sees whether the chat is on hold.
+func AppendChat(b []byte, c *server.ChatView, backend bool) []byte {
 	b = append(b, `{"chat_id":`...)
 	b = tidemark.AppendString(b, string(c.ID))
 	b = append(b, `,"type":`...)
@@ -33,7 +33,7 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 	b = strconv.AppendUint(b, uint64(c.Head), 10)
 	b = append(b, `,"floor_sequence":`...)
 	b = strconv.AppendUint(b, uint64(c.Floor), 10)
-	b = appendPolicy(b, c)
+	b = appendPolicy(b, c.Policy, backend)
 	if c.State.UserID == "" {
 		b = append(b, `,"last_acked_sequence":null,"last_read_sequence":null,"unread_count":null,`+
 			`"mention_count":null`...)
@@ -67,19 +67,19 @@ func AppendChat(b []byte, c *server.ChatView) []byte {
 
 // appendPolicy appends for how long a chat is kept. Whether it is on hold is null for all but
 // backends.
-func appendPolicy(b []byte, c *server.ChatView) []byte {
+func appendPolicy(b []byte, p tidemark.Policy, backend bool) []byte {
 	b = append(b, `,"keep_days":`...)
-	if days := c.Policy.KeepDays; days != 0 {
-		b = strconv.AppendInt(b, int64(days), 10)
+	if p.KeepDays != 0 {
+		b = strconv.AppendInt(b, int64(p.KeepDays), 10)
 	} else {
 		b = append(b, "null"...)
 	}
 	b = append(b, `,"hold":`...)
 	//rule:caller_does_only_what_they_may.backends-see-holds
-	if !c.ForBackend {
+	if !backend {
 		return append(b, "null"...)
 	}
-	return strconv.AppendBool(b, c.Policy.Hold)
+	return strconv.AppendBool(b, p.Hold)
 }
 
 // appendOrNull appends a string, or null if it is empty.
@@ -121,11 +121,11 @@ func AppendUnreadTotal(b []byte, t server.UnreadTotal) []byte {
 }
 
 // AppendChats appends a page of chats.
-func AppendChats(b []byte, p server.ChatPage) []byte {
+func AppendChats(b []byte, p server.ChatPage, backend bool) []byte {
 	b = append(b, `{"chats":[`...)
 	for i := range p.Chats {
 		b = comma(b, i)
-		b = AppendChat(b, &p.Chats[i])
+		b = AppendChat(b, &p.Chats[i], backend)
 	}
 	return appendPage(b, p.NextCursor)
 }
@@ -242,6 +242,10 @@ func AppendPins(b []byte, pins []server.Pin) []byte {
 		b = append(b, `,"pinned_at":`...)
 		b = tidemark.AppendTime(b, one.At)
 		b = append(b, `,"message":`...)
+		if one.Message == nil {
+			b = append(b, "null}"...)
+			continue
+		}
 		b = append(one.Message.AppendJSON(b), '}')
 	}
 	return appendPage(b, "")

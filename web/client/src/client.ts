@@ -385,7 +385,7 @@ export function createClient(options: Options): Client {
       pin: (sequence) => send(id, {}, { kind: 'pin', relation: { sequence } }),
       async pins() {
         const { pins } = (await call('GET', pathOf(id, '/pins'), '$pins')).body as PinList;
-        return pins.filter(({ message }) => has('message', message));
+        return pins.filter(({ message }) => message === null || has('message', message));
       },
       shown(sequence) {
         const before = shown.get(id) ?? 0;

@@ -230,7 +230,7 @@ export interface ChatHandle {
   /**
    * Adds a reaction of the user to a message. It is sent as by `send`, and `confirmed` resolves
    * with the message of the kind `react`. Rejects with the code `INVALID` if the emoji is empty,
-   * has white space, or has more than 64 bytes.
+   * has white space, has only invisible characters, or has more than 64 bytes.
    */
   react(sequence: number, emoji: string): Promise<Sent>;
   /** Undoes a reaction, which `EmojiCount.own` names. */
@@ -243,8 +243,9 @@ export interface ChatHandle {
   /** Undoes a pin, which `Pin.pin_sequence` names. */
   unpin(pin: number): Promise<Sent>;
   /**
-   * Returns what is pinned now, the newest pin first. It is asked for at the server. Rejects with a
-   * `TidemarkError`.
+   * Returns what is pinned now, the newest pin first. It is asked for at the server. `message` is
+   * null if the user may not see it. Only those who may pin get such a pin, because it counts, and
+   * they may undo it. Rejects with a `TidemarkError`.
    */
   pins(): Promise<readonly Pin[]>;
   /** Reports that the message and all before it are on screen. `watchShown` calls it. */

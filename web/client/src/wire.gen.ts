@@ -223,8 +223,9 @@ export interface paths {
         };
         /**
          * The pinned messages of a chat, the latest pin first
-         * @description At most 50, all on one page. Messages that you may not see, and expired ones, are left out.
-         *     A pinned message that was redacted stays in the list until its pin is redacted, too.
+         * @description At most 50, all on one page. Pins of messages that you may not see are left out, unless you
+         *     may pin. Then you get them without their messages, because they count, and you may redact
+         *     them. A pinned message that was redacted stays in the list until its pin is redacted, too.
          */
         readonly get: operations["listPins"];
         readonly put?: never;
@@ -1824,8 +1825,8 @@ export interface components {
             readonly sequence: components["schemas"]["Sequence"];
             /**
              * @description Only of a `react`, which needs it: at most 64 bytes of UTF-8, without white space and
-             *     control characters. The server does not check that it is an emoji. Put no other text
-             *     there: to redact the `react` does not remove it.
+             *     control characters, and not only of invisible characters. The server does not check
+             *     that it is an emoji. Put no other text there: to redact the `react` does not remove it.
              */
             readonly emoji?: string | null;
         };
@@ -2100,6 +2101,12 @@ export interface components {
          *             "created_at": "2026-01-31T10:00:05.100Z",
          *             "members_version": 1
          *           }
+         *         },
+         *         {
+         *           "pin_sequence": 4,
+         *           "pinned_by": "bob",
+         *           "pinned_at": "2026-01-31T10:00:07.200Z",
+         *           "message": null
          *         }
          *       ],
          *       "pagination": {
@@ -2118,7 +2125,8 @@ export interface components {
             readonly pinned_by: components["schemas"]["Id"];
             /** Format: date-time */
             readonly pinned_at: string;
-            readonly message: components["schemas"]["Message"];
+            /** @description Null if you may not see it. You may pin then, so you may unpin it, too. */
+            readonly message: components["schemas"]["Message"] | null;
         };
         /**
          * @example {

@@ -646,3 +646,28 @@ void test('the same objects until something changes', async () => {
   await scene.until(() => items.get().length === 3);
   assert.equal(items.get()[0], first);
 });
+
+void test('a timeline that begins anew has a page, and older messages', async () => {
+  const scene = new Scene('ann', 'bob');
+  for (const text of ['one', 'two', 'three']) scene.says('ann', text);
+  const { client, place } = await scene.started('bob');
+  const timeline = client.chat('team').timeline();
+  const { items } = timeline;
+  await scene.until(() => items.get().length === 3);
+  assert.equal(await scene.within(5_000, timeline.older()), false);
+  place.link.setOffline(true);
+  for (let n = 4; n <= 700; n++) scene.says('ann', String(n));
+  // Another device has them. So this one skips them, when its session has ended.
+  scene.call('bob', 'POST', '/acks', {
+    chats: [{ chat_id: 'team', last_acked_sequence: 700, last_read_sequence: 700 }],
+  });
+  await scene.pass(90_000);
+  place.link.setOffline(false);
+  await scene.until(() => items.get().at(-1)?.content === '700', 120_000);
+  assert.ok(items.get().length < 700, 'it has only a page');
+  let more = true;
+  for (let page = 0; more && page < 50; page++) more = await scene.within(5_000, timeline.older());
+  assert.equal(more, false);
+  assert.deepEqual(items.get().map(({ sequence }) => sequence),
+    Array.from({ length: 700 }, (_, n) => n + 1));
+});

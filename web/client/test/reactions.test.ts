@@ -76,13 +76,16 @@ void test('what is no emoji, and no message, is not sent', async () => {
   const scene = new Scene('ann', 'bob');
   const chat = (await scene.started('ann')).client.chat('team');
   const none = undefined as unknown as string;
-  for (const emoji of ['', ' ', '👍 ', '\n', 'a\u0000', '\ud83d', '👍'.repeat(17), none]) {
+  for (const emoji of ['', ' ', '👍 ', '\n', 'a\u0000', '\ud83d', '👍'.repeat(17), none, '\u200b',
+    '\u202e', '\u200d', '\ufe0f\ufe0e', '\u3164', '\u2800']) {
     assert.equal(await chat.react(1, emoji).then(() => 'sent', codeOf), 'INVALID', emoji);
   }
   for (const wrong of [chat.react(0, '👍'), chat.unreact(NaN), chat.pin(-1), chat.unpin(1.5)]) {
     assert.equal(await wrong.catch(codeOf), 'INVALID');
   }
-  for (const emoji of ['👍', '👩‍👩‍👧‍👦', '❤️', ':+1:', '👍'.repeat(16)]) {
+  for (const emoji of [
+    '👍', '👩‍👩‍👧‍👦', '❤️', ':+1:', '👍'.repeat(16), '+1', '1\ufe0f\u20e3', '🇺🇦', '👍🏽',
+  ]) {
     await scene.within(1_000, chat.react(1, emoji));
   }
 });
@@ -235,7 +238,7 @@ void test('owners pin messages, and everybody has the list', async () => {
     await scene.within(20_000, sent.confirmed());
   }
   const pins = await scene.within(5_000, bob.pins());
-  assert.deepEqual(pins.map((pin) => [pin.pin_sequence, pin.pinned_by, pin.message.content]),
+  assert.deepEqual(pins.map((pin) => [pin.pin_sequence, pin.pinned_by, pin.message?.content]),
     [[4, 'ann', 'two'], [3, 'ann', 'one']]);
   for (const wrong of [bob.pin(1), bob.unpin(4)]) {
     const sent = await scene.within(1_000, wrong);
@@ -245,9 +248,30 @@ void test('owners pin messages, and everybody has the list', async () => {
   assert.equal(await scene.within(20_000, again.confirmed()).catch(codeOf), 'CONFLICT');
   const undone = await scene.within(1_000, ann.unpin(4));
   await scene.within(20_000, undone.confirmed());
-  assert.deepEqual((await scene.within(5_000, bob.pins())).map(({ message }) => message.content),
+  assert.deepEqual((await scene.within(5_000, bob.pins())).map(({ message }) => message?.content),
     ['one']);
   assert.deepEqual(scene.server.data.chat('team').messages.at(0)?.revision, null);
+});
+
+void test('who may pin undoes the pins of messages that they do not see, too', async () => {
+  const scene = new Scene('ann', 'cid');
+  const ann = (path: string, body: object, method = 'POST'): unknown =>
+    scene.call('ann', method, `/chats${path}`, body);
+  ann('', { type: 'group', chat_id: 'later', member_ids: ['ann'], history: 'since_join' });
+  ann('/later/messages', { client_message_id: 'one', content: 'before' });
+  ann('/later/messages', { client_message_id: 'pin', kind: 'pin', relation: { sequence: 1 } });
+  ann('/later/members', { user_ids: ['cid'] });
+  const cid = (await scene.started('cid')).client.chat('later');
+  assert.deepEqual(await scene.within(5_000, cid.pins()), []);
+  const early = await scene.within(1_000, cid.unpin(2));
+  assert.equal(await scene.within(20_000, early.confirmed()).catch(codeOf), 'NOT_FOUND');
+  ann('/later/members/cid', { role: 'admin' }, 'PATCH');
+  const pins = await scene.within(5_000, cid.pins());
+  assert.deepEqual(pins.map((pin) => [pin.pin_sequence, pin.message]), [[2, null]]);
+  const undone = await scene.within(1_000, cid.unpin(2));
+  const { relation } = await scene.within(20_000, undone.confirmed());
+  assert.deepEqual(relation, { sequence: 2, emoji: null, target: null });
+  assert.deepEqual(await scene.within(5_000, cid.pins()), []);
 });
 
 /**

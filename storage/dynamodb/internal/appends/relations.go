@@ -89,9 +89,9 @@ func (a *appending) mayRelate(
 ) (refusal, err error) {
 	role := a.view.members[d.SenderID]
 	if d.Kind.Revises() {
-		return d.MayRevise(old, role), nil
+		return d.MayRevise(old, role, a.view.Type), nil
 	}
-	if refusal = d.MayAnnotate(old, role); refusal != nil {
+	if refusal = d.MayAnnotate(old, role, a.view.Type); refusal != nil {
 		return refusal, nil
 	}
 	standing, err := a.standing(ctx, d)

@@ -30,7 +30,7 @@ export function Change({ session, message, reactions, mine, manages, group, clos
   const base = useRef(content);
   const box = useRef<HTMLFormElement>(null);
   const chat = session.client.chat(message.chat_id);
-  const pin = useView(pinsOf(chat)).find((one) => one.message.sequence === sequence);
+  const pin = useView(pinsOf(chat)).find((one) => one.message?.sequence === sequence);
   useEffect(() => box.current?.querySelector<HTMLElement>('textarea, button')?.focus(), [step]);
 
   const run = (change: Promise<unknown>) => {

@@ -181,13 +181,23 @@ function useOlder({ client }: Session, timeline: Timeline): Older {
     now.current = next;
     setState(next);
   };
+  // The first item when all were loaded. If another one is the first, what was loaded is gone: the
+  // messages below it have expired, or the timeline has begun anew. So there may be older ones.
+  const begins = useRef<string | undefined>(undefined);
+  const first = useView(timeline.items)[0]?.key;
+  useLayoutEffect(() => {
+    if (now.current !== 'complete') return;
+    if (begins.current === undefined) begins.current = first;
+    else if (begins.current !== first) set('idle');
+  }, [first]);
   const retry = () => {
     if (now.current === 'loading' || now.current === 'complete') return;
     set('loading');
-    const first = timeline.items.get()[0]?.key;
+    const before = timeline.items.get()[0]?.key;
     timeline.older().then((more) => {
       // Without an answer of the server nothing is added, though there is more.
-      const grown = timeline.items.get()[0]?.key !== first;
+      begins.current = timeline.items.get()[0]?.key;
+      const grown = begins.current !== before;
       set(!more ? 'complete' : grown ? 'idle' : 'failed');
     }, () => set('failed'));
   };

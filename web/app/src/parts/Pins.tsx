@@ -24,7 +24,7 @@ function without(pins: readonly Pin[], by: Message, target: number): readonly Pi
   const revision =
     { sequence: by.sequence, kind: by.kind, by: by.sender_id, revised_at: by.created_at };
   return pins.filter(({ pin_sequence: pin }) => pin !== target).map((pin) =>
-    pin.message.sequence !== target ? pin : {
+    pin.message?.sequence !== target ? pin : {
       ...pin, message: {
         ...pin.message, content: '', attachments: [], metadata: null, mentions: null, revision,
       },
@@ -44,7 +44,7 @@ function follow(
   /** What was changed since the request. Its answer may lack that. */
   const changed = new Set<number>();
   const isChanged = ({ pin_sequence: pin, message }: Pin) =>
-    changed.has(pin) || changed.has(message.sequence);
+    changed.has(pin) || message !== null && changed.has(message.sequence);
   const ask = () => {
     clearTimeout(timer);
     if (end.signal.aborted) return;
@@ -73,7 +73,7 @@ function follow(
     const pins = value.get();
     if (state !== 'idle') changed.add(sequence);
     const isAbout = pins.some(({ pin_sequence: pin, message: target }) =>
-      pin === sequence || target.sequence === sequence);
+      pin === sequence || target?.sequence === sequence);
     if (isAbout && kind === 'redact') value.set(without(pins, message, sequence));
     if (isAbout || kind === 'pin') ask();
   }, { signal: end.signal });
@@ -91,14 +91,21 @@ export function Pinned({ session: { client }, chat }: { session: Session; chat: 
   // Of a chat that is closed, nobody notices what is redacted.
   useEffect(() => () => value.set([]), [value]);
 
-  const [latest] = pins;
-  if (!latest) return null;
+  const latest = pins.find(({ message }) => message !== null)?.message;
+  // Only those who may pin get a pin without its message. There is no other place to undo it.
+  const hidden = pins.findLast(({ message }) => message === null);
+  if (pins.length === 0) return null;
   return (
     <p class="pinned" data-testid="pinned">
       <Icon name="pin" />
       <span class="unseen">Pinned:</span>
-      <span class="preview"><bdi>{latest.message.sender_id}</bdi>:{' '}
-        <bdi>{messageText(latest.message)}</bdi></span>
+      <span class="preview">
+        {latest ? <><bdi>{latest.sender_id}</bdi>: <bdi>{messageText(latest)}</bdi></>
+          : 'A message that you cannot see'}</span>
+      {hidden && <button type="button" class="button small" data-testid="unpin-hidden"
+        title="Unpins a message from a time when you were not in the chat"
+        onClick={() => void chat.unpin(hidden.pin_sequence).catch(() => undefined)}>
+        Unpin a hidden message</button>}
       {pins.length > 1 && <span class="badge" title="Pinned messages">{pins.length}
         <span class="unseen"> pinned messages</span></span>}
     </p>

@@ -6,6 +6,8 @@ import { isSequence } from '../wire/events.js';
 
 const MOST_ATTACHMENTS = 10;
 const EMOJI_BYTES = 64;
+/** A character that is seen when it stands alone. The last one is the blank of Braille. */
+const VISIBLE = /[^\p{Cf}\p{Mn}\p{Me}\p{Default_Ignorable_Code_Point}\u2800]/u;
 
 const bytes = (text: string): number => new TextEncoder().encode(text).length;
 
@@ -50,7 +52,7 @@ export function checkDraft(draft: Draft): void {
 export function checkRelation({ kind, relation: { sequence, emoji } }: Relating): void {
   if (!isSequence(sequence) || sequence === 0) throw invalid('It is no message.');
   if (kind === 'react' && !(typeof emoji === 'string' && bytes(emoji) <= EMOJI_BYTES
-    && /^[^\p{White_Space}\p{Cc}\p{Cs}]+$/u.test(emoji))) {
+    && /^[^\p{White_Space}\p{Cc}\p{Cs}]+$/u.test(emoji) && VISIBLE.test(emoji))) {
     throw invalid('It is no emoji.');
   }
 }

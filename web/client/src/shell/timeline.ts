@@ -83,21 +83,25 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
     seen = undefined;
   };
 
-  /** Reads what has changed above the prefix that was there before. */
-  async function refresh(): Promise<void> {
+  /**
+   * Reads what has changed above the prefix that was there before. Returns whether it began anew.
+   * Then it has no more than the store has.
+   */
+  async function refresh(): Promise<boolean> {
     const mine = resets;
     const data = owner.data();
     const now = row();
-    if (!data || !now || now === seen) return;
+    if (!data || !now || now === seen) return false;
     if (seen && (now.incarnation !== seen.incarnation || now.prefix < seen.prefix
       || now.base > seen.base)) {
       // Some entries are gone, or may have changed.
       clear();
     }
+    const anew = !seen;
     const from = seen?.prefix ?? Math.max(0, now.prefix - page);
     for (let before = Infinity; before > from + 1;) {
       const top = await data.run((store) => store.page(id, before, page));
-      if (mine !== resets) return;
+      if (mine !== resets) return false;
       const news = top.filter((entry) => entry.to > from);
       add(news);
       before = news.length === page ? news[0]?.from ?? 0 : 0;
@@ -110,6 +114,7 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
       low = Math.min(entries[0]?.from ?? Infinity, now.prefix + 1);
     }
     seen = now;
+    return anew;
   }
 
   /** Loads a page. Returns whether it is there, has nothing to show, and is not the last. */
@@ -208,12 +213,11 @@ export function timelineOf(owner: TimelineOwner): OpenTimeline {
 
   /** Errors of the store are handled where they come from. */
   const update = (): Promise<unknown> => inOrder(async () => {
-    const fresh = !seen;
-    await refresh();
+    const anew = await refresh();
     await renew();
     items.changed();
     void ask();
-    return fresh && seen && (entries.length < page || !entries.some(hasItem));
+    return anew && (entries.length < page || !entries.some(hasItem));
   }).then((short) => short && more()).catch(() => undefined);
 
   void update();

@@ -172,7 +172,7 @@ export const breaks: readonly Break[] = [
     '() => false\n          ?'),
   items('a change that waits is shown as a message', ' || item.kind) continue;', ') continue;'),
   timeline('what only the page has stays as it was',
-    'void ask();\n    return fresh', 'return fresh'),
+    'void ask();\n    return anew', 'return anew'),
   items('what was redacted is shown until the server answers',
     "content: '', attachments: [], metadata", 'attachments: [], metadata'),
   items('a reaction that waits empties its message',

@@ -20,11 +20,17 @@ export interface World {
   pause(ms: number): Promise<void>;
 }
 
+/**
+ * How long a session outlives its connection. A patient run takes minutes, and none may end in it:
+ * in virtual time it takes seconds.
+ */
+const resumeSeconds = 3600;
+
 /** Returns a fake server of its own, and what runs it. */
 export function fakeWorld(
   seed: number, statusFanout: number,
 ): { world: World; drive: (script: Promise<void>) => Promise<void> } {
-  const server = new FakeServer({ seed, statusFanout, graceSeconds: 3600 });
+  const server = new FakeServer({ seed, statusFanout, graceSeconds: 3600, resumeSeconds });
   const { platform, link } = server.place();
   link.latency = 1;
   link.jitter = 0;
@@ -109,6 +115,7 @@ export class RealServer {
       env: {
         HOME: dir, TIDEMARK_STATUS_FANOUT: String(statusFanout), TIDEMARK_ACK_INTERVAL: '5ms',
         TIDEMARK_STATUS_INTERVAL: '5ms', TIDEMARK_GRACE: '5m',
+        TIDEMARK_RESUME_WINDOW: `${String(resumeSeconds)}s`,
       },
     });
     const address = await new Promise<string>((resolve, reject) => {

@@ -31,6 +31,12 @@ export function reactionsTo(
   return [...counts].map(([emoji, { count, own }]) => ({ emoji, count, own_sequence: own }));
 }
 
+/** Whether a member may pin and unpin messages. */
+export function mayPin(chat: ChatRecord, user: string): boolean {
+  return chat.type === 'direct'
+    || ['owner', 'admin'].includes(chat.members.get(user)?.role ?? '');
+}
+
 /** Throws unless a user may do to a message what a draft says. */
 export function mayRelate(
   user: string, draft: Draft, chat: ChatRecord, sequence: number, backend: boolean,
@@ -40,9 +46,8 @@ export function mayRelate(
   };
   const target = chat.messages[sequence - 1];
   if (target === undefined) return refuse('NOT_FOUND', 'there is no such message');
-  const role = chat.members.get(user)?.role ?? '';
-  const manages = chat.type === 'group' && ['owner', 'admin'].includes(role);
-  const pins = backend || manages || chat.type === 'direct';
+  const pins = backend || mayPin(chat, user);
+  const manages = chat.type === 'group' && mayPin(chat, user);
   const isMine = target.sender_id === user && target.kind !== 'system';
   const isAnnotation = target.kind === 'react' || target.kind === 'pin';
   if (draft.kind === 'react' || draft.kind === 'pin') {

@@ -5,6 +5,7 @@ import type {
 } from '../../wire.gen.js';
 import type { VirtualClock } from '../clock.js';
 import type { Dice } from '../random.js';
+import { mayPin } from './annotations.js';
 import {
   Data, headOf, stateKey, timeOf, type ChatRecord, type Draft, type MemberRecord, type Raise,
   type StateRecord,
@@ -75,6 +76,8 @@ export class Core implements Host {
   statusesLateMs = 0;
   /** The last statuses, by who moved in which chat. */
   readonly #published = new Map<string, readonly StatusUpdate[]>();
+  /** The small chats in which the status of an author was told to nobody. */
+  readonly #leftOut = new Set<string>();
   /** Counts the lives of the process: what was begun in an earlier one does nothing any more. */
   #boot = 0;
 
@@ -112,6 +115,7 @@ export class Core implements Host {
     this.#paused.clear();
     this.#ownBy.clear();
     this.#published.clear();
+    this.#leftOut.clear();
     this.#waiting = [];
     this.#flushing = false;
     if (data === undefined) return;
@@ -259,11 +263,14 @@ export class Core implements Host {
     }
   }
 
-  /** Members relate messages to those that they see. */
-  #checkTarget(who: { user: string; backend: boolean }, { chat, relation }: Draft): void {
+  /** Members relate messages to those that they see. Those who may pin undo each pin. */
+  #checkTarget(who: { user: string; backend: boolean }, { chat, kind, relation }: Draft): void {
     const { intervals = [] } = this.data.chats.get(chat)?.members.get(who.user) ?? {};
     if (relation === null || who.backend || !isOpen(intervals)) return;
     if (contains(intervals, relation)) return;
+    const found = this.data.chat(chat);
+    const isPin = found.messages[relation - 1]?.kind === 'pin';
+    if (kind === 'redact' && isPin && mayPin(found, who.user)) return;
     throw new Refusal('NOT_FOUND', 'there is no such message', 'relation.sequence');
   }
 
@@ -400,6 +407,8 @@ export class Core implements Host {
       this.#tell(`status ${stateKey(user, chat)}`, () => {
         this.#publishStatus(user, chat);
       });
+    } else {
+      this.#leftOut.add(chat);
     }
     const unmarked = before.unreadFrom !== 0 && after.unreadFrom === 0;
     if (unmarked || (after.read > before.read && (own === 0 || own > before.read + 1))) {
@@ -649,6 +658,12 @@ export class Core implements Host {
       this.#mark(user, chat.id, acked + 1);
       for (const session of this.sessionsOf(user)) session.notify(chat.id, headOf(chat));
     }
+  }
+
+  /** Publishes the minimum of a chat that has grown large, if an author was left out in it. */
+  grew(chat: ChatRecord): void {
+    const isLarge = this.data.roster(chat).length > this.statusFanout;
+    if (isLarge && this.#leftOut.delete(chat.id)) this.recompute(chat);
   }
 
   /** Publishes the statuses of a chat that a removal has made small, or whose minimum moved. */

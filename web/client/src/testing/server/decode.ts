@@ -139,8 +139,9 @@ export function draft(f: Fields, chat?: string): Draft {
   if (relates !== (relation !== null)) throw invalid('relation', 'does not fit the kind');
   const hasEmoji = kind === 'react' ? isEmoji(emoji) : emoji === '';
   if (!hasEmoji) throw invalid('relation.emoji', 'does not fit the kind');
-  const says = !isEmpty || metadata !== null || mentions !== null;
-  if (saysNothing && says) throw invalid('content', 'does not belong to this kind');
+  const says = content !== '' ? 'content' : attachments.length > 0 ? 'attachments'
+    : metadata !== null ? 'metadata' : mentions !== null ? 'mentions' : '';
+  if (saysNothing && says !== '') throw invalid(says, 'does not belong to this kind');
   if (attachments.length > 10) throw invalid('attachments', 'are too many');
   if (bytes(JSON.stringify(attachments)) > 8192) throw tooLarge('attachments');
   return {
@@ -162,7 +163,8 @@ function relationOf(f: Fields): Pick<Draft, 'relation' | 'emoji'> {
 }
 
 function isEmoji(emoji: string): boolean {
-  return /^[^\p{White_Space}\p{Cc}]+$/u.test(emoji) && bytes(emoji) <= 64;
+  return /^[^\p{White_Space}\p{Cc}]+$/u.test(emoji) && bytes(emoji) <= 64
+    && /[^\p{Cf}\p{Mn}\p{Me}\p{Default_Ignorable_Code_Point}\u2800]/u.test(emoji);
 }
 
 function mentionsOf(f: Fields): Draft['mentions'] {

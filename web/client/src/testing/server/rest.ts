@@ -1,10 +1,10 @@
 // The REST calls of the fake server.
 
 import type {
-  AckResults, Chat, ChatList, DeliveryState, DeliveryStatus, Member, MemberList, MessageList,
-  Pagination, PinList, ReactionList, StatusResults,
+  AckResults, Chat, ChatList, DeliveryState, DeliveryStatus, Member, MemberList, Message,
+  MessageList, Pagination, PinList, ReactionList, StatusResults,
 } from '../../wire.gen.js';
-import { reactionsTo, standing } from './annotations.js';
+import { mayPin, reactionsTo, standing } from './annotations.js';
 import type { Auth, Identity } from './auth.js';
 import { membership, type Core } from './core.js';
 import {
@@ -317,6 +317,7 @@ export class Rest {
       const m = chat.members.get(user);
       return m === undefined ? [] : [membership(chat, m, 'added')];
     }));
+    if (added.length > 0) this.#core.grew(chat);
     return { body: this.#members(chat, '', 1000) };
   }
 
@@ -461,13 +462,14 @@ export class Rest {
   #listPins({ who, path }: Call): { body: PinList } {
     const id = decode.checkId('chat_id', path[0] ?? '');
     const { chat, member } = this.#core.data.member(who.user, id);
-    const pins = standing(chat, 'pin').reverse()
-      .filter(({ relation }) => contains(member.intervals, relation?.sequence ?? 0));
+    const sees = ({ relation }: Message) => contains(member.intervals, relation?.sequence ?? 0);
+    const all = who.backend || mayPin(chat, who.user);
+    const pins = standing(chat, 'pin').reverse().filter((one) => all || sees(one));
     return {
       body: {
         pins: pins.map((one) => ({
           pin_sequence: one.sequence, pinned_by: one.sender_id, pinned_at: one.created_at,
-          message: messageAt(chat, one.relation?.sequence ?? 0),
+          message: sees(one) ? messageAt(chat, one.relation?.sequence ?? 0) : null,
         })),
         pagination: pagination(null),
       },
