@@ -138,9 +138,8 @@ void test('what happened while the user was no member is asked for', async () =>
   const hidden = relates(scene, 'ann', 'react', 1, '👍');
   scene.call('ann', 'POST', '/chats/team/members', { user_ids: ['bob'] });
   scene.says('ann', 'again');
-  await scene.until(() => shown(items.get()).join() === 'gap,again');
-  await scene.within(5_000, timeline.older());
-  assert.deepEqual(shown(items.get()), ['hello 👍1', 'gap', 'again']);
+  // The timeline begins anew, and loads what the store has no more.
+  await scene.until(() => shown(items.get()).join() === 'hello 👍1,gap,again');
   // Bob does not see which reaction this takes back.
   relates(scene, 'ann', 'redact', hidden.sequence);
   await scene.until(() => shown(items.get()).join() === 'hello,gap,again', 60_000);
