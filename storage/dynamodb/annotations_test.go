@@ -251,7 +251,7 @@ func TestAppend_two_emoji_of_one_key(t *testing.T) {
 	relate(t, s, react("c", "anna", first, 1), 2)
 	_, err := storage.AppendOne(t.Context(), s, react("c", "anna", second, 1))
 	if tidemark.CodeOf(err) != tidemark.Conflict {
-		t.Errorf("%q beside %q: got error %v, want Conflict", second, first, err)
+		t.Fatalf("%q beside %q: got error %v, want Conflict", second, first, err)
 	}
 	relate(t, s, react("c", "bob", second, 1), 3)
 	wantReactions(t, s, "c", 3, first, second)

@@ -455,7 +455,10 @@ func (a *appending) refused(
 		}
 	}
 	slices.Sort(left)
-	a.answered(ctx, same...)
+	// If neither the counter nor a key says why, the next attempt may fare no better.
+	if len(same) > 0 || call.Blamed(reasons[0]) {
+		a.answered(ctx, same...)
+	}
 	if moved && !changed && len(left) > 0 {
 		return left, a.backOff(ctx)
 	}
