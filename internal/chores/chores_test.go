@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,19 +20,20 @@ func later(d time.Duration) {
 
 func TestJob_looks_when_it_is_time_and_when_it_is_woken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		job, looks := chores.New(), 0
+		job := chores.New()
+		var looks atomic.Int32
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() {
 			job.Run(ctx, func() time.Duration {
-				looks++
+				looks.Add(1)
 				return time.Hour
 			})
 		})
-		check := func(what string, want int) {
+		check := func(what string, want int32) {
 			t.Helper()
-			if looks != want {
-				t.Errorf("%s: it has looked %d times, want %d", what, looks, want)
+			if got := looks.Load(); got != want {
+				t.Errorf("%s: it has looked %d times, want %d", what, got, want)
 			}
 		}
 		later(chores.Every)
