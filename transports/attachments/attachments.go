@@ -123,7 +123,7 @@ func (a *Adapter) announce(c call) error {
 }
 
 func (a *Adapter) open(c call) error {
-	file := c.Param("attachment_id")
+	file := api.PathParam(c, "attachment_id")
 	if err := tidemark.CheckID("attachment_id", file); err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func (a *Adapter) guarded(cost int, handle func(call) error) echo.HandlerFunc {
 		if err := id.Operates(auth.ScopeAdmin); err != nil {
 			return err
 		}
-		name := c.Param("outlet_id")
+		name := api.PathParam(c, "outlet_id")
 		if name != "" {
 			if err := tidemark.CheckID("outlet_id", name); err != nil {
 				return err
@@ -264,7 +264,7 @@ func (a *Adapter) test(c call) error {
 }
 
 func (a *Adapter) resend(c call) error {
-	event := c.Param("event_id")
+	event := api.PathParam(c, "event_id")
 	if err := tidemark.CheckID("event_id", event); err != nil {
 		return err
 	}

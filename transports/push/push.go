@@ -200,9 +200,10 @@ func (a *Adapter) putDevice(c call) error {
 		return err
 	}
 	d := devices.Device{
-		ID: tidemark.DeviceID(c.Param("device_id")), Platform: devices.Platform(asked.Platform),
-		App: asked.App, Environment: push.Environment(asked.Environment), Address: asked.Address,
-		P256dh: asked.P256dh, Auth: asked.Auth,
+		ID:       tidemark.DeviceID(api.PathParam(c, "device_id")),
+		Platform: devices.Platform(asked.Platform),
+		App:      asked.App, Environment: push.Environment(asked.Environment),
+		Address: asked.Address, P256dh: asked.P256dh, Auth: asked.Auth,
 	}
 	if err := d.Check(); err != nil {
 		return err
@@ -226,7 +227,7 @@ func (a *Adapter) putDevice(c call) error {
 }
 
 func (a *Adapter) dropDevice(c call) error {
-	id := tidemark.DeviceID(c.Param("device_id"))
+	id := tidemark.DeviceID(api.PathParam(c, "device_id"))
 	if err := tidemark.CheckID("device_id", id); err != nil {
 		return err
 	}

@@ -1,11 +1,14 @@
-// Package api has what adapters share for each call: how long it may take, and which data its
-// answer is about.
+// Package api has what adapters share for each call: how long it may take, which data its answer is
+// about, and what its path names.
 package api
 
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
+
+	"github.com/labstack/echo/v4"
 )
 
 // callTimeout is how long the core may take: for a call, to open a session, or to read the events
@@ -21,4 +24,17 @@ const IncarnationHeader = "Tidemark-Incarnation"
 // of the request's context, and ends after 30 s.
 func Detached(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(r.Context()), callTimeout)
+}
+
+// PathParam returns a parameter of the path, decoded as the generated handlers do it. Echo leaves
+// it encoded if the path has an escape that it does not need, such as %3A.
+func PathParam(c echo.Context, name string) string {
+	value := c.Param(name)
+	if c.Request().URL.RawPath == "" {
+		return value
+	}
+	if decoded, err := url.PathUnescape(value); err == nil {
+		return decoded
+	}
+	return value // The parser of the path has refused it before.
 }
