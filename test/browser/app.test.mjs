@@ -283,7 +283,8 @@ test('who may pin undoes a pin of a message that they do not see', async () => {
   const [a, b] = await pair();
   const name = `later ${b}`;
   const { chat_id: chat } = await rest(a, 'POST', '/chats', {
-    type: 'group', name, history: 'since_join', member_ids: [a],
+    type: 'group', client_chat_id: name.replace(' ', '-'), name, history: 'since_join',
+    member_ids: [a],
   });
   const messages = `/chats/${chat}/messages`;
   await rest(a, 'POST', messages, { client_message_id: 'one', content: 'before' });
