@@ -141,47 +141,51 @@ func TestTake_classes_and_kinds_are_apart(t *testing.T) {
 
 // TestTake_says_what_is_limited: the names of buckets mean nothing to a user.
 func TestTake_says_what_is_limited(t *testing.T) {
-	one := limit.Rate{PerSecond: 1, Burst: 1}
-	rates := limit.Rates{
-		Sends: limit.Rate{PerSecond: 1, Burst: 2}, Silent: one, Calls: one, Statuses: one,
-	}
-	l := limit.New(limit.Config{User: rates, Backend: rates})
-	for _, tc := range []struct {
-		take func(server.Caller) (limit.Quota, error)
-		want string
-	}{
-		{
-			func(who server.Caller) (limit.Quota, error) { return l.Send(who, tidemark.KindPin) },
-			"the limit of edits, redactions, reactions, pins and control messages together",
-		},
-		{
-			func(who server.Caller) (limit.Quota, error) {
-				return l.Send(who, tidemark.KindMessage)
+	synctest.Test(t, func(t *testing.T) { // Nothing is refilled while the test runs.
+		one := limit.Rate{PerSecond: 1, Burst: 1}
+		rates := limit.Rates{
+			Sends: limit.Rate{PerSecond: 1, Burst: 2}, Silent: one, Calls: one, Statuses: one,
+		}
+		l := limit.New(limit.Config{User: rates, Backend: rates})
+		for _, tc := range []struct {
+			take func(server.Caller) (limit.Quota, error)
+			want string
+		}{
+			{
+				func(who server.Caller) (limit.Quota, error) {
+					return l.Send(who, tidemark.KindPin)
+				},
+				"the limit of edits, redactions, reactions, pins and control messages together",
 			},
-			"the limit of sends",
-		},
-		{
-			func(who server.Caller) (limit.Quota, error) { return l.Call(who, 1) },
-			"the limit of calls that send nothing",
-		},
-		{
-			func(who server.Caller) (limit.Quota, error) { return l.Status(who, 1) },
-			"the limit of delivery statuses",
-		},
-	} {
-		for who, more := range map[server.Caller]string{
-			{User: "ann"}:                " is 1 a second",
-			{User: "ann", Backend: true}: " of a backend for one user is 1 a second",
+			{
+				func(who server.Caller) (limit.Quota, error) {
+					return l.Send(who, tidemark.KindMessage)
+				},
+				"the limit of sends",
+			},
+			{
+				func(who server.Caller) (limit.Quota, error) { return l.Call(who, 1) },
+				"the limit of calls that send nothing",
+			},
+			{
+				func(who server.Caller) (limit.Quota, error) { return l.Status(who, 1) },
+				"the limit of delivery statuses",
+			},
 		} {
-			_, err := tc.take(who)
-			for n := 0; err == nil && n < 10; n++ {
-				_, err = tc.take(who)
-			}
-			if got := tidemark.DetailOf(err); !strings.HasPrefix(got, tc.want+more) {
-				t.Errorf("got %q, want that it begins with %q", got, tc.want+more)
+			for who, more := range map[server.Caller]string{
+				{User: "ann"}:                " is 1 a second",
+				{User: "ann", Backend: true}: " of a backend for one user is 1 a second",
+			} {
+				_, err := tc.take(who)
+				for n := 0; err == nil && n < 10; n++ {
+					_, err = tc.take(who)
+				}
+				if got := tidemark.DetailOf(err); !strings.HasPrefix(got, tc.want+more) {
+					t.Errorf("got %q, want that it begins with %q", got, tc.want+more)
+				}
 			}
 		}
-	}
+	})
 }
 
 // A call that costs more than may be taken at once takes everything.
