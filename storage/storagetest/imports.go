@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -239,7 +240,11 @@ var importRules = []rule{
 		alice := f.user("alice")
 		c := f.importing("c", alice)
 		const moved, users = 10, 3
+		var ended atomic.Bool // The importer does no more.
 		f.ok(concurrently(1+users, func(i int) error {
+			if i == 0 {
+				defer ended.Store(true)
+			}
 			for n := range 2 * moved {
 				d := f.draft(c, alice, "hello")
 				want := tidemark.Code("")
@@ -247,17 +252,24 @@ var importRules = []rule{
 					d = f.moved(c, alice, "moved")
 				}
 				if i == 0 && n == moved {
-					if err := f.store.FinishImport(f.ctx, c, at(5)); err != nil {
+					err := retry(func() error { return f.store.FinishImport(f.ctx, c, at(5)) })
+					if err != nil {
 						return err
 					}
 				}
 				if i == 0 && n >= moved {
 					want = tidemark.Conflict
 				}
-				err := retry(func() error {
+				send := func() error {
 					_, err := storage.AppendOne(f.ctx, f.store, d)
 					return err
-				})
+				}
+				err := retry(send)
+				// Users are refused until the import ends, however long it takes.
+				for waits := i > 0; waits && tidemark.CodeOf(err) == tidemark.Unavailable; {
+					waits = !ended.Load()
+					err = retry(send)
+				}
 				if err := expect(err, want); err != nil {
 					return err
 				}

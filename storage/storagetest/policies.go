@@ -132,9 +132,11 @@ var policyRules = []rule{
 				if err != nil {
 					return err
 				}
-				chat, err := f.store.Chat(f.ctx, c)
-				floor = chat.Floor
-				return err
+				return retry(func() error {
+					chat, err := f.store.Chat(f.ctx, c)
+					floor = chat.Floor
+					return err
+				})
 			}
 			for range 15 {
 				err := retry(func() error {
