@@ -21,7 +21,12 @@ func TestR_STANDS_a_row_that_stands_is_not_asked_for_again(t *testing.T) {
 		a := w.node("a")
 		chat := a.chat("group", "alice", "bob", "carol", "dave")
 		dave := a.open("dave")
-		// The opening reads the roster too. If it does so later, it replaces the one with the bits.
+		// Openings and statuses read the roster too, unless the node trusts the one that it has. If
+		// they do so later, they replace the one with the bits.
+		nodesTrust()
+		if _, err := a.Chat(a.ctx, server.Caller{User: "alice"}, chat); err != nil {
+			t.Fatal(err)
+		}
 		settle()
 		before := a.store.Snapshot()
 		for range 5 {
