@@ -105,6 +105,11 @@ func (s *Server) Forget(ctx context.Context, user tidemark.UserID) error {
 	return s.presence.Forget(ctx, user)
 }
 
+// ExportPresence returns what is kept of when a user is online (erasure.Part).
+func (s *Server) ExportPresence(ctx context.Context, user tidemark.UserID) (any, error) {
+	return s.presence.Export(ctx, user)
+}
+
 // Kinds returns the kinds of documents in storage that are named by users (erasure.Keeper).
 func (s *Server) Kinds() []string { return s.presence.Kinds() }
 

@@ -140,7 +140,8 @@ func (p *inProcess) request(t testing.TB, method, target, head string, body []by
 	}
 	if r.Header.Get("Authorization") == "" {
 		r.Header.Set("Authorization", "Bearer dev:ann")
-		if strings.HasPrefix(r.URL.Path, transports.BasePath+"/admin/") {
+		if strings.HasPrefix(r.URL.Path, transports.BasePath+"/admin/") ||
+			strings.HasPrefix(r.URL.Path, transports.BasePath+"/users/") {
 			r.Header.Set("Authorization", "Bearer "+p.key)
 		}
 	}

@@ -52,6 +52,18 @@ func (r *Registry) forgetPlaces(ctx context.Context, kind string, user tidemark.
 	return nil
 }
 
+// Export returns the devices and settings of a user (erasure.Part).
+func (r *Registry) Export(ctx context.Context, user tidemark.UserID) (any, error) {
+	found, err := r.Of(ctx, []tidemark.UserID{user})
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		Devices  []Device `json:"devices"`
+		Settings Settings `json:"settings"`
+	}{found[0].Devices, found[0].Settings}, nil
+}
+
 // Kinds returns the kinds of the documents that are named by users.
 func (r *Registry) Kinds() []string {
 	all := make([]string, kinds)

@@ -61,6 +61,17 @@ func (p *Presence) Forget(ctx context.Context, user tidemark.UserID) error {
 	return err
 }
 
+// Export returns the profile of a user, as it is stored.
+//
+// Errors: Unavailable.
+func (p *Presence) Export(ctx context.Context, user tidemark.UserID) (any, error) {
+	read, err := p.profiles.of(ctx, []tidemark.UserID{user})
+	if err != nil {
+		return nil, err
+	}
+	return read[0], nil
+}
+
 // Kinds returns the kinds of the profiles, whose names are users.
 func (p *Presence) Kinds() []string {
 	all := make([]string, kinds)
