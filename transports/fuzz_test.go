@@ -21,7 +21,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/tidemark-im/tidemark/attachments/attachmentstest"
-	"github.com/tidemark-im/tidemark/erasure"
 	"github.com/tidemark-im/tidemark/reach/push/devices"
 	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/server"
@@ -32,7 +31,6 @@ import (
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/attachments"
 	"github.com/tidemark-im/tidemark/transports/auth"
-	erasures "github.com/tidemark-im/tidemark/transports/erasure"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/outlets"
@@ -90,14 +88,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	files := attachments.New(attachments.Config{
 		Server: core, Auth: auth, Attachments: kept, Dir: dir,
 	})
-	register, err := erasure.OpenRegister(t.Context(), store, nil, logger, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	erases := erasures.New(erasures.Config{
-		Server: core, Register: register, Auth: auth,
-		Exporter: &erasure.Exporter{Store: store, Clock: time.Now},
-	})
+	erases := transporttest.Erasures(t, store, core, auth, nil)
 	ws := websocket.New(websocket.Config{Server: core, Auth: auth, Logger: logger})
 	events := sse.New(sse.Config{Server: core, Auth: auth, Logger: logger})
 	poll := longpoll.New(longpoll.Config{Server: core, Auth: auth})
@@ -108,7 +99,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 		Events:    events.Handle,
 		Poll:      poll.Handle,
 		WebSocket: ws.Handle,
-		Mounts:    []transports.Mount{admin.Mount, notices.Mount, files.Mount, erases.Mount},
+		Mounts:    []transports.Mount{admin.Mount, notices.Mount, files.Mount, erases},
 	})
 	if err != nil {
 		t.Fatal(err)

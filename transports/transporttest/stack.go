@@ -162,18 +162,11 @@ func New(t testing.TB, o Options) *Stack {
 	files := attachments.New(attachments.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Attachments: kept, Dir: dir,
 	})
-	registry := devices.New(o.Storage)
-	erasures := erasures.New(erasures.Config{
-		Server: core, Register: register, Auth: auth, Limit: o.Limit,
-		Exporter: &erasure.Exporter{
-			Store: o.Storage, Clock: time.Now,
-			Parts: []erasure.Part{{Type: "push", Read: registry.Export}},
-		},
-	})
+	erases := erasuresOf(register, o.Storage, core, auth, o.Limit)
 	handler, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Origins: o.Origins, Logger: logger,
 		WebSocket: s.WebSocket.Handle, Events: s.SSE.Handle, Poll: s.LongPoll.Handle,
-		Mounts: []transports.Mount{admin.Mount, notices.Mount, files.Mount, erasures.Mount},
+		Mounts: []transports.Mount{admin.Mount, notices.Mount, files.Mount, erases},
 	})
 	if err != nil {
 		t.Fatalf("the handler: %v", err)
@@ -195,6 +188,33 @@ func New(t testing.TB, o Options) *Stack {
 	go func() { s.served <- s.http.Serve(listener) }()
 	t.Cleanup(s.stop)
 	return s
+}
+
+// Erasures returns the calls that erase and export users. Nobody erases them.
+func Erasures(
+	t testing.TB, store storage.Store, core *server.Server, auth *auth.Authenticator,
+	limit *limit.Limiter,
+) transports.Mount {
+	t.Helper()
+	register, err := erasure.OpenRegister(context.Background(), store, nil,
+		slog.New(slog.DiscardHandler), time.Now)
+	if err != nil {
+		t.Fatalf("who was erased: %v", err)
+	}
+	return erasuresOf(register, store, core, auth, limit)
+}
+
+func erasuresOf(
+	register *erasure.Register, store storage.Store, core *server.Server,
+	auth *auth.Authenticator, limit *limit.Limiter,
+) transports.Mount {
+	return erasures.New(erasures.Config{
+		Server: core, Register: register, Auth: auth, Limit: limit,
+		Exporter: &erasure.Exporter{
+			Store: store, Clock: time.Now,
+			Parts: []erasure.Part{{Type: "push", Read: devices.New(store).Export}},
+		},
+	}).Mount
 }
 
 // APIKey returns the API key of a backend, and the keys that know it. Without scopes it has all.
