@@ -176,8 +176,8 @@ func (w *Worker) pass(ctx context.Context, d *storage.Document, j *job) (whole b
 	if err = cmp.Or(err, failed); err != nil {
 		return false, err
 	}
+	//rule:held_is_kept.erasure-waits
 	if j.Held+j.Left > 0 {
-		//rule:held_is_kept.erasure-waits
 		j.RestUntil, j.ClaimedUntil = w.cfg.Register.millis()+againAfter.Milliseconds(), 0
 		return false, w.put(ctx, d, j)
 	}

@@ -30,8 +30,8 @@ func TestErasures_erased_nowhere_in_calls(t *testing.T) {
 		chat := a.chat("ab", "alice", "bob", "zoe")
 		erased["zoe"] = true
 		errs := map[string]error{}
-		_, errs["Open"] = a.Open(a.ctx, server.OpenRequest{User: "zoe"})
-		_, errs["Resume"] = a.Resume(a.ctx, server.ResumeRequest{User: "zoe"})
+		_, errs["Open"] = a.Server.Open(a.ctx, server.OpenRequest{User: "zoe"})
+		_, errs["Resume"] = a.Server.Resume(a.ctx, server.ResumeRequest{User: "zoe"})
 		_, errs["AddMembers"] = a.AddMembers(a.ctx, backend, chat, []tidemark.UserID{"zoe"}, "")
 		_, _, errs["CreateChat"] = a.CreateChat(a.ctx, backend, server.CreateChatRequest{
 			Type: tidemark.Group, MemberIDs: []tidemark.UserID{"zoe"},

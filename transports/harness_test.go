@@ -30,6 +30,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/outlets"
 	"github.com/tidemark-im/tidemark/transports/push"
+	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
 // api is a server on a loopback port, with the contract that its answers must fit.
