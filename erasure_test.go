@@ -68,12 +68,16 @@ func TestMessage_Erase_erased_nowhere(t *testing.T) {
 		"control": {with(own, kind(tidemark.KindControl)), with(gone, kind(tidemark.KindControl)),
 			tidemark.Wiped},
 		"edited by the last message": {
-			with(own, revised(&tidemark.Revision{Sequence: head, Kind: tidemark.KindEdit, Edits: 2})),
+			with(own, revised(&tidemark.Revision{
+				Sequence: head, Kind: tidemark.KindEdit, Edits: 2,
+			})),
 			with(gone, revised(wiped(head+1)), func(m *tidemark.Message) { m.Revision.Edits = 2 }),
 			tidemark.Wiped,
 		},
 		"redacted by another": {
-			with(own, revised(&tidemark.Revision{Sequence: 5, Kind: tidemark.KindRedact, By: "bob"})),
+			with(own, revised(&tidemark.Revision{
+				Sequence: 5, Kind: tidemark.KindRedact, By: "bob",
+			})),
 			with(renamed, revised(&tidemark.Revision{
 				Sequence: 5, Kind: tidemark.KindRedact, By: "bob",
 			})),

@@ -1,9 +1,9 @@
 // Package erasure forgets users: it erases what is stored of them, and exports it.
 //
-// A Register knows who was erased, on each node. Register.Begin stores a document for the job, and a
-// tombstone that the other nodes find within seconds. Both are named by a keyed hash of the user's
-// id, so nothing names the user when the job has ended. From the tombstone on, nodes refuse the
-// credentials of the user, and every request that names them.
+// A Register knows who was erased, on each node. Register.Begin stores a document for the job, and
+// a tombstone that the other nodes find within seconds. Both are named by a keyed hash of the
+// user's id, so nothing names the user when the job has ended. From the tombstone on, nodes refuse
+// the credentials of the user, and every request that names them.
 //
 // A Worker does the job in steps:
 //

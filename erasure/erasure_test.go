@@ -518,8 +518,8 @@ func (b *broken) Ranges(
 	return b.Store.Ranges(ctx, ranges)
 }
 
-// TestExport_ends_only_if_it_is_whole: wherever it fails, it goes on from the last position, and has
-// every message.
+// TestExport_ends_only_if_it_is_whole: wherever it fails, it goes on from the last position, and
+// has every message.
 func TestExport_ends_only_if_it_is_whole(t *testing.T) {
 	w := newWorld(t)
 	for n := range 3 {

@@ -127,8 +127,8 @@ func (w *exporting) line(v any) error {
 	return w.write(b)
 }
 
-// head writes what belongs to no chat. It reads all of that first: if that fails, the answer has not
-// begun.
+// head writes what belongs to no chat. It reads all of that first: if that fails, the answer has
+// not begun.
 func (w *exporting) head(ctx context.Context) error {
 	parts := make([]any, len(w.Parts))
 	for i, part := range w.Parts {

@@ -48,13 +48,13 @@ func TestErasures_erased_nowhere_in_calls(t *testing.T) {
 	})
 }
 
-// TestLeaveForGood_erased_nowhere_in_chats: a group gets another owner, and a direct chat is closed.
+// TestLeaveForGood_erased_nowhere_in_chats: a group gets another owner, a direct chat is closed.
 func TestLeaveForGood_erased_nowhere_in_chats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newClusterInMemory(t)
 		a, b := w.node("a"), w.node("b")
 		nodesTrust()
-		group := a.chat("zb", "zoe", "bob")
+		group := a.chat("zbc", "zoe", "bob", "carol")
 		direct, _, err := a.CreateChat(a.ctx, server.Caller{User: "zoe"}, server.CreateChatRequest{
 			Type: tidemark.Direct, MemberIDs: []tidemark.UserID{"bob"},
 		})
@@ -63,7 +63,7 @@ func TestLeaveForGood_erased_nowhere_in_chats(t *testing.T) {
 		}
 		bob := b.open("bob")
 		bob.drain()
-		for range 2 {
+		for range 2 { // A repetition changes nothing.
 			for _, id := range []tidemark.ChatID{group, direct.ID} {
 				if err := a.LeaveForGood(a.ctx, id, "zoe"); err != nil {
 					t.Fatal(err)

@@ -1,12 +1,38 @@
 package transports_test
 
 import (
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/tidemark-im/tidemark/erasure"
+	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/transports"
+	"github.com/tidemark-im/tidemark/transports/auth"
+	erasures "github.com/tidemark-im/tidemark/transports/erasure"
+	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
+
+// erasuresOf returns the calls that erase and export users. Nobody erases them.
+func erasuresOf(
+	t testing.TB, store storage.Store, core *server.Server, auth *auth.Authenticator,
+	limit *limit.Limiter,
+) transports.Mount {
+	t.Helper()
+	register, err := erasure.OpenRegister(t.Context(), store, nil, slog.New(slog.DiscardHandler),
+		time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return erasures.New(erasures.Config{
+		Server: core, Register: register, Auth: auth, Limit: limit,
+		Exporter: &erasure.Exporter{Store: store, Clock: time.Now},
+	}).Mount
+}
 
 // TestErasure_erased_nowhere_in_requests: who was erased is refused, and so is everybody who names
 // them.
@@ -14,7 +40,7 @@ func TestErasure_erased_nowhere_in_requests(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	team(s, t)
 	group := `{"type":"group","client_chat_id":"k","member_ids":["zoe"]}`
-	send := `{"client_message_id":"c9","content":"x","mentions":{"users":["zoe"]}}`
+	send := `{"client_message_id":"c9","content":"x","mentions":{"user_ids":["zoe"]}}`
 	for _, e := range []exchange{
 		{who: "zoe", method: "GET", path: "/chats"},
 		{who: "zoe", method: "POST", path: "/tickets"},
@@ -23,7 +49,8 @@ func TestErasure_erased_nowhere_in_requests(t *testing.T) {
 		{who: "ann", method: "POST", path: "/chats/team/members", body: `{"user_ids":["zoe"]}`},
 		{who: "ann", method: "POST", path: "/chats", body: group},
 		{who: "key", method: "POST", path: "/chats", body: group},
-		{who: "ann", method: "POST", path: "/chats", body: `{"type":"direct","member_ids":["zoe"]}`},
+		{who: "ann", method: "POST", path: "/chats",
+			body: `{"type":"direct","member_ids":["zoe"]}`},
 		{who: "ann", method: "POST", path: "/chats/team/messages", body: send},
 		{who: "ann", method: "POST", path: "/users/bob/erasure"},
 		{who: "ann", method: "GET", path: "/users/ann/export"},

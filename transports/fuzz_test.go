@@ -88,7 +88,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	files := attachments.New(attachments.Config{
 		Server: core, Auth: auth, Attachments: kept, Dir: dir,
 	})
-	erases := transporttest.Erasures(t, store, core, auth, nil)
+	erases := erasuresOf(t, store, core, auth, nil)
 	ws := websocket.New(websocket.Config{Server: core, Auth: auth, Logger: logger})
 	events := sse.New(sse.Config{Server: core, Auth: auth, Logger: logger})
 	poll := longpoll.New(longpoll.Config{Server: core, Auth: auth})

@@ -30,7 +30,6 @@ import (
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/outlets"
 	"github.com/tidemark-im/tidemark/transports/push"
-	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
 // api is a server on a loopback port, with the contract that its answers must fit.
@@ -105,7 +104,7 @@ func start(t *testing.T, o options) *api {
 		Acknowledged: reachtest.Acknowledged,
 	})
 	files := attachments.New(attachments.Config{Server: core, Auth: auth, Limit: o.limit})
-	erases := transporttest.Erasures(t, o.storage, core, auth, o.limit)
+	erases := erasuresOf(t, o.storage, core, auth, o.limit)
 	if o.log != nil {
 		logger = o.log
 	}

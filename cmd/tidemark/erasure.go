@@ -52,7 +52,7 @@ func (o *options) register(
 	ctx context.Context, store storage.Store, log *slog.Logger,
 ) (e erasing, err error) {
 	e.works = o.outlet.has(roleWorker)
-	ledger, err := o.erasure.open()
+	ledger, err := o.core.Erasure.open()
 	if err != nil {
 		return e, err
 	}

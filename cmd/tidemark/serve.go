@@ -45,7 +45,6 @@ type serveCommand struct {
 	AllowOrigin []string        `name:"allow-origin" env:"TIDEMARK_ALLOW_ORIGIN" placeholder:"ORIGIN" help:"Origin of web pages that may call, such as https://app.example.com, or * for all; repeatable. Pages of the server's own host always may."`
 	Outlets     outletFlags     `embed:""`
 	Files       attachmentFlags `embed:""`
-	Erasure     erasureFlags    `embed:""`
 	Limits      limitFlags      `embed:""`
 	Rates       rateFlags       `embed:""`
 	Core        coreFlags       `embed:""`
@@ -112,7 +111,6 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 		core:        c.Core,
 		outlet:      set.outlet,
 		filesAt:     set.filesAt,
-		erasure:     c.Erasure,
 		file:        file,
 		giveUp:      func() { os.Exit(exitFailure) },
 		meter:       meter,
@@ -141,7 +139,7 @@ func (c *serveCommand) settings(logTo io.Writer) (settings, error) {
 	if s.store, errs[0] = parseStore(c.Store); errs[0] == nil {
 		errs[0] = errors.Join(c.Peers.check(s.store), c.Outlets.checkStore(s.store))
 	}
-	errs[1] = errors.Join(c.check(), c.Core.check(), c.Erasure.check())
+	errs[1] = errors.Join(c.check(), c.Core.check(), c.Core.Erasure.check())
 	s.origins, errs[2] = origin.New(origin.Config{Allow: c.AllowOrigin, Loopback: c.Dev})
 	if errs[2] != nil {
 		errs[2] = usagef("--allow-origin: %s", tidemark.DetailOf(errs[2]))
@@ -190,7 +188,6 @@ type options struct {
 	outlet outletSettings
 	// filesAt is where the files of messages are kept.
 	filesAt filesAt
-	erasure erasureFlags
 	// file is the configuration file, or nil.
 	file *reload
 	// meter measures the opened store. If it is nil, the store is not measured.

@@ -113,10 +113,12 @@ const (
 	eraseMessage = `UPDATE messages SET sender_id = $3, client_message_id = $4, content_type = $5,
 			mentions = $6, attachments = $7, metadata = $8, content = $9, revision = $10` +
 		thatMessage
-	renamePin      = `UPDATE pins SET user_id = $4 WHERE chat = $1 AND target = $2 AND sequence = $3`
+	renamePin = `UPDATE pins SET user_id = $4
+		WHERE chat = $1 AND target = $2 AND sequence = $3`
 	renameMentions = `UPDATE mentions SET sender_id = $4
 		WHERE chat = $1 AND user_id = ANY ($2::text[]) AND sequence = $3`
-	unmention = `DELETE FROM mentions WHERE chat = $1 AND user_id = $2 AND sequence BETWEEN $3 AND $4`
+	unmention = `DELETE FROM mentions
+		WHERE chat = $1 AND user_id = $2 AND sequence BETWEEN $3 AND $4`
 )
 
 // EraseMessages implements storage.Erasures.

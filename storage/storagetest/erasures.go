@@ -55,7 +55,9 @@ func (f *fixture) naming(user tidemark.UserID, limit int) map[tidemark.ChatID]bo
 		var err error
 		chats, after, more, err = f.store.ChatsNaming(f.ctx, user, after, limit)
 		f.ok(err)
-		f.checkPage(len(chats), limit, true)
+		if len(chats) > limit {
+			f.Errorf("a page has %d chats, want at most %d", len(chats), limit)
+		}
 		for _, c := range chats {
 			if found[c] {
 				f.Errorf("%s is in two pages", c)

@@ -1,5 +1,6 @@
-// Package erasure is the adapter of the calls that erase and export users, below /users. openapi.yaml
-// is its contract. They are for API keys with the scope erase, and export for the one that reads.
+// Package erasure is the adapter of the calls that erase and export users, below /users.
+// openapi.yaml is its contract. They are for API keys with the scope erase, and export for the one
+// that reads.
 package erasure
 
 import (

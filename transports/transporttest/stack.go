@@ -131,7 +131,8 @@ func New(t testing.TB, o Options) *Stack {
 	}
 	auth := auth.New(o.Auth)
 	s := &Stack{
-		Backend: backend, t: t, Server: core, Erasures: register, contract: o.Contract, served: make(chan error, 1),
+		Backend: backend, t: t, Server: core, Erasures: register,
+		contract: o.Contract, served: make(chan error, 1),
 	}
 	s.WebSocket = websocket.New(websocket.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, Origins: o.Origins, Logger: logger,
@@ -163,10 +164,11 @@ func New(t testing.TB, o Options) *Stack {
 		Server: core, Auth: auth, Limit: o.Limit, Attachments: kept, Dir: dir,
 	})
 	erases := erasuresOf(register, o.Storage, core, auth, o.Limit)
+	mounts := []transports.Mount{admin.Mount, notices.Mount, files.Mount, erases}
 	handler, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Origins: o.Origins, Logger: logger,
 		WebSocket: s.WebSocket.Handle, Events: s.SSE.Handle, Poll: s.LongPoll.Handle,
-		Mounts: []transports.Mount{admin.Mount, notices.Mount, files.Mount, erases},
+		Mounts: mounts,
 	})
 	if err != nil {
 		t.Fatalf("the handler: %v", err)
@@ -190,20 +192,7 @@ func New(t testing.TB, o Options) *Stack {
 	return s
 }
 
-// Erasures returns the calls that erase and export users. Nobody erases them.
-func Erasures(
-	t testing.TB, store storage.Store, core *server.Server, auth *auth.Authenticator,
-	limit *limit.Limiter,
-) transports.Mount {
-	t.Helper()
-	register, err := erasure.OpenRegister(context.Background(), store, nil,
-		slog.New(slog.DiscardHandler), time.Now)
-	if err != nil {
-		t.Fatalf("who was erased: %v", err)
-	}
-	return erasuresOf(register, store, core, auth, limit)
-}
-
+// erasuresOf returns the calls that erase and export users. Nobody erases them.
 func erasuresOf(
 	register *erasure.Register, store storage.Store, core *server.Server,
 	auth *auth.Authenticator, limit *limit.Limiter,
