@@ -276,15 +276,13 @@ func (s *Store) EraseMember(
 	return done && err == nil, err
 }
 
-const eraseRows = `DELETE FROM pending_deliveries WHERE user_id = $1 AND chat_id = ANY (ARRAY(
-	SELECT chat_id FROM pending_deliveries WHERE user_id = $1 ORDER BY chat_id LIMIT $2))`
-
-// eraseHints removes what nodes share of a user without Redis. It is empty with Redis.
-var eraseHints = []string{
-	`DELETE FROM leases WHERE user_id = $1`,
-	`DELETE FROM rates WHERE user_id = $1`,
-	`DELETE FROM tickets WHERE user_id = $1`,
-}
+// The statements of EraseUser. Nodes without Redis share leases. They also share tickets and rates,
+// which end by their times, within minutes.
+const (
+	eraseRows = `DELETE FROM pending_deliveries WHERE user_id = $1 AND chat_id = ANY (ARRAY(
+		SELECT chat_id FROM pending_deliveries WHERE user_id = $1 ORDER BY chat_id LIMIT $2))`
+	eraseLeases = `DELETE FROM leases WHERE user_id = $1`
+)
 
 // EraseUser implements storage.Erasures. All tables with rows of a user that belong to no chat are
 // listed here.
@@ -300,13 +298,9 @@ func (s *Store) EraseUser(
 			if err != nil {
 				return err
 			}
-			for _, text := range eraseHints {
-				if _, err := tx.Exec(ctx, text, string(user)); err != nil {
-					return err
-				}
-			}
 			done = int(tag.RowsAffected()) < limit
-			return nil
+			_, err = tx.Exec(ctx, eraseLeases, string(user))
+			return err
 		})
 	})
 	return done && err == nil, err
