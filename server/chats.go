@@ -204,6 +204,9 @@ func (s *Server) newChat(c Caller, r CreateChatRequest) (storage.NewChat, error)
 	if err != nil {
 		return n, err
 	}
+	if err := s.erased(members...); err != nil {
+		return n, err
+	}
 	n.Members = members
 	n.Creation = creationOf(n)
 	return n, n.Check()
@@ -322,16 +325,17 @@ func (s *Server) setPeers(ctx context.Context, user tidemark.UserID, views []Cha
 }
 
 // peerOf names the state of the other member of a direct chat. There is none if the chat was
-// deleted meanwhile.
+// deleted meanwhile, or if the other one was erased.
 func peerOf(roster *chat.Roster, user tidemark.UserID) (key storage.StateKey, there bool) {
-	if roster == nil || len(roster.Users) == 0 {
+	if roster == nil {
 		return storage.StateKey{}, false
 	}
-	peer := roster.Users[0]
-	if peer == user {
-		peer = roster.Users[1]
+	for _, peer := range roster.Users {
+		if peer != user {
+			return storage.StateKey{User: peer, Chat: roster.ChatID}, true
+		}
 	}
-	return storage.StateKey{User: peer, Chat: roster.ChatID}, true
+	return storage.StateKey{}, false
 }
 
 // Chat returns one chat. A backend without a user gets any chat, with the chat's own fields only.

@@ -25,6 +25,9 @@ type Storage interface {
 	storage.Lives
 	// DeleteChat is that of storage.Deletions.
 	DeleteChat(ctx context.Context, chat tidemark.ChatID, now time.Time) (storage.Deleted, error)
+	// CloseDirect is that of storage.Erasures.
+	CloseDirect(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (
+		storage.Removed, error)
 }
 
 // Attachments keeps the files that messages name.
@@ -53,6 +56,8 @@ type Config struct {
 	Attachments Attachments
 	// Deletions removes what is left of deleted chats. nil: nothing is removed.
 	Deletions Deletions
+	// Erasures knows who was erased. nil: nobody.
+	Erasures Erasures
 	// Documents keeps who hides, and when users were last seen. nil: nobody can hide.
 	Documents storage.Documents
 	// LastSeen writes to Documents when users were last seen, one write for each absence.

@@ -27,6 +27,9 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 		return nil, err
 	}
 	defer s.calls.end()
+	if err := s.erased(r.User); err != nil {
+		return nil, err
+	}
 	return s.connect(s.sessions.Open(ctx, r))
 }
 
@@ -40,6 +43,9 @@ func (s *Server) Resume(ctx context.Context, r ResumeRequest) (*Connection, erro
 		return nil, err
 	}
 	defer s.calls.end()
+	if err := s.erased(r.User); err != nil {
+		return nil, err
+	}
 	return s.connect(s.sessions.Resume(ctx, r))
 }
 

@@ -94,6 +94,9 @@ func (s *Server) AddMembers(
 			"user_ids", "names %d users, at most %d are allowed in one call",
 			len(users), tidemark.MaxMembersPerCall)
 	}
+	if err := s.erased(users...); err != nil {
+		return MemberPage{}, err
+	}
 	if err := s.calls.begin(); err != nil {
 		return MemberPage{}, err
 	}

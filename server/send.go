@@ -137,6 +137,12 @@ func (s *Server) complete(ctx context.Context, user tidemark.UserID, d *tidemark
 	if err := d.Check(); err != nil {
 		return err
 	}
+	if err := s.erased(user); err != nil {
+		return err
+	}
+	if err := s.erased(d.Mentions.Users...); err != nil {
+		return err
+	}
 	if err := s.checkAuthority(ctx, d); err != nil {
 		return err
 	}

@@ -61,6 +61,7 @@ type Store interface {
 	Retention
 	Imports
 	Deletions
+	Erasures
 	Lives
 	Outbox
 	Documents

@@ -38,6 +38,9 @@ func arrows() []arrow {
 		{place: "attachments", own: []string{"", "internal/signal", "storage"}},
 		{place: "retention", own: []string{"", "internal/chores", "storage"}},
 		{place: "deletion", own: []string{"", "internal/chores", "storage"}},
+		{
+			place: "erasure", own: []string{"", "internal/chores", "internal/signal", "storage"},
+		},
 		{place: "attachments/dir", own: []string{"", "attachments"}},
 		{
 			place: "attachments/s3", own: []string{"", "attachments"},
@@ -308,6 +311,11 @@ func arrows() []arrow {
 			others: []string{"github.com/labstack/echo/v4", "github.com/oapi-codegen/runtime"},
 		},
 		{
+			place:  "transports/erasure",
+			own:    append(adapter, "erasure"),
+			others: []string{"github.com/labstack/echo/v4"},
+		},
+		{
 			place:  "transports/outlets",
 			own:    append(adapter, "reach", "reach/outlet"),
 			others: []string{"github.com/labstack/echo/v4"},
@@ -401,7 +409,8 @@ func arrows() []arrow {
 			place: "cmd/tidemark",
 			own: []string{
 				"",
-				"attachments", "attachments/...", "bench", "deletion", "importer", "importer/...",
+				"attachments", "attachments/...", "bench", "deletion", "erasure", "importer",
+				"importer/...",
 				"internal/redis", "internal/signal", "migrations", "reach", "reach/...",
 				"retention", "server", "server/...", "storage", "storage/...", "tracing",
 				"tracing/...", "transports", "transports/...", "web",

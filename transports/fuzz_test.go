@@ -88,6 +88,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	files := attachments.New(attachments.Config{
 		Server: core, Auth: auth, Attachments: kept, Dir: dir,
 	})
+	erases := erasuresOf(t, store, core, auth, nil)
 	ws := websocket.New(websocket.Config{Server: core, Auth: auth, Logger: logger})
 	events := sse.New(sse.Config{Server: core, Auth: auth, Logger: logger})
 	poll := longpoll.New(longpoll.Config{Server: core, Auth: auth})
@@ -98,7 +99,7 @@ func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 		Events:    events.Handle,
 		Poll:      poll.Handle,
 		WebSocket: ws.Handle,
-		Mounts:    []transports.Mount{admin.Mount, notices.Mount, files.Mount},
+		Mounts:    []transports.Mount{admin.Mount, notices.Mount, files.Mount, erases},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +141,8 @@ func (p *inProcess) request(t testing.TB, method, target, head string, body []by
 	}
 	if r.Header.Get("Authorization") == "" {
 		r.Header.Set("Authorization", "Bearer dev:ann")
-		if strings.HasPrefix(r.URL.Path, transports.BasePath+"/admin/") {
+		if strings.HasPrefix(r.URL.Path, transports.BasePath+"/admin/") ||
+			strings.HasPrefix(r.URL.Path, transports.BasePath+"/users/") {
 			r.Header.Set("Authorization", "Bearer "+p.key)
 		}
 	}

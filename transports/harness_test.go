@@ -104,6 +104,7 @@ func start(t *testing.T, o options) *api {
 		Acknowledged: reachtest.Acknowledged,
 	})
 	files := attachments.New(attachments.Config{Server: core, Auth: auth, Limit: o.limit})
+	erases := erasuresOf(t, o.storage, core, auth, o.limit)
 	if o.log != nil {
 		logger = o.log
 	}
@@ -111,7 +112,7 @@ func start(t *testing.T, o options) *api {
 		Server: core, Auth: auth, Limit: o.limit, Events: o.events, Poll: o.poll, Page: o.page,
 		Files: o.files, Logger: logger, Alive: o.alive, Degraded: o.degraded,
 		MetricsToken: o.metricsToken,
-		Mounts:       []transports.Mount{admin.Mount, notices.Mount, files.Mount},
+		Mounts:       []transports.Mount{admin.Mount, notices.Mount, files.Mount, erases},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -111,6 +111,11 @@ var metricTable = []metric{
 		"Attempts of this process to remove what is left of deleted chats that failed. They are " +
 			"repeated.", "",
 	},
+	{"users_erased_total", "Users whom this process has erased.", ""},
+	{
+		"erasure_failures_total",
+		"Attempts of this process to erase a user that failed. They are repeated.", "",
+	},
 	{
 		"messages_expired_total",
 		"Old messages that this process has removed (--keep-days).", "",

@@ -121,6 +121,15 @@ func retries() map[string]retried {
 			},
 			want: "200",
 		},
+		"startErasure": {
+			who: "backend", path: "/users/zoe/erasure", same: []string{"asked_at", "step"},
+			effect: func(c *caller, _ []byte) string {
+				var one struct{ State string }
+				c.get("/users/zoe/erasure", &one)
+				return one.State
+			},
+			want: "erasing",
+		},
 		"createOutlet": {
 			who: "backend", path: "/admin/outlets", same: []string{"outlet_id", "created_at"},
 			body:   `{"type":"webhook","url":"https://hook.example.com/"}`,
@@ -177,7 +186,7 @@ func retriesWithoutUser() map[string]retried {
 	token.body = `{"user_id":"ann","ttl_seconds":60}`
 	alone := map[string]retried{"createChat": create, "addMembers": add, "createToken": token}
 	for operation, r := range known {
-		if strings.HasPrefix(r.path, "/admin/") {
+		if strings.HasPrefix(r.path, "/admin/") || strings.HasPrefix(r.path, "/users/") {
 			r.who = "key"
 			alone[operation] = r
 		}

@@ -49,6 +49,10 @@ func scopesOf(operation string) []auth.Scope {
 		"createOutletSecret", "testOutlet", "replayOutlet", "listOutletFailures",
 		"listParkedEvents", "resendParkedEvent":
 		return []auth.Scope{auth.ScopeAdmin}
+	case "startErasure", "getErasure":
+		return []auth.Scope{auth.ScopeErase}
+	case "exportUser":
+		return []auth.Scope{auth.ScopeExport, auth.ScopeErase}
 	case "listSessions", "listPending", "listDeliveryStates":
 		return []auth.Scope{auth.ScopeAct, auth.ScopeStats}
 	}
@@ -57,7 +61,8 @@ func scopesOf(operation string) []auth.Scope {
 
 // scopesWithoutUser returns the scopes of which a key needs one to call for itself.
 func scopesWithoutUser(operation string) []auth.Scope {
-	if scopes := scopesOf(operation); slices.Contains(scopes, auth.ScopeAdmin) {
+	if scopes := scopesOf(operation); slices.Contains(scopes, auth.ScopeAdmin) ||
+		slices.Contains(scopes, auth.ScopeErase) {
 		return scopes
 	}
 	switch operation {

@@ -46,6 +46,7 @@ type coreFlags struct {
 	LastSeen        bool          `env:"TIDEMARK_LAST_SEEN" help:"Keep when users were last seen: one write for each absence. Default: no."`
 	KeepDays        int           `env:"TIDEMARK_KEEP_DAYS" placeholder:"DAYS" help:"Remove messages that are older than this many days, 8 at least. Default: messages are kept for ever."`
 	SessionsPerUser int           `env:"TIDEMARK_SESSIONS_PER_USER" placeholder:"N" help:"Greatest number of sessions of a user. Default 32."`
+	Erasure         erasureFlags  `embed:""`
 }
 
 // check returns a usageError if a value is out of its range. Zero is the default.

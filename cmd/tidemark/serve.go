@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports"
 	adapter "github.com/tidemark-im/tidemark/transports/attachments"
 	"github.com/tidemark-im/tidemark/transports/auth"
+	erasures "github.com/tidemark-im/tidemark/transports/erasure"
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
 	"github.com/tidemark-im/tidemark/transports/origin"
@@ -138,7 +139,7 @@ func (c *serveCommand) settings(logTo io.Writer) (settings, error) {
 	if s.store, errs[0] = parseStore(c.Store); errs[0] == nil {
 		errs[0] = errors.Join(c.Peers.check(s.store), c.Outlets.checkStore(s.store))
 	}
-	errs[1] = errors.Join(c.check(), c.Core.check())
+	errs[1] = errors.Join(c.check(), c.Core.check(), c.Core.Erasure.check())
 	s.origins, errs[2] = origin.New(origin.Config{Allow: c.AllowOrigin, Loopback: c.Dev})
 	if errs[2] != nil {
 		errs[2] = usagef("--allow-origin: %s", tidemark.DetailOf(errs[2]))
@@ -262,10 +263,11 @@ type httpLayer struct {
 
 // layer returns the transports in front of the core. It starts nothing.
 func (o *options) layer(
-	core *server.Server, told outletWork, kept files, store openedStore, others *peers,
-	log *slog.Logger,
+	a *assembled, store openedStore, others *peers, log *slog.Logger,
 ) (*httpLayer, error) {
+	core, told, kept := a.core, a.told, a.kept
 	o.credentials.ResumeWindow = core.ResumeWindow()
+	o.credentials.Erasures = a.erases.register
 	tickets, keepTickets := others.tickets(core.ResumeWindow(), log)
 	o.credentials.Tickets = tickets
 	credentials := auth.New(o.credentials)
@@ -287,6 +289,11 @@ func (o *options) layer(
 	fileCalls := adapter.New(adapter.Config{
 		Server: core, Auth: credentials, Limit: limiter, Attachments: kept.kept, Dir: kept.dir,
 	})
+	erasures := erasures.New(erasures.Config{
+		Server: core, Register: a.erases.register, Exporter: a.erases.exporter, Auth: credentials,
+		Limit: limiter,
+	})
+	mounts := []transports.Mount{admin.Mount, notices.Mount, fileCalls.Mount, erasures.Mount}
 	handler, err := transports.New(transports.Config{
 		Server:         core,
 		Auth:           credentials,
@@ -301,7 +308,7 @@ func (o *options) layer(
 		Poll:           polls.Handle,
 		WebSocket:      sockets.Handle,
 		NoAPI:          !o.outlet.has(roleGateway),
-		Mounts:         []transports.Mount{admin.Mount, notices.Mount, fileCalls.Mount},
+		Mounts:         mounts,
 		Version:        version,
 		PrivateMetrics: o.metrics.private,
 		MetricsToken:   o.metrics.token,
@@ -328,6 +335,7 @@ type assembled struct {
 	told   outletWork
 	kept   files
 	sweeps sweeping
+	erases erasing
 	layer  *httpLayer
 }
 
@@ -342,12 +350,16 @@ func (o *options) assemble(
 	if a.sweeps, err = o.sweeping(a.told.store, log); err != nil {
 		return a, err
 	}
+	if a.erases, err = o.register(ctx, a.told.store, log); err != nil {
+		return a, err
+	}
 	if err = o.newCore(ctx, &a, store.compares, others, log); err != nil {
 		return a, err
 	}
 	a.told.fanout.core = a.core
-	others.counters = append(others.counters, a.sweeps.counters)
-	a.layer, err = o.layer(a.core, a.told, a.kept, store, others, log)
+	a.erases.attach(a.core, a.told, a.kept, a.told.store, log)
+	others.counters = append(others.counters, a.sweeps.counters, a.erases.counters)
+	a.layer, err = o.layer(&a, store, others, log)
 	return a, err
 }
 
@@ -365,6 +377,7 @@ func (o *options) newCore(
 		Nodes:     others.nodes,
 		Bus:       others.bus,
 		Deletions: a.sweeps.deletions,
+		Erasures:  a.erases.register,
 		Node:      o.node,
 		Logger:    log,
 		Tracer:    o.metrics.tracer,
@@ -444,10 +457,15 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	if err := core.Start(ctx); err != nil {
 		return errors.Join(fmt.Errorf("start: %w", err), listener.Close())
 	}
+	//rule:erased_nowhere.replay-before-serving
+	if err := a.erases.worker.Replay(ctx, a.told.store); err != nil {
+		return errors.Join(fmt.Errorf("erase users again: %w", err), listener.Close(),
+			core.Stop(ctx))
+	}
 	//rule:bounded_use.share-rates-among-nodes
 	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run,
 		layer.handler.Run, o.file.run(layer.limiter), a.told.run, a.kept.run,
-		a.sweeps.run, a.sweeps.purge, o.metrics.exporter())()
+		a.sweeps.run, a.sweeps.purge, a.erases.run, a.erases.work, o.metrics.exporter())()
 	stopDebug, err := serveDebug(ctx, o.metrics.debugListen, layer.handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))

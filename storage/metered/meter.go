@@ -197,6 +197,11 @@ const (
 	opFinishImport
 	opDeleteChat
 	opPurgeChat
+	opChatsNaming
+	opCloseDirect
+	opEraseMessages
+	opEraseMember
+	opEraseUser
 	opShared
 	opBacklogs
 	opRewind
@@ -217,7 +222,8 @@ func (op operation) String() string {
 		"update_member", "rosters", "append", "sent", "ranges", "reactions", "reactors", "pins",
 		"advance", "states", "states_of", "states_in", "summary", "unread", "unread_of",
 		"mark_unread", "mark", "clear", "pending_of", "behind", "expire", "policies",
-		"finish_import", "delete_chat", "purge_chat", "shared", "backlogs", "rewind", "settle",
+		"finish_import", "delete_chat", "purge_chat", "chats_naming", "close_direct",
+		"erase_messages", "erase_member", "erase_user", "shared", "backlogs", "rewind", "settle",
 		"each_chat", "members_since", "documents", "documents_of", "put_document", "check",
 	}[op]
 }

@@ -428,6 +428,56 @@ func (s *Store) PurgeChat(
 	return removed, done, err
 }
 
+// ChatsNaming implements storage.Erasures.
+func (s *Store) ChatsNaming(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) (chats []tidemark.ChatID, next tidemark.ChatID, more bool, err error) {
+	began := time.Now()
+	chats, next, more, err = s.store.ChatsNaming(ctx, user, after, limit)
+	s.meter.done(ctx, opChatsNaming, began, err)
+	return chats, next, more, err
+}
+
+// CloseDirect implements storage.Erasures.
+func (s *Store) CloseDirect(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
+) (removed storage.Removed, err error) {
+	began := time.Now()
+	removed, err = s.store.CloseDirect(ctx, chat, user, now)
+	s.meter.done(ctx, opCloseDirect, began, err)
+	return removed, err
+}
+
+// EraseMessages implements storage.Erasures.
+func (s *Store) EraseMessages(
+	ctx context.Context, chat tidemark.ChatID, e tidemark.Erasure, page storage.ErasePage,
+) (erased storage.ErasedPage, err error) {
+	began := time.Now()
+	erased, err = s.store.EraseMessages(ctx, chat, e, page)
+	s.meter.done(ctx, opEraseMessages, began, err)
+	return erased, err
+}
+
+// EraseMember implements storage.Erasures.
+func (s *Store) EraseMember(
+	ctx context.Context, chat tidemark.ChatID, e tidemark.Erasure, limit int,
+) (done bool, err error) {
+	began := time.Now()
+	done, err = s.store.EraseMember(ctx, chat, e, limit)
+	s.meter.done(ctx, opEraseMember, began, err)
+	return done, err
+}
+
+// EraseUser implements storage.Erasures.
+func (s *Store) EraseUser(
+	ctx context.Context, user tidemark.UserID, limit int,
+) (done bool, err error) {
+	began := time.Now()
+	done, err = s.store.EraseUser(ctx, user, limit)
+	s.meter.done(ctx, opEraseUser, began, err)
+	return done, err
+}
+
 // Policies implements storage.Retention.
 func (s *Store) Policies(
 	ctx context.Context, chats []tidemark.ChatID,

@@ -337,6 +337,35 @@ func (i *intercepted) PurgeChat(
 		func() (int, bool, error) { return i.Store.PurgeChat(ctx, chat, limit, members) })
 }
 
+func (i *intercepted) CloseDirect(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
+) (storage.Removed, error) {
+	return results2(i, "CloseDirect", 1,
+		func() (storage.Removed, error) { return i.Store.CloseDirect(ctx, chat, user, now) })
+}
+
+func (i *intercepted) EraseMessages(
+	ctx context.Context, chat tidemark.ChatID, e tidemark.Erasure, page storage.ErasePage,
+) (storage.ErasedPage, error) {
+	return results2(i, "EraseMessages", 1, func() (storage.ErasedPage, error) {
+		return i.Store.EraseMessages(ctx, chat, e, page)
+	})
+}
+
+func (i *intercepted) EraseMember(
+	ctx context.Context, chat tidemark.ChatID, e tidemark.Erasure, limit int,
+) (bool, error) {
+	return results2(i, "EraseMember", 1,
+		func() (bool, error) { return i.Store.EraseMember(ctx, chat, e, limit) })
+}
+
+func (i *intercepted) EraseUser(
+	ctx context.Context, user tidemark.UserID, limit int,
+) (bool, error) {
+	return results2(i, "EraseUser", 1,
+		func() (bool, error) { return i.Store.EraseUser(ctx, user, limit) })
+}
+
 func (i *intercepted) Policies(
 	ctx context.Context, chats []tidemark.ChatID,
 ) ([]tidemark.Policy, error) {

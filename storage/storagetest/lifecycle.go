@@ -95,6 +95,15 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	errs["FinishImport"] = s.FinishImport(ctx, chat, at(1))
 	_, errs["DeleteChat"] = s.DeleteChat(ctx, f.chat("new"), at(1))
 	_, _, errs["PurgeChat"] = s.PurgeChat(ctx, f.chat("new"), 1, true)
+	e := tidemark.Erasure{User: f.user("bob"), Alias: tidemark.ErasedID("1"), At: at(1)}
+	_, _, _, errs["ChatsNaming"] = s.ChatsNaming(ctx, e.User, "", 1)
+	_, err := s.CloseDirect(ctx, f.chat("pair"), e.User, at(1))
+	if tidemark.CodeOf(err) != tidemark.NotFound {
+		errs["CloseDirect"] = err
+	}
+	_, errs["EraseMessages"] = s.EraseMessages(ctx, chat, e, storage.ErasePage{Limit: 1})
+	_, errs["EraseMember"] = s.EraseMember(ctx, chat, e, 1)
+	_, errs["EraseUser"] = s.EraseUser(ctx, e.User, 1)
 	errs["Check"] = s.Check(ctx)
 	return errs
 }

@@ -74,6 +74,7 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 			m.compareStates()
 		}
 		m.compareMessages()
+		m.eraseOne(rt)
 	})
 }
 

@@ -301,6 +301,36 @@ func (t *turns) PurgeChat(
 	return t.next().PurgeChat(ctx, chat, limit, members)
 }
 
+func (t *turns) ChatsNaming(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]tidemark.ChatID, tidemark.ChatID, bool, error) {
+	return t.next().ChatsNaming(ctx, user, after, limit)
+}
+
+func (t *turns) CloseDirect(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
+) (storage.Removed, error) {
+	return t.next().CloseDirect(ctx, chat, user, now)
+}
+
+func (t *turns) EraseMessages(
+	ctx context.Context, chat tidemark.ChatID, e tidemark.Erasure, page storage.ErasePage,
+) (storage.ErasedPage, error) {
+	return t.next().EraseMessages(ctx, chat, e, page)
+}
+
+func (t *turns) EraseMember(
+	ctx context.Context, chat tidemark.ChatID, e tidemark.Erasure, limit int,
+) (bool, error) {
+	return t.next().EraseMember(ctx, chat, e, limit)
+}
+
+func (t *turns) EraseUser(
+	ctx context.Context, user tidemark.UserID, limit int,
+) (bool, error) {
+	return t.next().EraseUser(ctx, user, limit)
+}
+
 func (t *turns) Policies(
 	ctx context.Context, chats []tidemark.ChatID,
 ) ([]tidemark.Policy, error) {

@@ -34,6 +34,8 @@ type Config struct {
 	// ResumeWindow is how long a ticket is valid for its session after the session's last
 	// connection ended. It must be the server's resume window. Default 60 s.
 	ResumeWindow time.Duration
+	// Erasures knows who was erased: their credentials are refused. nil: nobody.
+	Erasures server.Erasures
 	// Tickets stores the tickets. It must have the same TicketTTL and ResumeWindow. Default: in
 	// memory, which is enough for one node; several nodes need a shared store.
 	Tickets Tickets
@@ -53,6 +55,8 @@ type Identity struct {
 	key *apiKey
 	// ticket is the name of the caller's ticket, or "" if they sent a header.
 	ticket string
+	// by has checked the credentials, or is nil.
+	by *Authenticator
 }
 
 // Ended returns nil while the credentials are valid. Afterwards it returns Unauthenticated with the
@@ -68,7 +72,30 @@ func (id Identity) Ended() error {
 		return tidemark.Errorf(tidemark.Unauthenticated,
 			"the API key was withdrawn; ask the operator for a new one")
 	}
-	return nil
+	return id.by.erased(id.User)
+}
+
+// erased returns Denied if a user was erased.
+func (a *Authenticator) erased(user tidemark.UserID) error {
+	if a == nil || a.erasures == nil || user == "" {
+		return nil
+	}
+	//rule:erased_nowhere.credentials-are-refused
+	return a.erasures.Erased(user)
+}
+
+// admit returns an identity whose credentials were checked, unless its user was erased.
+func (a *Authenticator) admit(id Identity, err error) (Identity, error) {
+	if err == nil {
+		err = a.erased(id.User)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	if a.erasures != nil {
+		id.by = a
+	}
+	return id, nil
 }
 
 // Payer returns the caller against whose rates a call counts: the user, or the API key itself if it
@@ -89,6 +116,8 @@ type Authenticator struct {
 	tokens  *tokens
 	keys    *APIKeys
 	tickets Tickets
+	// erasures may be nil.
+	erasures server.Erasures
 }
 
 // New returns an Authenticator. It starts nothing: Run fetches the issuer's keys and rereads the
@@ -109,6 +138,8 @@ func New(cfg Config) *Authenticator {
 		tokens:  newTokens(cfg),
 		keys:    cfg.APIKeys,
 		tickets: cfg.Tickets,
+
+		erasures: cfg.Erasures,
 	}
 }
 
@@ -156,7 +187,7 @@ const devPrefix = "dev:"
 // Header returns the caller that the Authorization header names. The calls that need a user use it.
 //
 // Errors: Unauthenticated (no valid credentials), Unavailable (they cannot be checked now), Invalid
-// and Denied (X-User-ID).
+// and Denied (X-User-ID, or the user was erased).
 func (a *Authenticator) Header(r *http.Request) (Identity, error) {
 	id, err := a.HeaderOrKey(r)
 	if err != nil {
@@ -190,7 +221,7 @@ func (a *Authenticator) HeaderOrKey(r *http.Request) (Identity, error) {
 	}
 	token = strings.TrimSpace(token)
 	if strings.HasPrefix(token, apiKeyPrefix) {
-		return a.backend(r, token)
+		return a.admit(a.backend(r, token))
 	}
 	var id Identity
 	var err error
@@ -202,7 +233,7 @@ func (a *Authenticator) HeaderOrKey(r *http.Request) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return id, checkOwnUser(r, id)
+	return a.admit(id, checkOwnUser(r, id))
 }
 
 // backend returns a backend with the user whom it names, or without a user if it names none. Any
@@ -288,7 +319,7 @@ func (a *Authenticator) byTicket(
 	if err != nil {
 		return Identity{}, err
 	}
-	return id, checkOwnUser(r, id)
+	return a.admit(id, checkOwnUser(r, id))
 }
 
 // holder returns the identity of an accepted ticket. It returns Unauthenticated if the credentials

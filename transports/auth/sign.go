@@ -72,6 +72,9 @@ func (a *Authenticator) IssueToken(
 		return "", time.Time{}, tidemark.BadParam(tidemark.Invalid, "user_id",
 			"is missing; it names the user whose token you want")
 	}
+	if err := a.erased(user); err != nil {
+		return "", time.Time{}, err
+	}
 	now := time.Now()
 	token, err = a.tokens.signer.Sign(user, id.key.id, now, ttl)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/attachments/attachmentstest"
+	"github.com/tidemark-im/tidemark/erasure"
 	"github.com/tidemark-im/tidemark/reach/push/devices"
 	"github.com/tidemark-im/tidemark/reach/reachtest"
 	"github.com/tidemark-im/tidemark/server"
@@ -28,6 +29,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/attachments"
 	"github.com/tidemark-im/tidemark/transports/auth"
+	erasures "github.com/tidemark-im/tidemark/transports/erasure"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/longpoll"
@@ -69,6 +71,8 @@ type Options struct {
 // It stops when the test ends; the test fails if that takes longer than stopTime.
 type Stack struct {
 	Server *server.Server
+	// Erasures knows who was erased. Nobody erases them.
+	Erasures *erasure.Register
 	// URL is the address of the API, without a slash at the end: http://127.0.0.1:PORT/api/v1.
 	URL string
 	// Backend is an API key, unless Options has keys of its own.
@@ -105,6 +109,11 @@ func New(t testing.TB, o Options) *Stack {
 	o.Core.Logger, o.Core.Documents = logger, o.Storage
 	kept, dir := attachmentstest.Kept(t, o.Storage)
 	o.Core.Attachments = kept
+	register, err := erasure.OpenRegister(t.Context(), o.Storage, nil, logger, time.Now)
+	if err != nil {
+		t.Fatalf("who was erased: %v", err)
+	}
+	o.Core.Erasures, o.Auth.Erasures = register, register
 	core, err := server.New(o.Core)
 	if err != nil {
 		t.Fatalf("the core: %v", err)
@@ -122,7 +131,8 @@ func New(t testing.TB, o Options) *Stack {
 	}
 	auth := auth.New(o.Auth)
 	s := &Stack{
-		Backend: backend, t: t, Server: core, contract: o.Contract, served: make(chan error, 1),
+		Backend: backend, t: t, Server: core, Erasures: register,
+		contract: o.Contract, served: make(chan error, 1),
 	}
 	s.WebSocket = websocket.New(websocket.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Gate: o.Gate, Origins: o.Origins, Logger: logger,
@@ -153,10 +163,12 @@ func New(t testing.TB, o Options) *Stack {
 	files := attachments.New(attachments.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Attachments: kept, Dir: dir,
 	})
+	erases := erasuresOf(register, o.Storage, core, auth, o.Limit)
+	mounts := []transports.Mount{admin.Mount, notices.Mount, files.Mount, erases}
 	handler, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Origins: o.Origins, Logger: logger,
 		WebSocket: s.WebSocket.Handle, Events: s.SSE.Handle, Poll: s.LongPoll.Handle,
-		Mounts: []transports.Mount{admin.Mount, notices.Mount, files.Mount},
+		Mounts: mounts,
 	})
 	if err != nil {
 		t.Fatalf("the handler: %v", err)
@@ -178,6 +190,20 @@ func New(t testing.TB, o Options) *Stack {
 	go func() { s.served <- s.http.Serve(listener) }()
 	t.Cleanup(s.stop)
 	return s
+}
+
+// erasuresOf returns the calls that erase and export users. Nobody erases them.
+func erasuresOf(
+	register *erasure.Register, store storage.Store, core *server.Server,
+	auth *auth.Authenticator, limit *limit.Limiter,
+) transports.Mount {
+	return erasures.New(erasures.Config{
+		Server: core, Register: register, Auth: auth, Limit: limit,
+		Exporter: &erasure.Exporter{
+			Store: store, Clock: time.Now,
+			Parts: []erasure.Part{{Type: "push", Read: devices.New(store).Export}},
+		},
+	}).Mount
 }
 
 // APIKey returns the API key of a backend, and the keys that know it. Without scopes it has all.

@@ -2,11 +2,13 @@ package presence
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/chat"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // maxRead is how many members one call of Read looks up.
@@ -44,6 +46,39 @@ func (p *Presence) SetVisible(ctx context.Context, user tidemark.UserID, visible
 	p.changed = append(p.changed, user)
 	p.wake.Set()
 	return nil
+}
+
+// Forget removes the profile of a user. It may be repeated.
+//
+// Errors: Unavailable.
+func (p *Presence) Forget(ctx context.Context, user tidemark.UserID) error {
+	if p.profiles.store == nil {
+		return nil
+	}
+	//rule:erased_nowhere.presence
+	_, _, err := storage.EditDocument(ctx, p.profiles.store, keyOf(user),
+		func([]byte) ([]byte, error) { return nil, nil })
+	return err
+}
+
+// Export returns the profile of a user, as it is stored.
+//
+// Errors: Unavailable.
+func (p *Presence) Export(ctx context.Context, user tidemark.UserID) (any, error) {
+	read, err := p.profiles.of(ctx, []tidemark.UserID{user})
+	if err != nil {
+		return nil, err
+	}
+	return read[0], nil
+}
+
+// Kinds returns the kinds of the profiles, whose names are users.
+func (p *Presence) Kinds() []string {
+	all := make([]string, kinds)
+	for n := range all {
+		all[n] = fmt.Sprintf("presence.%d", n)
+	}
+	return all
 }
 
 // Read returns who is online in chats, as the user may see it. It is for clients without a session.

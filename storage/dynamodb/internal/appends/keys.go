@@ -19,9 +19,12 @@ func idOf(key storage.SendKey) string {
 	return string(key.Chat) + "|" + string(key.Sender) + "|" + key.ClientMessageID
 }
 
+// KeyItem returns the key of the item of an idempotency key.
+func KeyItem(key storage.SendKey) call.Item { return call.Item{"id": call.Text(idOf(key))} }
+
 // known returns the item of an idempotency key, nil if there is none or it has expired.
 func known(ctx context.Context, access record.Access, key storage.SendKey) (call.Item, error) {
-	it, err := access.Get(ctx, record.Keys, call.Item{"id": call.Text(idOf(key))})
+	it, err := access.Get(ctx, record.Keys, KeyItem(key))
 	if err != nil || it == nil {
 		return nil, err
 	}

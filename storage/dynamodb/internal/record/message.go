@@ -2,7 +2,6 @@ package record
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -66,32 +65,7 @@ var revised = []string{
 // Revision returns the change of an item that was read to what its message has become. The item
 // must still have the revision that was read.
 func Revision(m *tidemark.Message, read call.Item) call.Update {
-	u := call.Update{
-		Table: Messages, Key: call.Item{"chat_id": read["chat_id"], "sequence": read["sequence"]},
-		Values: call.Item{}, Names: make(map[string]string, len(revised)),
-	}
-	now := itemOf(m)
-	var set, remove []string
-	for _, name := range revised {
-		u.Names["#"+name] = name
-		if value := now[name]; value != nil {
-			set = append(set, "#"+name+" = :"+name)
-			u.Values[":"+name] = value
-		} else {
-			remove = append(remove, "#"+name)
-		}
-	}
-	u.Change = "SET " + strings.Join(set, ", ")
-	if len(remove) > 0 {
-		u.Change += " REMOVE " + strings.Join(remove, ", ")
-	}
-	u.Condition = "attribute_exists(chat_id) AND attribute_not_exists(#revision)"
-	//rule:redacted_stays.revise-what-was-read-in-dynamodb
-	if before := read["revision"]; before != nil {
-		u.Condition = "#revision = :before"
-		u.Values[":before"] = before
-	}
-	return u
+	return update(m, read, revised)
 }
 
 // LifeOf returns the number of the life of the data that stored the message in an item.

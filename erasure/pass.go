@@ -1,0 +1,153 @@
+package erasure
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// chatsAtOnce is how many chats a step of a pass looks at. Its position is stored after it.
+const chatsAtOnce = 100
+
+// page does the next part of a pass: first what belongs to no chat, and then some chats. done
+// reports that no chat is left.
+func (w *Worker) page(
+	ctx context.Context, d *storage.Document, j *job,
+) (done bool, err error) {
+	if j.After == "" {
+		//rule:erased_nowhere.end-sessions
+		if err := w.cfg.Core.EndSessions(ctx, j.User, ""); err != nil {
+			return false, err
+		}
+		for _, k := range w.cfg.Keepers {
+			if err := k.Forget(ctx, j.User); err != nil {
+				return false, err
+			}
+		}
+	}
+	chats, next, more, err := w.cfg.Store.ChatsNaming(ctx, j.User, j.After, chatsAtOnce)
+	if err != nil {
+		return false, err
+	}
+	now := *j
+	for _, id := range chats {
+		if err := w.erase(ctx, &now, id); err != nil {
+			return false, err
+		}
+	}
+	if !more {
+		if err := w.rows(ctx, j.User); err != nil {
+			return false, err
+		}
+	}
+	*j = now
+	if j.After = next; more {
+		//rule:erased_nowhere.position-after-the-work
+		return false, w.put(ctx, d, j)
+	}
+	return true, nil
+}
+
+// rows removes the rows that belong to no chat.
+func (w *Worker) rows(ctx context.Context, user tidemark.UserID) error {
+	for {
+		done, err := w.cfg.Store.EraseUser(ctx, user, storage.MaxErased)
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// erase forgets the user of a job in a chat. A chat that is on hold, or that is being deleted or
+// changed, is counted and left out.
+func (w *Worker) erase(ctx context.Context, j *job, id tidemark.ChatID) error {
+	err := w.eraseIn(ctx, j, id)
+	switch tidemark.CodeOf(err) {
+	case "":
+		j.Chats++
+		return nil
+	case tidemark.NotFound:
+		// PurgeChat removes what is left of it. Until then the job waits.
+		j.Left++
+		return nil
+	case tidemark.Conflict:
+		chat, err := w.cfg.Store.Chat(ctx, id)
+		if err != nil {
+			return err
+		}
+		if chat.Policy.Hold {
+			j.Held++
+		} else {
+			j.Left++
+		}
+		return nil
+	}
+	return err
+}
+
+func (w *Worker) eraseIn(ctx context.Context, j *job, id tidemark.ChatID) error {
+	//rule:erased_nowhere.leave-before-wiping
+	if err := w.cfg.Core.LeaveForGood(ctx, id, j.User); err != nil {
+		return err
+	}
+	e := tidemark.Erasure{User: j.User, Alias: j.alias(id), At: time.UnixMilli(j.AskedAt)}
+	for page := (storage.ErasePage{Limit: storage.MaxErased}); ; {
+		if err := w.files(ctx, j, id, page); err != nil {
+			return err
+		}
+		erased, err := w.cfg.Store.EraseMessages(ctx, id, e, page)
+		if err != nil {
+			return err
+		}
+		j.Wiped, j.Renamed = j.Wiped+erased.Wiped, j.Renamed+erased.Renamed
+		if erased.Wiped+erased.Renamed > 0 {
+			w.cfg.Core.Reread(ctx, id, erased.Through)
+		}
+		if page.After = erased.Through; erased.Done {
+			break
+		}
+	}
+	for {
+		done, err := w.cfg.Store.EraseMember(ctx, id, e, storage.MaxErased)
+		if err != nil || done {
+			return err
+		}
+	}
+}
+
+// files removes the user's files that messages of a page name, before the messages are wiped. A
+// chat on hold keeps them.
+func (w *Worker) files(
+	ctx context.Context, j *job, id tidemark.ChatID, page storage.ErasePage,
+) error {
+	if w.cfg.Files == nil {
+		return nil
+	}
+	chat, err := w.cfg.Store.Chat(ctx, id)
+	if err == nil {
+		err = storage.OnHold(id, chat.Policy)
+	}
+	if err != nil {
+		return err
+	}
+	for last := page.After + tidemark.Sequence(page.Limit); page.After < last; {
+		pages, err := w.cfg.Store.Ranges(ctx, []storage.Range{{
+			Chat: id, After: page.After, Limit: page.Limit, MaxBytes: 1 << 20, Bare: true,
+		}})
+		if err != nil || len(pages[0]) == 0 {
+			return err
+		}
+		for _, m := range pages[0] {
+			page.After = m.Sequence
+			if m.SenderID != j.User || m.Attachments == nil {
+				continue
+			}
+			if err := w.cfg.Files.Remove(ctx, j.User, m.Attachments); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

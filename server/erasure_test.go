@@ -1,0 +1,93 @@
+package server_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server"
+)
+
+var errGone = tidemark.Errorf(tidemark.Denied, "the user was erased")
+
+// gone are users who were erased.
+type gone map[tidemark.UserID]bool
+
+func (g gone) Erased(user tidemark.UserID) error {
+	if g[user] {
+		return errGone
+	}
+	return nil
+}
+
+// TestErasures_erased_nowhere_in_calls: nobody names who was erased, and they open no session.
+func TestErasures_erased_nowhere_in_calls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newClusterInMemory(t)
+		erased := gone{}
+		a := w.node("a", func(cfg *server.Config) { cfg.Erasures = erased })
+		chat := a.chat("ab", "alice", "bob", "zoe")
+		erased["zoe"] = true
+		errs := map[string]error{}
+		_, errs["Open"] = a.Server.Open(a.ctx, server.OpenRequest{User: "zoe"})
+		_, errs["Resume"] = a.Server.Resume(a.ctx, server.ResumeRequest{User: "zoe"})
+		_, errs["AddMembers"] = a.AddMembers(a.ctx, backend, chat, []tidemark.UserID{"zoe"}, "")
+		_, _, errs["CreateChat"] = a.CreateChat(a.ctx, backend, server.CreateChatRequest{
+			Type: tidemark.Group, MemberIDs: []tidemark.UserID{"zoe"},
+		})
+		d := tidemark.Draft{ChatID: chat, ClientMessageID: "1", Content: "late"}
+		_, errs["Send by them"] = a.Send(a.ctx, "zoe", d)
+		d.Mentions = tidemark.NewMentions(false, []tidemark.UserID{"zoe"})
+		_, errs["Send that names them"] = a.Send(a.ctx, "alice", d)
+		for call, err := range errs {
+			if !errors.Is(err, errGone) {
+				t.Errorf("%s: %v", call, err)
+			}
+		}
+	})
+}
+
+// TestLeaveForGood_erased_nowhere_in_chats: a group gets another owner, a direct chat is closed.
+func TestLeaveForGood_erased_nowhere_in_chats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newClusterInMemory(t)
+		a, b := w.node("a"), w.node("b")
+		nodesTrust()
+		group := a.chat("zbc", "zoe", "bob", "carol")
+		direct, _, err := a.CreateChat(a.ctx, server.Caller{User: "zoe"}, server.CreateChatRequest{
+			Type: tidemark.Direct, MemberIDs: []tidemark.UserID{"bob"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bob := b.open("bob")
+		bob.drain()
+		for range 2 { // A repetition changes nothing.
+			for _, id := range []tidemark.ChatID{group, direct.ID} {
+				if err := a.LeaveForGood(a.ctx, id, "zoe"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := len(bob.drain()); got != 4 {
+			t.Errorf("bob got %d events, want a removal and a change of role in each chat", got)
+		}
+		for _, node := range []*core{a, b} {
+			_, err := node.Send(node.ctx, "bob",
+				tidemark.Draft{ChatID: direct.ID, ClientMessageID: "1", Content: "x"})
+			wantCode(t, "a message to nobody", err, tidemark.Denied)
+			view, err := node.Chat(node.ctx, server.Caller{User: "bob"}, direct.ID)
+			if err != nil || view.Peer != nil || view.MemberCount != 1 {
+				t.Errorf("the direct chat is %+v, %v", view, err)
+			}
+			view, err = node.Chat(node.ctx, server.Caller{User: "bob"}, group)
+			if err != nil || view.Role != tidemark.Owner {
+				t.Errorf("the group is %+v, %v", view, err)
+			}
+			_, err = node.Chats(node.ctx, "bob", 10, "")
+			wantCode(t, "the list", err, "")
+		}
+		wantCode(t, "no chat", a.LeaveForGood(a.ctx, "none", "zoe"), tidemark.NotFound)
+	})
+}
