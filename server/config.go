@@ -53,8 +53,11 @@ type Config struct {
 	Attachments Attachments
 	// Deletions removes what is left of deleted chats. nil: nothing is removed.
 	Deletions Deletions
-	// Documents keeps who hides, and when users were last seen. nil: nobody can hide.
+	// Documents keeps who hides, when users were last seen, who is suspended, and who has signed
+	// out. nil: nobody can do so.
 	Documents storage.Documents
+	// Reviewer, if not nil, is asked about each message before it is stored.
+	Reviewer Reviewer
 	// LastSeen writes to Documents when users were last seen, one write for each absence.
 	LastSeen bool
 

@@ -121,6 +121,28 @@ func retries() map[string]retried {
 			},
 			want: "200",
 		},
+		"signOut": {
+			who: "bob", path: "/sign-out", same: []string{"user_id"},
+			effect: func(c *caller, last []byte) string {
+				var made struct {
+					User string `json:"user_id"`
+				}
+				c.decode(last, &made)
+				return made.User
+			},
+			want: "bob",
+		},
+		"signOutUser": {
+			who: "backend", path: "/users/zoe/sign-out", same: []string{"user_id"},
+			effect: func(c *caller, last []byte) string {
+				var made struct {
+					User string `json:"user_id"`
+				}
+				c.decode(last, &made)
+				return made.User
+			},
+			want: "zoe",
+		},
 		"createOutlet": {
 			who: "backend", path: "/admin/outlets", same: []string{"outlet_id", "created_at"},
 			body:   `{"type":"webhook","url":"https://hook.example.com/"}`,

@@ -268,6 +268,7 @@ func (o *options) layer(
 	o.credentials.ResumeWindow = core.ResumeWindow()
 	tickets, keepTickets := others.tickets(core.ResumeWindow(), log)
 	o.credentials.Tickets = tickets
+	o.credentials.Access = core
 	credentials := auth.New(o.credentials)
 	limiter := others.limiter(o.credentials.Dev, o.rates)
 	gate := limit.NewGate(limit.GateConfig{})
@@ -346,6 +347,7 @@ func (o *options) assemble(
 		return a, err
 	}
 	a.told.fanout.core = a.core
+	others.suspended = a.core.Suspended
 	others.counters = append(others.counters, a.sweeps.counters)
 	a.layer, err = o.layer(a.core, a.told, a.kept, store, others, log)
 	return a, err
@@ -384,6 +386,14 @@ func (o *options) newCore(
 	if a.kept.kept != nil {
 		cfg.Attachments = a.kept.kept
 	}
+	asked, err := o.hook(log)
+	if err != nil {
+		return err
+	}
+	if asked != nil {
+		cfg.Reviewer = asked
+	}
+	others.counters = append(others.counters, asked.Counters)
 	if o.outlet.fanout.byKafka {
 		cfg.Workers = a.told.fanout
 	}

@@ -25,12 +25,17 @@ const (
 	// ScopeStats reads the figures of the server, and where users and chats stand: sessions, marks
 	// and pending rows, but no message.
 	ScopeStats Scope = "stats"
+	// ScopeModerate suspends users and signs them out. Messages of the key are not reviewed before
+	// they are stored.
+	ScopeModerate Scope = "moderate"
 	// ScopeAdmin manages outlets, which get all messages of all chats.
 	ScopeAdmin Scope = "admin"
 )
 
 // Scopes are all scopes. A key whose line names none has them all.
-var Scopes = []Scope{ScopeAct, ScopeSend, ScopeChats, ScopeTokens, ScopeStats, ScopeAdmin}
+var Scopes = []Scope{
+	ScopeAct, ScopeSend, ScopeChats, ScopeTokens, ScopeStats, ScopeModerate, ScopeAdmin,
+}
 
 // scopesPrefix begins the last word of a key's line, if the key has not all scopes.
 const scopesPrefix = "scopes="
@@ -43,7 +48,8 @@ func ParseScopes(list string) ([]Scope, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		if !slices.Contains(Scopes, Scope(name)) {
 			return nil, tidemark.BadParam(tidemark.Invalid, "scopes",
-				"must be a list with commas of act, send, chats, tokens, stats and admin")
+				"must be a list with commas of act, send, chats, tokens, stats, moderate "+
+					"and admin")
 		}
 		scopes = append(scopes, Scope(name))
 	}

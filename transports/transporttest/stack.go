@@ -120,6 +120,7 @@ func New(t testing.TB, o Options) *Stack {
 	if o.Auth.JWTSecret == nil {
 		o.Auth.JWTSecret = []byte("the secret of a test, 32 bytes..")
 	}
+	o.Auth.Access = core
 	auth := auth.New(o.Auth)
 	s := &Stack{
 		Backend: backend, t: t, Server: core, contract: o.Contract, served: make(chan error, 1),
