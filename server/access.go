@@ -151,7 +151,6 @@ func (s *Server) EndSuspension(ctx context.Context, user tidemark.UserID) error 
 func (s *Server) SignOut(ctx context.Context, user tidemark.UserID) (time.Time, error) {
 	now := tidemark.Millis(s.now().UnixMilli())
 	record, err := s.bar(ctx, user, func(r access.Record) access.Record {
-		//rule:signed_out_stays_out.time-never-falls
 		r.ValidAfter = max(r.ValidAfter, now)
 		return r
 	})

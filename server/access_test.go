@@ -130,16 +130,18 @@ func TestSuspend_suspended_does_nothing_by_a_node_that_is_cut_off(t *testing.T) 
 	})
 }
 
+type documents interface{ storage.Documents }
+
 // interrupted calls a function once, after a read of documents and before its answer.
 type interrupted struct {
-	storage.Documents
+	documents
 	between func()
 }
 
 func (d *interrupted) DocumentsOf(
 	ctx context.Context, keys []storage.DocumentKey,
 ) ([]storage.Document, error) {
-	found, err := d.Documents.DocumentsOf(ctx, keys)
+	found, err := d.documents.DocumentsOf(ctx, keys)
 	if f := d.between; f != nil {
 		d.between = nil
 		f()
@@ -152,7 +154,7 @@ func TestSuspend_suspended_does_nothing_by_an_open_that_began_before(t *testing.
 	synctest.Test(t, func(t *testing.T) {
 		var slow *interrupted
 		w, a, b := moderated(t, func(c *server.Config) {
-			slow = &interrupted{Documents: c.Documents}
+			slow = &interrupted{documents: c.Documents}
 			c.Documents = slow
 		})
 		slow.between = func() { a.suspend("bob") }

@@ -130,7 +130,6 @@ func (r *reviewed) has(key storage.SendKey) bool {
 func (r *reviewed) add(key storage.SendKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	//rule:bounded_use.bound-reviewed-keys
 	if len(r.later) >= maxReviewed/2 {
 		r.earlier, r.later = r.later, nil
 	}

@@ -35,8 +35,8 @@ func (r *rules) Review(
 	return reviewed, refused
 }
 
-// says returns a draft with a key and content.
-func says(key, content string) tidemark.Draft {
+// worded returns a draft with a key and content.
+func worded(key, content string) tidemark.Draft {
 	return tidemark.Draft{ChatID: "abc", ClientMessageID: key, Content: content}
 }
 
@@ -55,7 +55,7 @@ func TestSend_asked_before_stored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _, atA, _ := reviewing(t)
 		results := a.SendAll(a.ctx, "alice", []tidemark.Draft{
-			says("k1", "hello"), says("k2", "spam"), says("k3", "damn"),
+			worded("k1", "hello"), worded("k2", "spam"), worded("k3", "damn"),
 		})
 		wantCode(t, "what is refused", results[1].Err, tidemark.Denied)
 		if got := tidemark.DetailOf(results[1].Err); got != "no spam here" {
@@ -69,7 +69,7 @@ func TestSend_asked_before_stored(t *testing.T) {
 		if got := results[2].Message.Sequence; got != 2 {
 			t.Errorf("the message after the refused one has the sequence %d, want 2", got)
 		}
-		edit := says("k4", "damn it")
+		edit := worded("k4", "damn it")
 		edit.Kind, edit.Relation = tidemark.KindEdit, &tidemark.Relation{Sequence: 1}
 		sent, err := a.Send(a.ctx, "alice", edit)
 		if err != nil || sent.Message.Relation.Target.Content != "**** it" {
@@ -84,7 +84,7 @@ func TestSend_asked_before_stored(t *testing.T) {
 func TestSend_asked_before_stored_and_not_about_these(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _, atA, _ := reviewing(t)
-		control, exempt := says("k1", "spam"), says("k2", "spam")
+		control, exempt := worded("k1", "spam"), worded("k2", "spam")
 		control.Kind, exempt.Unreviewed = tidemark.KindControl, true
 		for _, d := range []tidemark.Draft{control, exempt} {
 			if _, err := a.Send(a.ctx, "alice", d); err != nil {
@@ -101,13 +101,13 @@ func TestSend_asked_before_stored_and_not_about_these(t *testing.T) {
 func TestSend_asked_before_stored_and_a_resend_changes_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, atA, atB := reviewing(t)
-		first, err := a.Send(a.ctx, "alice", says("k1", "damn"))
+		first, err := a.Send(a.ctx, "alice", worded("k1", "damn"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		resend := func(what string, c *core) {
 			t.Helper()
-			again, err := c.Send(c.ctx, "alice", says("k1", "damn"))
+			again, err := c.Send(c.ctx, "alice", worded("k1", "damn"))
 			if err != nil || !again.Duplicate || again.Message.Content != "****" ||
 				again.Message.Sequence != first.Message.Sequence {
 				t.Errorf("%s: %+v (%v), want the first message", what, again, err)
@@ -121,7 +121,7 @@ func TestSend_asked_before_stored_and_a_resend_changes_nothing(t *testing.T) {
 		resend("at a node whose rules refuse it", b)
 		atB.silent = false
 		resend("once more", b)
-		_, err = b.Send(b.ctx, "alice", says("k2", "spam"))
+		_, err = b.Send(b.ctx, "alice", worded("k2", "spam"))
 		wantCode(t, "what was never stored", err, tidemark.Denied)
 	})
 }

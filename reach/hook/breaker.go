@@ -57,7 +57,6 @@ func (b *breaker) done(now time.Time, failed bool) {
 		return
 	}
 	b.failures++
-	//rule:bounded_use.rest-after-failures
 	if b.state == probing || b.state == closed && b.failures >= maxFailures {
 		b.state, b.since = open, now
 	}

@@ -149,7 +149,6 @@ func (h *Hook) ask(
 	// A sender who has gone is no failure of the receiver.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.cfg.Timeout)
 	defer cancel()
-	//rule:bounded_use.bound-waiting-reviews
 	select {
 	case h.waiting <- struct{}{}:
 	default:
@@ -202,7 +201,6 @@ func (h *Hook) post(ctx context.Context, drafts []tidemark.Draft) ([]byte, error
 	default:
 		return nil, fmt.Errorf("the receiver answered %d", answer.StatusCode)
 	}
-	//rule:bounded_use.bound-the-answer
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	if err == nil && len(text) > maxAnswer {
 		err = fmt.Errorf("%w: it is longer than %d bytes", errAnswer, maxAnswer)

@@ -66,8 +66,8 @@ type verdict struct {
 	Detail string `json:"detail"`
 	// Content and Metadata replace those of the message. A field that is absent replaces nothing,
 	// and null metadata remove the message's.
-	Content  *string          `json:"content"`
-	Metadata *json.RawMessage `json:"metadata"`
+	Content  *string         `json:"content"`
+	Metadata json.RawMessage `json:"metadata"`
 }
 
 // The actions.
@@ -119,8 +119,8 @@ func (v *verdict) apply(d tidemark.Draft) (reviewed tidemark.Draft, refused, wro
 	}
 	if v.Metadata != nil {
 		d.Metadata = nil
-		if compact := new(bytes.Buffer); string(*v.Metadata) != "null" {
-			if err := json.Compact(compact, *v.Metadata); err != nil {
+		if compact := new(bytes.Buffer); string(v.Metadata) != "null" {
+			if err := json.Compact(compact, v.Metadata); err != nil {
 				return d, nil, fmt.Errorf("%w: %w", errAnswer, err)
 			}
 			d.Metadata = compact.Bytes()

@@ -111,8 +111,6 @@ type Authenticator struct {
 
 // undated is the time of issue of tokens that do not say when they were issued. A sign-out refuses
 // all of them.
-//
-//rule:signed_out_stays_out.undated-tokens-are-old
 var undated = time.Unix(0, 0)
 
 // allowed returns the identity of a caller if they may call. Errors: those of Access.
@@ -345,8 +343,9 @@ func (a *Authenticator) byTicket(
 func (a *Authenticator) holder(name string, t Ticket) (Identity, error) {
 	//rule:caller_does_only_what_they_may.ticket-is-for-user
 	id := Identity{
-		Caller: server.Caller{User: t.User}, Expires: t.Expires, Issued: issuedOf(name),
-		ticket: name,
+		Caller: server.Caller{User: t.User}, Expires: t.Expires, ticket: name,
+		//rule:signed_out_stays_out.date-in-the-ticket
+		Issued: issuedOf(name),
 	}
 	if t.Key != "" {
 		if id.key = a.keys.named(t.Key); id.key == nil {
@@ -377,7 +376,6 @@ func (a *Authenticator) Issue(
 	issued := id.Issued
 	if issued.IsZero() {
 		issued = time.Now()
-		//rule:signed_out_stays_out.tickets-of-backends-are-new
 		if a.access != nil {
 			after, err := a.access.SignedOut(ctx, id.User)
 			if err != nil {

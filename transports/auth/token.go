@@ -132,6 +132,7 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 	}
 	id := Identity{
 		Caller: server.Caller{User: tidemark.UserID(subject)}, Expires: expires.Time,
+		//rule:signed_out_stays_out.undated-tokens-are-old
 		Issued: undated,
 	}
 	// A whole second stands for its beginning, so a token of the second of a sign-out is refused.

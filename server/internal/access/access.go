@@ -130,7 +130,6 @@ func (a *Access) keep(user tidemark.UserID, k known, changes uint64) bool {
 	if a.changes != changes {
 		return false
 	}
-	//rule:bounded_use.bound-known-records
 	if len(a.later) >= maxKnown/2 {
 		a.earlier, a.later = a.later, nil
 	}

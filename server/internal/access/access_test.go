@@ -15,7 +15,7 @@ import (
 
 // counted counts the reads of documents, and fails them on demand.
 type counted struct {
-	storage.Documents
+	*memory.Store
 	reads int
 	fails bool
 }
@@ -27,7 +27,7 @@ func (c *counted) DocumentsOf(
 	if c.fails {
 		return nil, tidemark.Wrap(tidemark.Unavailable, errors.New("down"), "the store is down")
 	}
-	return c.Documents.DocumentsOf(ctx, keys)
+	return c.Store.DocumentsOf(ctx, keys)
 }
 
 // in is a term that lasts.
@@ -68,7 +68,7 @@ func TestCheck_reads_once_in_a_while(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				docs := &counted{Documents: memory.New()}
+				docs := &counted{Store: memory.New()}
 				a := New(Config{
 					Documents: docs, Now: time.Now, Terms: in(tt.term),
 				})
@@ -88,7 +88,7 @@ func TestCheck_reads_once_in_a_while(t *testing.T) {
 
 func TestCheck_while_the_store_does_not_answer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		docs := &counted{Documents: memory.New()}
+		docs := &counted{Store: memory.New()}
 		a := New(Config{
 			Documents: docs, Now: time.Now, Terms: in(1),
 		})
