@@ -109,7 +109,7 @@ func (s *Server) Suspend(
 	now := s.now()
 	switch {
 	case !until.IsZero() && !until.After(now):
-		return Suspension{}, tidemark.BadParam(tidemark.Invalid, "until",
+		return Suspension{}, tidemark.BadParam(tidemark.Invalid, "ends_at",
 			"must be in the future, or be absent for a suspension without an end")
 	case !utf8.ValidString(reason), utf8.RuneCountInString(reason) > MaxSuspensionReason:
 		return Suspension{}, tidemark.BadParam(tidemark.Invalid, "reason",

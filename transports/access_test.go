@@ -18,8 +18,10 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// get makes a call and returns its status, and the detail of a problem. credentials may be "".
-func get(t *testing.T, s *transporttest.Stack, method, path, credentials string) (int, string) {
+// fetched makes a call and returns its status, and the detail of a problem. credentials may be "".
+func fetched(
+	t *testing.T, s *transporttest.Stack, method, path, credentials string,
+) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(wait.Context(t), method, s.URL+path, nil)
 	if err != nil {
@@ -45,8 +47,8 @@ func get(t *testing.T, s *transporttest.Stack, method, path, credentials string)
 	return res.StatusCode, problem.Detail
 }
 
-// closed opens a WebSocket and returns the code and the reason with which the server closes it.
-func closed(t *testing.T, s *transporttest.Stack, query, credentials string) (int, string) {
+// refusedBy opens a WebSocket and returns the code and the reason with which the server closes it.
+func refusedBy(t *testing.T, s *transporttest.Stack, query, credentials string) (int, string) {
 	t.Helper()
 	header := http.Header{}
 	if credentials != "" {
@@ -58,11 +60,11 @@ func closed(t *testing.T, s *transporttest.Stack, query, credentials string) (in
 		t.Fatal(err)
 	}
 	defer c.CloseNow()
-	return closing(t, c)
+	return endOf(t, c)
 }
 
-// closing reads a WebSocket to its end.
-func closing(t *testing.T, c *websocket.Conn) (int, string) {
+// endOf reads a WebSocket to its end.
+func endOf(t *testing.T, c *websocket.Conn) (int, string) {
 	t.Helper()
 	for {
 		if _, _, err := c.Read(wait.Context(t)); err != nil {
@@ -91,15 +93,15 @@ func TestSuspension_suspended_does_nothing_over_any_transport(t *testing.T) {
 		who: "key", method: "PUT", path: "/users/ann/suspension", status: 200,
 		body: `{"reason":"you sent spam"}`,
 	}.try(t, s)
-	if code, reason := closing(t, live); code != 4403 || !strings.Contains(reason, "you sent spam") {
+	if code, reason := endOf(t, live); code != 4403 || !strings.Contains(reason, "you sent spam") {
 		t.Errorf("the open WebSocket ends with %d %q, want 4403 and the reason", code, reason)
 	}
-	if code, reason := closed(t, s, "", "dev:ann"); code != 4403 ||
+	if code, reason := refusedBy(t, s, "", "dev:ann"); code != 4403 ||
 		!strings.Contains(reason, "you sent spam") {
 		t.Errorf("a new WebSocket ends with %d %q, want 4403 and the reason", code, reason)
 	}
 	for _, path := range []string{"/chats", "/events", "/poll?wait_seconds=0", "/push"} {
-		status, detail := get(t, s, http.MethodGet, path, "dev:ann")
+		status, detail := fetched(t, s, http.MethodGet, path, "dev:ann")
 		if status != http.StatusForbidden || !strings.Contains(detail, "you sent spam") {
 			t.Errorf("%s: %d %q, want 403 and the reason", path, status, detail)
 		}
@@ -111,13 +113,13 @@ func TestSuspension_suspended_does_nothing_over_any_transport(t *testing.T) {
 		who: "bob", method: "DELETE", path: "/users/ann/suspension", status: 403, code: "DENIED",
 	}.try(t, s)
 	exchange{who: "key", method: "DELETE", path: "/users/ann/suspension", status: 204}.try(t, s)
-	if status, _ := get(t, s, http.MethodGet, "/chats", "dev:ann"); status != http.StatusOK {
+	if status, _ := fetched(t, s, http.MethodGet, "/chats", "dev:ann"); status != http.StatusOK {
 		t.Errorf("after the suspension: %d, want 200", status)
 	}
 }
 
-// signed returns a token of ann with an iat, or without one if it is nil.
-func signed(t *testing.T, secret []byte, iat *time.Time) string {
+// dated returns a token of ann with an iat, or without one if it is nil.
+func dated(t *testing.T, secret []byte, iat *time.Time) string {
 	t.Helper()
 	claims := jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(time.Hour).Unix()}
 	if iat != nil {
@@ -134,7 +136,7 @@ func TestSignOut_signed_out_stays_out_over_any_transport(t *testing.T) {
 	secret := []byte("the secret of this test, 32 bytes")
 	s := transporttest.New(t, transporttest.Options{Auth: auth.Config{JWTSecret: secret}})
 	before := time.Now().Add(-time.Hour)
-	old, undated := signed(t, secret, &before), signed(t, secret, nil)
+	old, undated := dated(t, secret, &before), dated(t, secret, nil)
 	ticket := func(token string) string {
 		t.Helper()
 		r, err := http.NewRequestWithContext(wait.Context(t), http.MethodPost, s.URL+"/tickets", nil)
@@ -170,7 +172,7 @@ func TestSignOut_signed_out_stays_out_over_any_transport(t *testing.T) {
 		t.Fatalf("a session: %d, %v", res.StatusCode, err)
 	}
 	res.Body.Close()
-	if status, detail := get(t, s, http.MethodPost, "/sign-out", old); status != http.StatusOK {
+	if status, detail := fetched(t, s, http.MethodPost, "/sign-out", old); status != http.StatusOK {
 		t.Fatalf("the sign-out: %d %s", status, detail)
 	}
 	var made struct{ Token string }
@@ -180,7 +182,7 @@ func TestSignOut_signed_out_stays_out_over_any_transport(t *testing.T) {
 	if err := json.NewDecoder(answered.Body).Decode(&made); err != nil {
 		t.Fatal(err)
 	}
-	if status, _ := get(t, s, http.MethodGet, "/chats", made.Token); status != http.StatusOK {
+	if status, _ := fetched(t, s, http.MethodGet, "/chats", made.Token); status != http.StatusOK {
 		t.Errorf("a token that the server made: %d, want 200", status)
 	}
 	for what, path := range map[string]string{
@@ -189,7 +191,7 @@ func TestSignOut_signed_out_stays_out_over_any_transport(t *testing.T) {
 			"&after_event_id=0&ticket=" + bound,
 		"a bound ticket that opens another": "/events?ticket=" + bound,
 	} {
-		if status, _ := get(t, s, http.MethodGet, path, ""); status != http.StatusUnauthorized {
+		if status, _ := fetched(t, s, http.MethodGet, path, ""); status != http.StatusUnauthorized {
 			t.Errorf("%s: %d, want 401", what, status)
 		}
 	}
@@ -198,16 +200,17 @@ func TestSignOut_signed_out_stays_out_over_any_transport(t *testing.T) {
 			"/chats", "/events", "/poll?wait_seconds=0",
 			"/poll?wait_seconds=0&after_event_id=0&session_id=" + opened.Session,
 		} {
-			if status, _ := get(t, s, http.MethodGet, path, token); status != http.StatusUnauthorized {
+			if status, _ := fetched(t, s, http.MethodGet, path, token); status != http.StatusUnauthorized {
 				t.Errorf("%s at %s: %d, want 401", what, path, status)
 			}
 		}
-		if code, _ := closed(t, s, "", token); code != 4401 {
+		if code, _ := refusedBy(t, s, "", token); code != 4401 {
 			t.Errorf("%s over a WebSocket: %d, want 4401", what, code)
 		}
 	}
 	after := time.Now().Add(2 * time.Second) // within the leeway for the clock of an issuer
-	if status, _ := get(t, s, http.MethodGet, "/chats", signed(t, secret, &after)); status != 200 {
+	newer := dated(t, secret, &after)
+	if status, _ := fetched(t, s, http.MethodGet, "/chats", newer); status != http.StatusOK {
 		t.Errorf("a newer token: %d, want 200", status)
 	}
 }
