@@ -115,17 +115,11 @@ func (s *Server) Suspend(
 		return Suspension{}, tidemark.BadParam(tidemark.Invalid, "reason",
 			"must be UTF-8 of at most %d characters", MaxSuspensionReason)
 	}
-	record, err := s.bar(ctx, user, func(r access.Record) access.Record {
-		since := tidemark.Millis(now.UnixMilli())
-		if r.Suspension.Lasts(now) {
-			since = r.Suspension.Since
-		}
-		r.Suspension = &access.Suspension{Since: since, Reason: reason}
-		if !until.IsZero() {
-			r.Suspension.Until = tidemark.Millis(until.UnixMilli())
-		}
-		return r
-	})
+	next := &access.Suspension{Since: tidemark.Millis(now.UnixMilli()), Reason: reason}
+	if !until.IsZero() {
+		next.Until = tidemark.Millis(until.UnixMilli())
+	}
+	record, err := s.bar(ctx, user, access.Change{Suspends: true, Suspension: next})
 	if err != nil {
 		return Suspension{}, err
 	}
@@ -136,10 +130,7 @@ func (s *Server) Suspend(
 //
 // Error: Unavailable (repeat the call).
 func (s *Server) EndSuspension(ctx context.Context, user tidemark.UserID) error {
-	_, err := s.bar(ctx, user, func(r access.Record) access.Record {
-		r.Suspension = nil
-		return r
-	})
+	_, err := s.bar(ctx, user, access.Change{Suspends: true})
 	return err
 }
 
@@ -150,17 +141,14 @@ func (s *Server) EndSuspension(ctx context.Context, user tidemark.UserID) error 
 // Error: Unavailable (the user may have signed out; repeat the call).
 func (s *Server) SignOut(ctx context.Context, user tidemark.UserID) (time.Time, error) {
 	now := tidemark.Millis(s.now().UnixMilli())
-	record, err := s.bar(ctx, user, func(r access.Record) access.Record {
-		r.ValidAfter = max(r.ValidAfter, now)
-		return r
-	})
+	record, err := s.bar(ctx, user, access.Change{SignsOut: now})
 	return timeOf(record.ValidAfter), err
 }
 
 // bar changes the record of a user and tells all nodes. When it returns, the user's sessions on
 // this node have ended if they may not go on.
 func (s *Server) bar(
-	ctx context.Context, user tidemark.UserID, change func(access.Record) access.Record,
+	ctx context.Context, user tidemark.UserID, change access.Change,
 ) (access.Record, error) {
 	if err := s.calls.begin(); err != nil {
 		return access.Record{}, err

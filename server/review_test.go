@@ -10,8 +10,7 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// rules is a reviewer that refuses "spam", and replaces "damn" and "edited" by stars. silent refuses
-// everything.
+// rules is a reviewer that refuses "spam", and replaces "damn" by stars. silent refuses everything.
 type rules struct {
 	asked  int
 	silent bool

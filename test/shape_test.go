@@ -316,6 +316,7 @@ var (
 		"test/chaos/checker":  "one name for each thing that a log records",
 	}
 	manyFields = map[string]string{
+		"server/bus/bus.go:Event":                      "a pointer for each kind of event",
 		"chat.go:Chat":                                 "a chat as it is stored",
 		"message.go:Draft":                             "what client and server say",
 		"server/server.go:Server":                      "one for each layer of the core",

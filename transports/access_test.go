@@ -54,7 +54,8 @@ func refusedBy(t *testing.T, s *transporttest.Stack, query, credentials string) 
 	if credentials != "" {
 		header.Set("Authorization", "Bearer "+credentials)
 	}
-	c, _, err := websocket.Dial(wait.Context(t), strings.Replace(s.URL, "http", "ws", 1)+"/ws"+query,
+	url := strings.Replace(s.URL, "http", "ws", 1) + "/ws" + query
+	c, _, err := websocket.Dial(wait.Context(t), url,
 		&websocket.DialOptions{HTTPHeader: header})
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +140,8 @@ func TestSignOut_signed_out_stays_out_over_any_transport(t *testing.T) {
 	old, undated := dated(t, secret, &before), dated(t, secret, nil)
 	ticket := func(token string) string {
 		t.Helper()
-		r, err := http.NewRequestWithContext(wait.Context(t), http.MethodPost, s.URL+"/tickets", nil)
+		r, err := http.NewRequestWithContext(wait.Context(t), http.MethodPost, s.URL+"/tickets",
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +202,8 @@ func TestSignOut_signed_out_stays_out_over_any_transport(t *testing.T) {
 			"/chats", "/events", "/poll?wait_seconds=0",
 			"/poll?wait_seconds=0&after_event_id=0&session_id=" + opened.Session,
 		} {
-			if status, _ := fetched(t, s, http.MethodGet, path, token); status != http.StatusUnauthorized {
+			status, _ := fetched(t, s, http.MethodGet, path, token)
+			if status != http.StatusUnauthorized {
 				t.Errorf("%s at %s: %d, want 401", what, path, status)
 			}
 		}

@@ -89,8 +89,10 @@ func TestHook_flags_are_checked(t *testing.T) {
 		flags hookFlags
 		ok    bool
 	}{
-		"none":            {hookFlags{}, true},
-		"all":             {hookFlags{HookURL: url, HookSecretFile: file, HookFailure: "closed"}, true},
+		"none": {hookFlags{}, true},
+		"all": {
+			hookFlags{HookURL: url, HookSecretFile: file, HookFailure: "closed"}, true,
+		},
 		"no secret":       {hookFlags{HookURL: url}, false},
 		"no file":         {hookFlags{HookURL: url, HookSecretFile: file + "x"}, false},
 		"no URL":          {hookFlags{HookSecretFile: file}, false},

@@ -96,7 +96,9 @@ func New(cfg Config) (*Hook, error) {
 	client := &http.Client{
 		Transport: transport,
 		// A signed request goes to the configured URL only.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 	return &Hook{
 		cfg: cfg, signers: signers, client: client,
@@ -135,7 +137,7 @@ func (h *Hook) unanswered() error {
 // errBusy and errResting say why no request was sent.
 var (
 	errBusy    = errors.New("too many messages wait for the receiver")
-	errResting = errors.New("the receiver failed several times in a row, and is not asked for a while")
+	errResting = errors.New("the receiver failed several times, and is not asked for a while")
 )
 
 // ask asks about drafts in one request. The error says that there is no valid answer.

@@ -101,8 +101,8 @@ func TestReview_asks_in_the_form_of_webhooks(t *testing.T) {
 	})
 	edit := draft("ed\"it")
 	edit.Kind, edit.Relation = tidemark.KindEdit, &tidemark.Relation{Sequence: 7}
-	if _, refused := h.Review(t.Context(), []tidemark.Draft{draft("hi"), edit}); refused[0] != nil ||
-		refused[1] != nil {
+	_, refused := h.Review(t.Context(), []tidemark.Draft{draft("hi"), edit})
+	if refused[0] != nil || refused[1] != nil {
 		t.Fatalf("an answer without a body: %v, want nothing refused", refused)
 	}
 	var asked struct {
@@ -159,7 +159,9 @@ func TestReview_asked_before_stored_without_an_answer(t *testing.T) {
 		"too many results": {receiver: answers(200, `{"results":[{},{}]}`)},
 		"another action":   {receiver: answers(200, `{"results":[{"action":"drop"}]}`)},
 		"no action":        {receiver: answers(200, `{"results":[{}]}`)},
-		"no content":       {receiver: answers(200, `{"results":[{"action":"replace","content":""}]}`)},
+		"no content": {
+			receiver: answers(200, `{"results":[{"action":"replace","content":""}]}`),
+		},
 		"metadata that are no object": {
 			receiver: answers(200, `{"results":[{"action":"replace","metadata":[1]}]}`),
 		},

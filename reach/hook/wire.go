@@ -95,8 +95,8 @@ func parse(answer []byte, n int) ([]verdict, error) {
 	return read.Results, nil
 }
 
-// apply returns a draft as a verdict lets it be stored, or the error for its sender. wrong says that
-// the verdict is not valid.
+// apply returns a draft as a verdict lets it be stored, or the error for its sender. wrong says
+// that the verdict is not valid.
 func (v *verdict) apply(d tidemark.Draft) (reviewed tidemark.Draft, refused, wrong error) {
 	switch v.Action {
 	case allow:
@@ -128,7 +128,7 @@ func (v *verdict) apply(d tidemark.Draft) (reviewed tidemark.Draft, refused, wro
 	}
 	//rule:asked_before_stored.check-what-replaces
 	if err := d.Check(); err != nil {
-		return d, nil, fmt.Errorf("%w: what replaces a message cannot be stored: %w", errAnswer, err)
+		return d, nil, fmt.Errorf("%w: its message cannot be stored: %w", errAnswer, err)
 	}
 	return d, nil, nil
 }

@@ -31,8 +31,8 @@ type Ticket struct {
 // Errors: Unauthenticated if there is no such ticket or it is not valid for this use; Unavailable
 // if that cannot be known now.
 type Tickets interface {
-	// Issue stores a new ticket and returns its name, which is one of NewName. Exhausted if the user
-	// or the server has too many.
+	// Issue stores a new ticket and returns its name, one of NewName. Exhausted if the user or the
+	// server has too many.
 	Issue(ctx context.Context, t Ticket) (name string, expires time.Time, err error)
 	// Redeem accepts a new ticket once, and a bound one for its session. session is "" if the
 	// client names none.
@@ -52,8 +52,8 @@ func (t Ticket) NewName() string {
 	return rand.Text() + "." + strconv.FormatInt(t.Issued.UnixMilli(), 36) // 130 random bits
 }
 
-// issuedOf returns when the credentials were issued by which a ticket was made. A name of an earlier
-// version does not say.
+// issuedOf returns when the credentials were issued by which a ticket was made. A name of an
+// earlier version does not say.
 func issuedOf(name string) time.Time {
 	_, text, _ := strings.Cut(name, ".")
 	ms, err := strconv.ParseInt(text, 36, 64)

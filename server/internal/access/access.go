@@ -175,12 +175,37 @@ func (a *Access) read(ctx context.Context, users []tidemark.UserID) ([]Record, e
 	return all, nil
 }
 
-// Edit changes the record of a user in one step, and returns the new one. change may run several
-// times. The caller tells the nodes, also after an error: the change may have happened.
+// Change says what to change of a record.
+type Change struct {
+	// Suspends says that Suspension, which may be nil, replaces that of the record. A suspension
+	// that lasts keeps its Since.
+	Suspends   bool
+	Suspension *Suspension
+	// SignsOut raises ValidAfter to a time. It is 0 if the user does not sign out.
+	SignsOut tidemark.Millis
+}
+
+func (c Change) apply(r Record, now time.Time) Record {
+	r.ValidAfter = max(r.ValidAfter, c.SignsOut)
+	if !c.Suspends {
+		return r
+	}
+	before := r.Suspension
+	r.Suspension = c.Suspension
+	if r.Suspension != nil && before.Lasts(now) {
+		next := *r.Suspension
+		next.Since = before.Since
+		r.Suspension = &next
+	}
+	return r
+}
+
+// Edit changes the record of a user in one step, and returns the new one. The caller tells the
+// nodes, also after Unavailable: the change may have happened.
 //
 // Errors: Invalid (this server keeps no records), Unavailable.
 func (a *Access) Edit(
-	ctx context.Context, user tidemark.UserID, change func(Record) Record,
+	ctx context.Context, user tidemark.UserID, change Change,
 ) (after Record, err error) {
 	if a.cfg.Documents == nil {
 		return Record{}, tidemark.Errorf(tidemark.Invalid,
@@ -192,7 +217,7 @@ func (a *Access) Edit(
 			if err != nil {
 				return nil, err
 			}
-			if after = change(before); after == (Record{}) {
+			if after = change.apply(before, a.cfg.Now()); after == (Record{}) {
 				return nil, nil
 			}
 			return json.Marshal(after)

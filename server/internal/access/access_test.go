@@ -43,14 +43,18 @@ func TestRecord_refuses(t *testing.T) {
 		issued time.Time
 		want   tidemark.Code
 	}{
-		"nobody":                {Record{}, time.Unix(0, 0), ""},
-		"suspended":             {Record{Suspension: &Suspension{}}, now, tidemark.Denied},
-		"suspended until later": {Record{Suspension: &Suspension{Until: ms + 1}}, now, tidemark.Denied},
-		"suspended until now":   {Record{Suspension: &Suspension{Until: ms}}, now, ""},
-		"signed out before":     {Record{ValidAfter: ms - 1}, now, ""},
-		"signed out now":        {Record{ValidAfter: ms}, now, tidemark.Unauthenticated},
-		"signed out, undated":   {Record{ValidAfter: ms}, time.Unix(0, 0), tidemark.Unauthenticated},
-		"signed out, a key":     {Record{ValidAfter: ms}, time.Time{}, ""},
+		"nobody":    {Record{}, time.Unix(0, 0), ""},
+		"suspended": {Record{Suspension: &Suspension{}}, now, tidemark.Denied},
+		"suspended until later": {
+			Record{Suspension: &Suspension{Until: ms + 1}}, now, tidemark.Denied,
+		},
+		"suspended until now": {Record{Suspension: &Suspension{Until: ms}}, now, ""},
+		"signed out before":   {Record{ValidAfter: ms - 1}, now, ""},
+		"signed out now":      {Record{ValidAfter: ms}, now, tidemark.Unauthenticated},
+		"signed out, undated": {
+			Record{ValidAfter: ms}, time.Unix(0, 0), tidemark.Unauthenticated,
+		},
+		"signed out, a key": {Record{ValidAfter: ms}, time.Time{}, ""},
 	} {
 		if got := tidemark.CodeOf(tt.record.Refusal(tt.issued, now)); got != tt.want {
 			t.Errorf("%s: got %q, want %q", what, got, tt.want)

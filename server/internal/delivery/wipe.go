@@ -46,8 +46,8 @@ func (d *Delivery) Wipe(ctx context.Context, before ...tidemark.MessageRef) {
 	d.tell(ctx, publications)
 }
 
-// TellAll publishes an event to all nodes, which cache what it changes. If one that may be alive was
-// not told, leases.Untold makes it drop its caches.
+// TellAll publishes an event to all nodes, which cache what it changes. If one that may be alive
+// was not told, leases.Untold makes it drop its caches.
 func (d *Delivery) TellAll(ctx context.Context, event bus.Event) {
 	nodes := d.Leases.Nodes()
 	publications := make([]bus.Publication, len(nodes))

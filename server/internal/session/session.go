@@ -35,8 +35,6 @@ type Session struct {
 	looks      looks
 	// sought is the id of the last Seek.
 	sought string
-	// issued is when the credentials of the last client were issued, or zero if none has come yet.
-	issued time.Time
 }
 
 // New returns a live session without a reader. The lease names its id, user and device. The caller
@@ -392,14 +390,14 @@ func (s *Session) Barring(err error) Ending {
 func (s *Session) Vouch(issued time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.issued = issued
+	s.attachment.issued = issued
 }
 
 // Issued returns the time of the last Vouch, or zero if there was none.
 func (s *Session) Issued() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.issued
+	return s.attachment.issued
 }
 
 // Ending returns a request to end the session, even if a connection reads it.
