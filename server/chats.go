@@ -25,6 +25,8 @@ type Caller struct {
 	User tidemark.UserID
 	// Backend reports that the caller showed an API key. A backend may do what an owner may.
 	Backend bool
+	// Moderates reports that messages of the caller are not reviewed before they are stored.
+	Moderates bool
 }
 
 // noUser reports that a backend calls for itself.

@@ -58,8 +58,11 @@ type Config struct {
 	Deletions Deletions
 	// Erasures knows who was erased. nil: nobody.
 	Erasures Erasures
-	// Documents keeps who hides, and when users were last seen. nil: nobody can hide.
+	// Documents keeps who hides, when users were last seen, who is suspended, and who has signed
+	// out. nil: nobody can do so.
 	Documents storage.Documents
+	// Reviewer, if not nil, is asked about each message before it is stored.
+	Reviewer Reviewer
 	// LastSeen writes to Documents when users were last seen, one write for each absence.
 	LastSeen bool
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/session"
@@ -20,8 +21,8 @@ var ErrUncertain = sessions.ErrUncertain
 
 // Open opens a session. The first Next returns the `session` event.
 //
-// Errors: Exhausted (Config.SessionsPerUser), Unavailable (stopping). An unreachable registry is no
-// error: the session then reconciles and leaves no proof.
+// Errors: Exhausted (Config.SessionsPerUser), Unavailable (stopping), those of Allowed. An
+// unreachable registry is no error: the session then reconciles and leaves no proof.
 func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	if err := s.calls.begin(); err != nil {
 		return nil, err
@@ -30,14 +31,15 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 	if err := s.erased(r.User); err != nil {
 		return nil, err
 	}
-	return s.connect(s.sessions.Open(ctx, r))
+	reader, err := s.sessions.Open(ctx, r)
+	return s.connect(ctx, reader, r.Issued, err)
 }
 
 // Resume attaches a client to its session and replaces an older connection. If the session is on
 // another node, it moves to this one.
 //
 // Errors: Gone if the session is unknown, ended, or another user's; ErrUncertain; Unavailable if
-// the server is stopping, or another connection has requested the session.
+// the server is stopping, or another connection has requested the session; those of Allowed.
 func (s *Server) Resume(ctx context.Context, r ResumeRequest) (*Connection, error) {
 	if err := s.calls.begin(); err != nil {
 		return nil, err
@@ -46,11 +48,22 @@ func (s *Server) Resume(ctx context.Context, r ResumeRequest) (*Connection, erro
 	if err := s.erased(r.User); err != nil {
 		return nil, err
 	}
-	return s.connect(s.sessions.Resume(ctx, r))
+	reader, err := s.sessions.Resume(ctx, r)
+	return s.connect(ctx, reader, r.Issued, err)
 }
 
-func (s *Server) connect(r *session.Reader, err error) (*Connection, error) {
+// connect returns the connection of a reader, whose client has credentials that were issued at a
+// time. It asks once more whether the user may use the server. So an open that began before a
+// suspension or a sign-out ends, whether or not the session was in the table when the nodes were
+// told.
+func (s *Server) connect(
+	ctx context.Context, r *session.Reader, issued time.Time, err error,
+) (*Connection, error) {
 	if err != nil {
+		return nil, err
+	}
+	if err := s.vouch(ctx, r.Session(), issued); err != nil {
+		r.Detach()
 		return nil, err
 	}
 	return &Connection{server: s, reader: r}, nil

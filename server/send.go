@@ -57,13 +57,24 @@ func (s *Server) SendAll(
 			conceal(&d, &results[i])
 			continue
 		}
-		if err := s.pinFiles(ctx, &d); err != nil {
-			results[i].Err = err
-			continue
-		}
 		complete, at = append(complete, d), append(at, i)
 	}
-	for j, result := range s.delivery.Send(ctx, complete) {
+	refused := s.review(ctx, complete)
+	pinned := make([]tidemark.Draft, 0, len(complete))
+	of := make([]int, 0, len(complete))
+	for j := range complete {
+		err := refused[j]
+		if err == nil {
+			err = s.pinFiles(ctx, &complete[j])
+		}
+		if err != nil {
+			results[at[j]].Err = err
+			continue
+		}
+		pinned, of = append(pinned, complete[j]), append(of, at[j])
+	}
+	complete, at = pinned, of
+	for j, result := range s.stored(ctx, complete) {
 		results[at[j]] = result
 		s.hideChanges(ctx, user, &results[at[j]])
 		conceal(&complete[j], &results[at[j]])
@@ -269,7 +280,7 @@ func (s *Server) checkSeen(ctx context.Context, d *tidemark.Draft) error {
 // Author sets what the kind of the caller implies for a draft: of a backend that does not say so,
 // the user has seen nothing. A bot reads nothing by writing.
 func (c Caller) Author(d *tidemark.Draft) {
-	d.ByBackend = c.Backend
+	d.ByBackend, d.Unreviewed = c.Backend, c.Moderates
 	//rule:read_implies_delivered.backend-reads-nothing
 	if c.Backend && !d.Seen.Stated {
 		d.Seen = tidemark.SeenThrough(0)

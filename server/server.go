@@ -12,6 +12,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/access"
 	"github.com/tidemark-im/tidemark/server/internal/ackbuffer"
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
@@ -46,6 +47,11 @@ type Server struct {
 	sessions *sessions.Sessions
 	surveys  *survey.Surveys
 	presence *presence.Presence
+	access   *access.Access
+	// barring has the users whose sessions may have to end.
+	barring barring
+	// reviewed has the messages whose resends the reviewer is not asked about.
+	reviewed reviewed
 	// typists counts the typing notices that were sent, and bounds them.
 	typists typists
 
@@ -122,6 +128,10 @@ func New(cfg Config) (*Server, error) {
 		Node: s.node, Leases: s.leases, Sessions: s.table, Chats: s.chats, Bus: cfg.Bus,
 		Documents: cfg.Documents, LastSeen: cfg.LastSeen, Log: s.log, Now: s.now,
 	})
+	s.access = access.New(access.Config{
+		Documents: cfg.Documents, Terms: s.chats, Now: s.now,
+	})
+	s.barring.wake = signal.New()
 	s.surveys = survey.New(survey.Config{Node: s.node, Leases: s.leases, Bus: cfg.Bus})
 	return s, nil
 }
@@ -146,6 +156,10 @@ func (s *Server) Start(ctx context.Context) error {
 	s.running.loops.Go(func() { s.sessions.Run(ctx) })
 	s.running.loops.Go(func() { s.presence.Loop(ctx) })
 	s.running.loops.Go(func() { s.ageLoop(ctx) })
+	if s.cfg.Documents != nil {
+		s.running.loops.Go(func() { s.barLoop(ctx) })
+		s.running.loops.Go(func() { s.vouchLoop(ctx) })
+	}
 	if traces := s.delivery.Traces; traces != nil {
 		s.running.loops.Go(func() { traces.Run(ctx) })
 	}
@@ -211,6 +225,8 @@ func (s *Server) receive(e bus.Event) {
 		s.receiveTyping(e.To, *e.Typing)
 	case e.Presence != nil:
 		s.presence.Receive(e.Presence)
+	case e.Access != nil:
+		s.receiveAccess(e.Access.User)
 	case e.Survey != nil, e.Report != nil:
 		s.surveys.Receive(e)
 	default:

@@ -68,6 +68,7 @@ func arrows() []arrow {
 			own:   []string{"", "importer", "importer/internal/files", "importer/internal/input"},
 		},
 		{place: "reach/webhook", own: []string{"", "reach/internal/publicnet", "reach/outlet"}},
+		{place: "reach/hook", own: []string{"", "reach/webhook"}},
 		{
 			place: "reach/kafka", own: []string{"", "internal/batch", "reach/outlet"},
 			others: []string{"github.com/twmb/franz-go"},
@@ -186,6 +187,7 @@ func arrows() []arrow {
 			own:   []string{"", "storage", "internal/signal", "server/registry"},
 		},
 		{place: "server/internal/chat", own: []string{"", "storage"}},
+		{place: "server/internal/access", own: []string{"", "storage", "server/internal/chat"}},
 		{
 			place: "server/internal/ackbuffer",
 			own:   []string{"", "storage", "internal/signal", "server/internal/watermark"},

@@ -18,7 +18,8 @@ import (
 var layers = []string{
 	"server/internal/pagetoken", "server/internal/watermark", "server/internal/least",
 	"server/internal/traced", "server/internal/retry",
-	"server/internal/ackbuffer", "server/internal/chat", "server/internal/session",
+	"server/internal/ackbuffer", "server/internal/chat", "server/internal/access",
+	"server/internal/session",
 	"server/internal/leases", "server/internal/survey", "server/internal/presence",
 	"server/internal/delivery",
 	"server/internal/receipts", "server/internal/sessions", "server",
@@ -65,6 +66,7 @@ var callbacks = map[string]string{
 	"server/internal/receipts/receipts.go:Config.Now": clock,
 	"server/internal/delivery/delivery.go:Config.Now": clock,
 	"server/internal/presence/presence.go:Config.Now": clock,
+	"server/internal/access/access.go:Config.Now":     clock,
 	"server/internal/sessions/seek.go:Look.here": "the session that is found may move away, and " +
 		"another one is looked for",
 	"server/internal/sessions/open.go:ResumeRequest.Yield": "whether the client has closed " +
@@ -314,6 +316,7 @@ var (
 		"test/chaos/checker":  "one name for each thing that a log records",
 	}
 	manyFields = map[string]string{
+		"server/bus/bus.go:Event":                      "a pointer for each kind of event",
 		"chat.go:Chat":                                 "a chat as it is stored",
 		"message.go:Draft":                             "what client and server say",
 		"server/server.go:Server":                      "one for each layer of the core",

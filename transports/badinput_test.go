@@ -241,6 +241,8 @@ func fields() []field {
 			[]bad{{`0`, invalid}, {`-1`, invalid}, {`3601`, invalid}, {`"60"`, invalid},
 				{`1.5`, invalid}, {`1e2`, invalid}, {`true`, invalid}, {`[]`, invalid},
 				{strings.Repeat("9", 400), invalid}}},
+		{"putSuspension", "reason", `{"reason":%s}`, badTexts()},
+		{"putSuspension", "ends_at", `{"ends_at":%s}`, []bad{{`"2020-01-31T18:00:00Z"`, invalid}}},
 		{"createToken", "user_id", `{"user_id":%s}`, append(badIDs(), bad{`"bob"`, invalid})},
 		{"markUnread", "from_sequence", `{"from_sequence":%s}`,
 			append(badSequences(), bad{`2`, sequence})},

@@ -94,6 +94,7 @@ func start(t *testing.T, o options) *api {
 			"app.js":     {Data: []byte("export {}")},
 		}
 	}
+	o.auth.Access = core
 	auth := auth.New(o.auth)
 	admin := outlets.New(outlets.Config{
 		Engine: reachtest.Engine(t, o.storage), Auth: auth, Limit: o.limit,

@@ -102,6 +102,14 @@ var metricTable = []metric{
 	{"last_seen_written_total", "Times written at which users were last seen.", ""},
 	{"last_seen_lost_total", "Such times that were not written.", ""},
 	{"typing_total", "Typing notices taken from clients and published.", ""},
+	{"hook_requests_total", "Requests that asked the hook about messages.", ""},
+	{"hook_microseconds_total", "Time of these requests together, in microseconds.", ""},
+	{
+		"hook_messages_total",
+		"Messages about which the hook was asked, by its answer. Failed: it gave none that is " +
+			"valid, so the policy decided.", "action",
+	},
+	{"hook_resting", "1 if the hook failed several times in a row and is not asked now.", ""},
 	{
 		"chats_deleted_total",
 		"Deleted chats of which this process has removed all that was left.", "",

@@ -72,6 +72,13 @@ func good() map[string]exchange {
 		"createTicket": {who: "ann", method: "POST", path: "/tickets", status: 201},
 		"createToken": {who: "backend", method: "POST", path: "/tokens",
 			body: `{"ttl_seconds":60}`, status: 201},
+		"getSuspension": {who: "key", method: "GET", path: "/users/zoe/suspension", status: 200},
+		"putSuspension": {who: "key", method: "PUT", path: "/users/zoe/suspension", status: 200,
+			body: `{"ends_at":"2099-01-31T00:00:00.000Z","reason":"spam"}`},
+		"deleteSuspension": {who: "key", method: "DELETE", path: "/users/zoe/suspension",
+			status: 204},
+		"signOutUser": {who: "key", method: "POST", path: "/users/zoe/sign-out", status: 200},
+		"signOut":     {who: "ann", method: "POST", path: "/sign-out", status: 200},
 		"createAttachment": {who: "ann", method: "POST", path: "/attachments", status: 201,
 			body: `{"name":"cat.png","type":"image/png","size":1,"sha256":"` +
 				strings.Repeat("0a", 32) + `"}`},

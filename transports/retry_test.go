@@ -130,6 +130,28 @@ func retries() map[string]retried {
 			},
 			want: "erasing",
 		},
+		"signOut": {
+			who: "bob", path: "/sign-out", same: []string{"user_id"},
+			effect: func(c *caller, last []byte) string {
+				var made struct {
+					User string `json:"user_id"`
+				}
+				c.decode(last, &made)
+				return made.User
+			},
+			want: "bob",
+		},
+		"signOutUser": {
+			who: "backend", path: "/users/zoe/sign-out", same: []string{"user_id"},
+			effect: func(c *caller, last []byte) string {
+				var made struct {
+					User string `json:"user_id"`
+				}
+				c.decode(last, &made)
+				return made.User
+			},
+			want: "zoe",
+		},
 		"createOutlet": {
 			who: "backend", path: "/admin/outlets", same: []string{"outlet_id", "created_at"},
 			body:   `{"type":"webhook","url":"https://hook.example.com/"}`,
@@ -184,7 +206,9 @@ func retriesWithoutUser() map[string]retried {
 		return count(&caller{c.t, c.s, "bob"}, last)
 	}
 	token.body = `{"user_id":"ann","ttl_seconds":60}`
-	alone := map[string]retried{"createChat": create, "addMembers": add, "createToken": token}
+	alone := map[string]retried{
+		"createChat": create, "addMembers": add, "createToken": token,
+	}
 	for operation, r := range known {
 		if strings.HasPrefix(r.path, "/admin/") || strings.HasPrefix(r.path, "/users/") {
 			r.who = "key"

@@ -45,6 +45,8 @@ func scopesOf(operation string) []auth.Scope {
 		return []auth.Scope{auth.ScopeTokens}
 	case "getStats":
 		return []auth.Scope{auth.ScopeStats}
+	case "getSuspension", "putSuspension", "deleteSuspension", "signOutUser", "signOut":
+		return []auth.Scope{auth.ScopeModerate}
 	case "listOutlets", "createOutlet", "getOutlet", "updateOutlet", "deleteOutlet",
 		"createOutletSecret", "testOutlet", "replayOutlet", "listOutletFailures",
 		"listParkedEvents", "resendParkedEvent":
@@ -61,7 +63,8 @@ func scopesOf(operation string) []auth.Scope {
 
 // scopesWithoutUser returns the scopes of which a key needs one to call for itself.
 func scopesWithoutUser(operation string) []auth.Scope {
-	if scopes := scopesOf(operation); slices.Contains(scopes, auth.ScopeAdmin) ||
+	scopes := scopesOf(operation)
+	if slices.Contains(scopes, auth.ScopeAdmin) || slices.Contains(scopes, auth.ScopeModerate) ||
 		slices.Contains(scopes, auth.ScopeErase) {
 		return scopes
 	}

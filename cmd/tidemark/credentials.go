@@ -66,7 +66,7 @@ func (c *credentialFlags) config(
 
 type apiKeyCommand struct {
 	Name  string   `required:"" help:"Name of the key's owner. It is in the file, and in no answer."`
-	Scope []string `placeholder:"SCOPE" help:"What the key allows: act, send, chats, tokens, stats, admin, export, erase; repeatable. Without it, everything."`
+	Scope []string `placeholder:"SCOPE" help:"What the key allows: act, send, chats, tokens, stats, moderate, export, erase, admin; repeatable. Without it, everything."`
 }
 
 // Run prints a new API key on standard output, and stores it nowhere.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/reach"
+	"github.com/tidemark-im/tidemark/reach/hook"
 	"github.com/tidemark-im/tidemark/reach/kafka"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/reach/redis"
@@ -44,6 +45,7 @@ type outletFlags struct {
 	WorkerTimeout time.Duration `env:"TIDEMARK_WORKER_TIMEOUT" placeholder:"TIME" help:"Silence after which the other nodes take over what a node delivers to outlets. Give all nodes the same value. Default 15s."`
 
 	Push pushFlags `embed:""`
+	Hook hookFlags `embed:""`
 }
 
 // outletSettings are the checked flags of outlets. The store and the log of reach are empty.
@@ -51,6 +53,8 @@ type outletSettings struct {
 	reach  reach.Config
 	push   pushSettings
 	fanout fanoutSettings
+	// hook is what is asked before messages are stored, or nil.
+	hook *hook.Config
 	// roles are those of this node; none means all.
 	roles []string
 }
@@ -109,6 +113,9 @@ func (f *outletFlags) config(dev bool) (outletSettings, error) {
 		}
 	}
 	if s.push, err = f.Push.settings(key, allow); err != nil {
+		return outletSettings{}, err
+	}
+	if s.hook, err = f.Hook.settings(); err != nil {
 		return outletSettings{}, err
 	}
 	var cluster kafka.Cluster

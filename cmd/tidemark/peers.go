@@ -76,6 +76,8 @@ type peers struct {
 	// client is nil without Redis.
 	client *redis.Client
 	stop   func() error
+	// suspended reports which users are suspended. It is set once the core is made.
+	suspended func(ctx context.Context, users []tidemark.UserID) ([]bool, error)
 }
 
 // sharedTickets are tickets that any node can redeem.

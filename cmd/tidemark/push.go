@@ -224,6 +224,9 @@ func (o *options) pusher(
 	var err error
 	p, err = pusher.New(pusher.Config{
 		Store: store, Devices: registry, Queues: queues, Online: others.online,
+		Suspended: func(ctx context.Context, users []tidemark.UserID) ([]bool, error) {
+			return others.suspended(ctx, users)
+		},
 		Resume: cmp.Or(o.core.ResumeWindow, resumeWindow), Secret: o.outlet.push.secret,
 		Incarnation: store.Incarnation(), Forward: forward, Log: log,
 		Habits: map[devices.Platform]pusher.Habits{

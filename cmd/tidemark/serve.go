@@ -270,6 +270,7 @@ func (o *options) layer(
 	o.credentials.Erasures = a.erases.register
 	tickets, keepTickets := others.tickets(core.ResumeWindow(), log)
 	o.credentials.Tickets = tickets
+	o.credentials.Access = core
 	credentials := auth.New(o.credentials)
 	limiter := others.limiter(o.credentials.Dev, o.rates)
 	gate := limit.NewGate(limit.GateConfig{})
@@ -358,6 +359,7 @@ func (o *options) assemble(
 	}
 	a.told.fanout.core = a.core
 	a.erases.attach(a.core, a.told, a.kept, a.told.store, log)
+	others.suspended = a.core.Suspended
 	others.counters = append(others.counters, a.sweeps.counters, a.erases.counters)
 	a.layer, err = o.layer(&a, store, others, log)
 	return a, err
@@ -397,6 +399,14 @@ func (o *options) newCore(
 	if a.kept.kept != nil {
 		cfg.Attachments = a.kept.kept
 	}
+	asked, err := o.hook(log)
+	if err != nil {
+		return err
+	}
+	if asked != nil {
+		cfg.Reviewer = asked
+	}
+	others.counters = append(others.counters, asked.Counters)
 	if o.outlet.fanout.byKafka {
 		cfg.Workers = a.told.fanout
 	}

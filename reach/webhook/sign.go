@@ -6,8 +6,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 )
@@ -25,6 +27,40 @@ func NewSecret() string {
 	key := make([]byte, newKey)
 	rand.Read(key)
 	return symmetric + base64.StdEncoding.EncodeToString(key)
+}
+
+// Signers sign requests as Standard Webhooks says, each with one secret.
+type Signers []signer
+
+// NewSigners returns what signs with secrets, of which there is at least one. Invalid: one of them
+// is none. The error does not contain it.
+func NewSigners(secrets []string) (Signers, error) {
+	all := make(Signers, len(secrets))
+	for i, secret := range secrets {
+		var err error
+		if all[i], err = newSigner(secret); err != nil {
+			return nil, err
+		}
+	}
+	if len(all) == 0 {
+		return nil, tidemark.BadParam(tidemark.Invalid, "secret", "is missing")
+	}
+	return all, nil
+}
+
+// Sign sets the headers of a request with an id and a body: what it is, and the signatures at a
+// time.
+func (all Signers) Sign(h http.Header, id string, at time.Time, body []byte) {
+	now := at.Unix()
+	signatures := make([]string, len(all))
+	for i := range all {
+		signatures[i] = all[i].sign(id, now, body)
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("User-Agent", "Tidemark-Webhooks/1")
+	h.Set("webhook-id", id)
+	h.Set("webhook-timestamp", strconv.FormatInt(now, 10))
+	h.Set("webhook-signature", strings.Join(signatures, " "))
 }
 
 // signer signs with one secret.

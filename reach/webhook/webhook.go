@@ -63,7 +63,7 @@ type Config struct {
 type Outlet struct {
 	url     string
 	timeout time.Duration
-	signers []signer
+	signers Signers
 	batch   bool
 	bare    bool
 	client  *http.Client
@@ -78,15 +78,9 @@ func New(cfg Config) (*Outlet, error) {
 		url: cfg.URL, timeout: cmp.Or(cfg.Timeout, defaultTimeout), batch: cfg.Batch,
 		bare: cfg.Content == "none",
 	}
-	for _, secret := range cfg.Secrets {
-		s, err := newSigner(secret)
-		if err != nil {
-			return nil, err
-		}
-		o.signers = append(o.signers, s)
-	}
-	if len(o.signers) == 0 {
-		return nil, tidemark.BadParam(tidemark.Invalid, "secret", "is missing")
+	var err error
+	if o.signers, err = NewSigners(cfg.Secrets); err != nil {
+		return nil, err
 	}
 	//rule:webhook_content_none.refuse-unknown-values
 	if !slices.Contains([]string{"", "full", "none"}, cfg.Content) {
@@ -168,16 +162,7 @@ func (o *Outlet) Deliver(
 	if err != nil {
 		return 0, &outlet.Refusal{Detail: err.Error()}
 	}
-	now := time.Now().Unix()
-	signatures := make([]string, len(o.signers))
-	for i := range o.signers {
-		signatures[i] = o.signers[i].sign(id, now, body)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", "Tidemark-Webhooks/1")
-	request.Header.Set("webhook-id", id)
-	request.Header.Set("webhook-timestamp", strconv.FormatInt(now, 10))
-	request.Header.Set("webhook-signature", strings.Join(signatures, " "))
+	o.signers.Sign(request.Header, id, time.Now(), body)
 	// The receiver knows a repetition by its id. So the client repeats by itself what it sent on a
 	// connection that the receiver was closing. A header without values is not sent.
 	request.Header["Idempotency-Key"] = []string{}

@@ -19,7 +19,7 @@ import (
 // immutable.
 type Event struct {
 	// To has the leases of the sessions that the event is for. All belong to the receiving node.
-	// Presence, Request, Transfer, Seek, End, Done, Survey and Report have none.
+	// Presence, Request, Transfer, Seek, End, Done, Survey, Report and Access have none.
 	To []registry.Lease
 
 	Notification *Notification
@@ -37,6 +37,7 @@ type Event struct {
 	Done     *Done
 	Survey   *Survey
 	Report   *Report
+	Access   *Access
 }
 
 // Repeated reports whether nothing is missed if the event is lost. It is a question that its
@@ -189,6 +190,11 @@ type Report struct {
 	// Figures is a text that only the asker reads.
 	Figures []byte
 }
+
+// Access says that a user was suspended, may use the server again, or has signed out. It is stored
+// already. The receiving node forgets what it knows of that, and ends the sessions which may not go
+// on.
+type Access struct{ User tidemark.UserID }
 
 // Subscriber receives events for a node. Its functions must not block.
 type Subscriber struct {

@@ -129,6 +129,19 @@ test('tokens, tickets and sessions', async () => {
   assert.equal(await calls.endSessions('gina'), undefined);
 });
 
+test('suspensions and sign-outs', async () => {
+  const user_id = 'mallory';
+  const suspended = await calls.putSuspension(null, { user_id, reason: 'spam' });
+  assert.equal(`${suspended.suspended} ${suspended.reason}`, 'true spam');
+  assert.equal(await code(calls.listChats(user_id)), '403 DENIED');
+  assert.equal((await calls.getSuspension(null, { user_id })).ends_at, null);
+  assert.equal(await calls.deleteSuspension(null, { user_id }), undefined);
+  await calls.listChats(user_id);
+  const first = await calls.signOutUser(null, { user_id });
+  const second = await calls.signOut(user_id);
+  assert.ok(second.signed_out_at >= first.signed_out_at);
+});
+
 test('problems are those of the server', async () => {
   const error = await calls.getChat(null, { chat_id: 'none' }).catch((one) => one);
   assert.ok(error instanceof BackendError && error instanceof Error);

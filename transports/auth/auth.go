@@ -5,6 +5,7 @@ package auth
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,6 +40,18 @@ type Config struct {
 	// Tickets stores the tickets. It must have the same TicketTTL and ResumeWindow. Default: in
 	// memory, which is enough for one node; several nodes need a shared store.
 	Tickets Tickets
+	// Access says which users may call. If it is nil, all may.
+	Access Access
+}
+
+// Access says which users may call.
+type Access interface {
+	// Allowed returns nil if a user may call with credentials that were issued at a time. A zero
+	// time stands for credentials that outlast a sign-out. Else the error is Denied,
+	// Unauthenticated or Unavailable.
+	Allowed(ctx context.Context, user tidemark.UserID, issued time.Time) error
+	// SignedOut returns when a user has signed out last, or zero. Error: Unavailable.
+	SignedOut(ctx context.Context, user tidemark.UserID) (time.Time, error)
 }
 
 // UserHeader names the user for whom a backend calls.
@@ -49,6 +62,10 @@ type Identity struct {
 	server.Caller
 	// Expires is when the credentials end, and with them a stream. Zero means never.
 	Expires time.Time
+
+	// Issued is when the credentials were issued. It is zero for API keys and in development, which
+	// a sign-out does not concern, and undated if the credentials do not say when.
+	Issued time.Time
 
 	// key is the API key of the caller, or of the backend that made their token or ticket. It is
 	// nil if there is none.
@@ -85,11 +102,8 @@ func (a *Authenticator) erased(user tidemark.UserID) error {
 }
 
 // admit returns an identity whose credentials were checked, unless its user was erased.
-func (a *Authenticator) admit(id Identity, err error) (Identity, error) {
-	if err == nil {
-		err = a.erased(id.User)
-	}
-	if err != nil {
+func (a *Authenticator) admit(id Identity) (Identity, error) {
+	if err := a.erased(id.User); err != nil {
 		return Identity{}, err
 	}
 	if a.erasures != nil {
@@ -116,8 +130,25 @@ type Authenticator struct {
 	tokens  *tokens
 	keys    *APIKeys
 	tickets Tickets
+	access  Access
 	// erasures may be nil.
 	erasures server.Erasures
+}
+
+// undated is the time of issue of tokens that do not say when they were issued. A sign-out refuses
+// all of them.
+var undated = time.Unix(0, 0)
+
+// allowed returns the identity of a caller if they may call. Errors: those of Access.
+func (a *Authenticator) allowed(ctx context.Context, id Identity) (Identity, error) {
+	if a.access == nil || id.User == "" {
+		return a.admit(id)
+	}
+	//rule:suspended_does_nothing.ask-at-each-call
+	if err := a.access.Allowed(ctx, id.User, id.Issued); err != nil {
+		return Identity{}, err
+	}
+	return a.admit(id)
 }
 
 // New returns an Authenticator. It starts nothing: Run fetches the issuer's keys and rereads the
@@ -138,6 +169,7 @@ func New(cfg Config) *Authenticator {
 		tokens:  newTokens(cfg),
 		keys:    cfg.APIKeys,
 		tickets: cfg.Tickets,
+		access:  cfg.Access,
 
 		erasures: cfg.Erasures,
 	}
@@ -186,8 +218,9 @@ const devPrefix = "dev:"
 
 // Header returns the caller that the Authorization header names. The calls that need a user use it.
 //
-// Errors: Unauthenticated (no valid credentials), Unavailable (they cannot be checked now), Invalid
-// and Denied (X-User-ID, or the user was erased).
+// Errors: Unauthenticated (no valid credentials, or the user has signed out), Unavailable (they
+// cannot be checked now), Invalid and Denied (X-User-ID), Denied (the user is suspended, or was
+// erased).
 func (a *Authenticator) Header(r *http.Request) (Identity, error) {
 	id, err := a.HeaderOrKey(r)
 	if err != nil {
@@ -220,11 +253,14 @@ func (a *Authenticator) HeaderOrKey(r *http.Request) (Identity, error) {
 			"the Authorization header must be Bearer <token>")
 	}
 	token = strings.TrimSpace(token)
-	if strings.HasPrefix(token, apiKeyPrefix) {
-		return a.admit(a.backend(r, token))
-	}
 	var id Identity
 	var err error
+	if strings.HasPrefix(token, apiKeyPrefix) {
+		if id, err = a.backend(r, token); err != nil {
+			return Identity{}, err
+		}
+		return a.allowed(r.Context(), id)
+	}
 	if user, ok := strings.CutPrefix(token, devPrefix); ok {
 		id, err = a.devUser(user)
 	} else {
@@ -233,7 +269,10 @@ func (a *Authenticator) HeaderOrKey(r *http.Request) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return a.admit(id, checkOwnUser(r, id))
+	if err := checkOwnUser(r, id); err != nil {
+		return Identity{}, err
+	}
+	return a.allowed(r.Context(), id)
 }
 
 // backend returns a backend with the user whom it names, or without a user if it names none. Any
@@ -247,7 +286,10 @@ func (a *Authenticator) backend(r *http.Request, secret string) (Identity, error
 	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{Caller: server.Caller{User: user, Backend: true}, key: key}, nil
+	caller := server.Caller{
+		User: user, Backend: true, Moderates: slices.Contains(key.scopes, ScopeModerate),
+	}
+	return Identity{Caller: caller, key: key}, nil
 }
 
 // checkOwnUser returns Denied if a user's request names another user in X-User-ID. Otherwise a
@@ -319,14 +361,21 @@ func (a *Authenticator) byTicket(
 	if err != nil {
 		return Identity{}, err
 	}
-	return a.admit(id, checkOwnUser(r, id))
+	if err := checkOwnUser(r, id); err != nil {
+		return Identity{}, err
+	}
+	return a.allowed(r.Context(), id)
 }
 
 // holder returns the identity of an accepted ticket. It returns Unauthenticated if the credentials
 // that the ticket was made with have ended.
 func (a *Authenticator) holder(name string, t Ticket) (Identity, error) {
 	//rule:caller_does_only_what_they_may.ticket-is-for-user
-	id := Identity{Caller: server.Caller{User: t.User}, Expires: t.Expires, ticket: name}
+	id := Identity{
+		Caller: server.Caller{User: t.User}, Expires: t.Expires, ticket: name,
+		//rule:signed_out_stays_out.date-in-the-ticket
+		Issued: issuedOf(name),
+	}
 	if t.Key != "" {
 		if id.key = a.keys.named(t.Key); id.key == nil {
 			return Identity{}, ErrTicket()
@@ -353,7 +402,28 @@ func (id Identity) asTicket() Ticket {
 func (a *Authenticator) Issue(
 	ctx context.Context, id Identity,
 ) (ticket string, expires time.Time, err error) {
-	return a.tickets.Issue(ctx, id.asTicket())
+	issued := id.Issued
+	if issued.IsZero() {
+		issued = time.Now()
+		if a.access != nil {
+			after, err := a.access.SignedOut(ctx, id.User)
+			if err != nil {
+				return "", time.Time{}, err
+			}
+			issued = later(issued, after.Add(time.Millisecond))
+		}
+	}
+	t := id.asTicket()
+	t.Issued = issued
+	return a.tickets.Issue(ctx, t)
+}
+
+// later returns the later one of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // Bind records that a connection of the identity holds the session. From then on the identity's

@@ -28,13 +28,17 @@ const (
 	// ScopeExport reads all that is stored of a user, and ScopeErase also erases users.
 	ScopeExport Scope = "export"
 	ScopeErase  Scope = "erase"
+	// ScopeModerate suspends users and signs them out. Messages of the key are not reviewed before
+	// they are stored.
+	ScopeModerate Scope = "moderate"
 	// ScopeAdmin manages outlets, which get all messages of all chats.
 	ScopeAdmin Scope = "admin"
 )
 
 // Scopes are all scopes. A key whose line names none has them all.
 var Scopes = []Scope{
-	ScopeAct, ScopeSend, ScopeChats, ScopeTokens, ScopeStats, ScopeAdmin, ScopeExport, ScopeErase,
+	ScopeAct, ScopeSend, ScopeChats, ScopeTokens, ScopeStats, ScopeModerate, ScopeExport,
+	ScopeErase, ScopeAdmin,
 }
 
 // scopesPrefix begins the last word of a key's line, if the key has not all scopes.
@@ -48,8 +52,8 @@ func ParseScopes(list string) ([]Scope, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		if !slices.Contains(Scopes, Scope(name)) {
 			return nil, tidemark.BadParam(tidemark.Invalid, "scopes",
-				"must be a list with commas of act, send, chats, tokens, stats, admin, export "+
-					"and erase")
+				"must be a list with commas of act, send, chats, tokens, stats, moderate, "+
+					"export, erase and admin")
 		}
 		scopes = append(scopes, Scope(name))
 	}

@@ -47,9 +47,10 @@ func (s Signer) Sign(
 // least one second and at most MaxTokenTTL.
 //
 // Errors: Denied (the caller is no backend, or the server has no secret), Invalid (nobody names a
-// user, or user and the backend's call name two).
+// user, or user and the backend's call name two), Unavailable (it is not known when the user has
+// signed out).
 func (a *Authenticator) IssueToken(
-	_ context.Context, id Identity, user tidemark.UserID, ttl time.Duration,
+	ctx context.Context, id Identity, user tidemark.UserID, ttl time.Duration,
 ) (token string, expires time.Time, err error) {
 	//rule:caller_does_only_what_they_may.tokens-by-backends-only
 	if !id.Backend {
@@ -75,10 +76,21 @@ func (a *Authenticator) IssueToken(
 	if err := a.erased(user); err != nil {
 		return "", time.Time{}, err
 	}
-	now := time.Now()
-	token, err = a.tokens.signer.Sign(user, id.key.id, now, ttl)
+	issued := time.Now().Truncate(time.Second)
+	if a.access != nil {
+		after, err := a.access.SignedOut(ctx, user)
+		if err != nil {
+			return "", time.Time{}, err
+		}
+		//rule:signed_out_stays_out.new-tokens-are-valid
+		if !issued.After(after) {
+			// Within leeway, the iat may be ahead.
+			issued = after.Truncate(time.Second).Add(time.Second)
+		}
+	}
+	token, err = a.tokens.signer.Sign(user, id.key.id, issued, ttl)
 	if err != nil {
 		return "", time.Time{}, tidemark.Wrap(tidemark.Internal, err, "no token could be signed")
 	}
-	return token, now.Add(ttl).Truncate(time.Second), nil
+	return token, issued.Add(ttl), nil
 }

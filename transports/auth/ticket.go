@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"crypto/rand"
 	"sync"
 	"time"
 
@@ -58,7 +57,7 @@ func newTickets(ttl, resume time.Duration) *tickets {
 
 // Issue implements Tickets.
 func (s *tickets) Issue(_ context.Context, t Ticket) (string, time.Time, error) {
-	name := rand.Text() // 130 bits
+	name := t.NewName()
 	now := time.Now()
 	expires := t.Ends(now, s.ttl)
 	s.mu.Lock()

@@ -2,6 +2,9 @@ package auth
 
 import (
 	"context"
+	"crypto/rand"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -17,6 +20,8 @@ type Ticket struct {
 	Expires time.Time
 	// Key is the id of the API key that the ticket was made with, or "" if there is none.
 	Key string
+	// Issued is when these credentials were issued. It is kept in the name of the ticket.
+	Issued time.Time
 }
 
 // Tickets stores tickets. A new ticket can be redeemed once, within TicketTTL, by the client that
@@ -26,8 +31,8 @@ type Ticket struct {
 // Errors: Unauthenticated if there is no such ticket or it is not valid for this use; Unavailable
 // if that cannot be known now.
 type Tickets interface {
-	// Issue stores a new ticket and returns its name. Exhausted if the user or the server has too
-	// many.
+	// Issue stores a new ticket and returns its name, one of NewName. Exhausted if the user or the
+	// server has too many.
 	Issue(ctx context.Context, t Ticket) (name string, expires time.Time, err error)
 	// Redeem accepts a new ticket once, and a bound one for its session. session is "" if the
 	// client names none.
@@ -39,6 +44,23 @@ type Tickets interface {
 	Bind(ctx context.Context, name string, t Ticket, session tidemark.SessionID)
 	// Leave records that the connection has ended. It does not block.
 	Leave(name string, session tidemark.SessionID)
+}
+
+// NewName returns a new name for the ticket, which says when the credentials were issued. A client
+// cannot change that: a ticket is found by its whole name.
+func (t Ticket) NewName() string {
+	return rand.Text() + "." + strconv.FormatInt(t.Issued.UnixMilli(), 36) // 130 random bits
+}
+
+// issuedOf returns when the credentials were issued by which a ticket was made. A name of an
+// earlier version does not say.
+func issuedOf(name string) time.Time {
+	_, text, _ := strings.Cut(name, ".")
+	ms, err := strconv.ParseInt(text, 36, 64)
+	if err != nil {
+		return undated
+	}
+	return time.UnixMilli(ms)
 }
 
 // ErrTicket returns the error for a ticket that is not accepted.

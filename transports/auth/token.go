@@ -130,7 +130,16 @@ func (t *tokens) parse(ctx context.Context, token string) (verified, error) {
 	if err := tidemark.CheckID("the token's sub", subject); err != nil {
 		return verified{}, tidemark.Errorf(tidemark.Unauthenticated, "%s", tidemark.DetailOf(err))
 	}
-	id := Identity{Caller: server.Caller{User: tidemark.UserID(subject)}, Expires: expires.Time}
+	id := Identity{
+		Caller: server.Caller{User: tidemark.UserID(subject)}, Expires: expires.Time,
+		//rule:signed_out_stays_out.undated-tokens-are-old
+		Issued: undated,
+	}
+	// A whole second stands for its beginning, so a token of the second of a sign-out is refused.
+	if issued, err := claims.GetIssuedAt(); err == nil && issued != nil {
+		//rule:signed_out_stays_out.time-of-the-token
+		id.Issued = issued.Time
+	}
 	if name, ok := claims[keyClaim].(string); ok && parsed.Method == jwt.SigningMethodHS256 {
 		//rule:credentials_end.token-ends-with-its-key
 		if id.key = t.backends.named(name); id.key == nil {

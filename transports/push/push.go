@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -281,6 +282,10 @@ func (a *Adapter) acknowledge(c echo.Context) error {
 	defer cancel()
 	ack, err := a.cfg.Acknowledged(ctx, token)
 	if err != nil {
+		return err
+	}
+	// The token is one of a device, which a sign-out does not concern.
+	if err := a.cfg.Server.Allowed(ctx, ack.User, time.Time{}); err != nil {
 		return err
 	}
 	quota, err := a.cfg.Limit.Call(server.Caller{User: ack.User}, limit.Call)

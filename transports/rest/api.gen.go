@@ -969,6 +969,15 @@ type SessionList struct {
 	Sessions   []SessionInfo `json:"sessions"`
 }
 
+// SignOut Example: {"signed_out_at":"2026-01-31T10:00:05.100Z","user_id":"bob"}
+type SignOut struct {
+	// SignedOutAt Tokens must be issued after this time.
+	SignedOutAt time.Time `json:"signed_out_at"`
+
+	// UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	UserId Id `json:"user_id"`
+}
+
 // StatusResult defines model for StatusResult.
 type StatusResult struct {
 	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
@@ -991,6 +1000,27 @@ type StatusResults struct {
 // to 5 s late, and only in chats whose updates are about members.
 type StatusUpdate struct {
 	union json.RawMessage
+}
+
+// Suspension Example: {"ends_at":"2026-02-07T00:00:00.000Z","reason":"You sent spam.","suspended":true,"suspended_at":"2026-01-31T10:00:05.100Z","user_id":"mallory"}
+type Suspension struct {
+	// EndsAt Null if there is no end, or no suspension.
+	EndsAt      *time.Time `json:"ends_at"`
+	Reason      *string    `json:"reason"`
+	Suspended   bool       `json:"suspended"`
+	SuspendedAt *time.Time `json:"suspended_at"`
+
+	// UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	UserId Id `json:"user_id"`
+}
+
+// SuspensionRequest Example: {"ends_at":"2026-02-07T00:00:00.000Z","reason":"You sent spam."}
+type SuspensionRequest struct {
+	// EndsAt When the suspension ends by itself, in the future. Without it, it has no end.
+	EndsAt *time.Time `json:"ends_at,omitempty"`
+
+	// Reason A text for the user.
+	Reason *string `json:"reason,omitempty"`
 }
 
 // SyncChat defines model for SyncChat.
@@ -1339,6 +1369,9 @@ type SyncJSONRequestBody = SyncRequest
 // CreateTokenJSONRequestBody defines body for CreateToken for application/json ContentType.
 type CreateTokenJSONRequestBody = TokenRequest
 
+// PutSuspensionJSONRequestBody defines body for PutSuspension for application/json ContentType.
+type PutSuspensionJSONRequestBody = SuspensionRequest
+
 // Getter for additional properties for Attachment. Returns the specified
 // element and whether it was found
 func (a Attachment) Get(fieldName string) (value interface{}, found bool) {
@@ -1636,6 +1669,9 @@ type ServerInterface interface {
 	// PutLook Say which chats my client shows
 	// (PUT /sessions/{session_id}/look)
 	PutLook(ctx echo.Context, sessionId string) error
+	// SignOut Sign me out everywhere
+	// (POST /sign-out)
+	SignOut(ctx echo.Context) error
 	// ListStatuses What the members of several chats have received and read
 	// (GET /statuses)
 	ListStatuses(ctx echo.Context, params ListStatusesParams) error
@@ -1651,6 +1687,18 @@ type ServerInterface interface {
 	// GetUnread What is unread in all my chats
 	// (GET /unread)
 	GetUnread(ctx echo.Context) error
+	// SignOutUser Sign a user out everywhere
+	// (POST /users/{user_id}/sign-out)
+	SignOutUser(ctx echo.Context, userId UserId) error
+	// DeleteSuspension End the suspension of a user
+	// (DELETE /users/{user_id}/suspension)
+	DeleteSuspension(ctx echo.Context, userId UserId) error
+	// GetSuspension Whether a user is suspended
+	// (GET /users/{user_id}/suspension)
+	GetSuspension(ctx echo.Context, userId UserId) error
+	// PutSuspension Suspend a user
+	// (PUT /users/{user_id}/suspension)
+	PutSuspension(ctx echo.Context, userId UserId) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -2202,6 +2250,15 @@ func (w *ServerInterfaceWrapper) PutLook(ctx echo.Context) error {
 	return err
 }
 
+// SignOut converts echo context to params.
+func (w *ServerInterfaceWrapper) SignOut(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.SignOut(ctx)
+	return err
+}
+
 // ListStatuses converts echo context to params.
 func (w *ServerInterfaceWrapper) ListStatuses(ctx echo.Context) error {
 	var err error
@@ -2253,6 +2310,70 @@ func (w *ServerInterfaceWrapper) GetUnread(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.GetUnread(ctx)
+	return err
+}
+
+// SignOutUser converts echo context to params.
+func (w *ServerInterfaceWrapper) SignOutUser(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user_id" -------------
+	var userId UserId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", ctx.Param("user_id"), &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.SignOutUser(ctx, userId)
+	return err
+}
+
+// DeleteSuspension converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteSuspension(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user_id" -------------
+	var userId UserId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", ctx.Param("user_id"), &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteSuspension(ctx, userId)
+	return err
+}
+
+// GetSuspension converts echo context to params.
+func (w *ServerInterfaceWrapper) GetSuspension(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user_id" -------------
+	var userId UserId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", ctx.Param("user_id"), &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetSuspension(ctx, userId)
+	return err
+}
+
+// PutSuspension converts echo context to params.
+func (w *ServerInterfaceWrapper) PutSuspension(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user_id" -------------
+	var userId UserId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", ctx.Param("user_id"), &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutSuspension(ctx, userId)
 	return err
 }
 
@@ -2330,10 +2451,15 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/sessions", wrapper.ListSessions, options.OperationMiddlewares["listSessions"]...)
 	router.DELETE(options.BaseURL+"/sessions/:session_id", wrapper.EndSession, options.OperationMiddlewares["endSession"]...)
 	router.PUT(options.BaseURL+"/sessions/:session_id/look", wrapper.PutLook, options.OperationMiddlewares["putLook"]...)
+	router.POST(options.BaseURL+"/sign-out", wrapper.SignOut, options.OperationMiddlewares["signOut"]...)
 	router.GET(options.BaseURL+"/statuses", wrapper.ListStatuses, options.OperationMiddlewares["listStatuses"]...)
 	router.POST(options.BaseURL+"/sync", wrapper.Sync, options.OperationMiddlewares["sync"]...)
 	router.POST(options.BaseURL+"/tickets", wrapper.CreateTicket, options.OperationMiddlewares["createTicket"]...)
 	router.POST(options.BaseURL+"/tokens", wrapper.CreateToken, options.OperationMiddlewares["createToken"]...)
 	router.GET(options.BaseURL+"/unread", wrapper.GetUnread, options.OperationMiddlewares["getUnread"]...)
+	router.POST(options.BaseURL+"/users/:user_id/sign-out", wrapper.SignOutUser, options.OperationMiddlewares["signOutUser"]...)
+	router.DELETE(options.BaseURL+"/users/:user_id/suspension", wrapper.DeleteSuspension, options.OperationMiddlewares["deleteSuspension"]...)
+	router.GET(options.BaseURL+"/users/:user_id/suspension", wrapper.GetSuspension, options.OperationMiddlewares["getSuspension"]...)
+	router.PUT(options.BaseURL+"/users/:user_id/suspension", wrapper.PutSuspension, options.OperationMiddlewares["putSuspension"]...)
 
 }

@@ -103,6 +103,10 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"updateMember": limit.Call,
 	})
 	add([]auth.Scope{auth.ScopeTokens}, map[string]int{"createToken": limit.Call})
+	add([]auth.Scope{auth.ScopeModerate}, map[string]int{
+		"getSuspension": limit.Call, "putSuspension": limit.Call, "deleteSuspension": limit.Call,
+		"signOutUser": limit.Call, "signOut": limit.Call,
+	})
 	return guards
 }
 
@@ -117,6 +121,8 @@ var withoutUser = map[string][]auth.Scope{
 	"addMembers":  {auth.ScopeChats}, "updateMember": {auth.ScopeChats},
 	"removeMember": {auth.ScopeChats}, "createToken": {auth.ScopeTokens},
 	"getDeliveryStatus": {auth.ScopeStats},
+	"getSuspension":     {auth.ScopeModerate}, "putSuspension": {auth.ScopeModerate},
+	"deleteSuspension": {auth.ScopeModerate}, "signOutUser": {auth.ScopeModerate},
 }
 
 // guard says what an operation requires of its caller.

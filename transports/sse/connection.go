@@ -216,7 +216,7 @@ func (c *connection) writeEnd(err error) {
 		c.adapter.errors.Add(stated.Code)
 		var b []byte
 		switch {
-		case stated.Code == tidemark.Replaced:
+		case stated.Code == tidemark.Replaced, stated.Code == tidemark.Denied:
 			//rule:resume_lossless.replaced-stream-stays-away
 			b = retryLine(replacedRetry)
 		case c.session == nil:

@@ -129,6 +129,7 @@ func New(t testing.TB, o Options) *Stack {
 	if o.Auth.JWTSecret == nil {
 		o.Auth.JWTSecret = []byte("the secret of a test, 32 bytes..")
 	}
+	o.Auth.Access = core
 	auth := auth.New(o.Auth)
 	s := &Stack{
 		Backend: backend, t: t, Server: core, Erasures: register,

@@ -213,8 +213,8 @@ func (p *Pusher) unread(
 			left, users = append(left, one), append(users, one.user)
 		}
 	}
-	if len(left) == 0 {
-		return nil, nil
+	if left, users, err = p.unsuspended(ctx, left, users); err != nil || len(left) == 0 {
+		return nil, err
 	}
 	online, err := p.cfg.Online(ctx, users)
 	if err != nil {
@@ -225,6 +225,26 @@ func (p *Pusher) unread(
 		left[i].online = online[i]
 	}
 	return left, nil
+}
+
+// unsuspended returns those who are not suspended, and their ids.
+func (p *Pusher) unsuspended(
+	ctx context.Context, people []person, users []tidemark.UserID,
+) (left []person, ids []tidemark.UserID, err error) {
+	if p.cfg.Suspended == nil || len(people) == 0 {
+		return people, users, nil
+	}
+	suspended, err := p.cfg.Suspended(ctx, users)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range people {
+		//rule:suspended_does_nothing.no-push
+		if !suspended[i] {
+			left, ids = append(left, people[i]), append(ids, users[i])
+		}
+	}
+	return left, ids, nil
 }
 
 // lifetime is how long a provider keeps a banner for a device that is away.

@@ -41,6 +41,8 @@ type Config struct {
 	// stays for Resume after its connection has ended.
 	Online func(ctx context.Context, users []tidemark.UserID) ([][]tidemark.DeviceID, error)
 	Resume time.Duration
+	// Suspended reports which users are suspended, in the order of users. Nobody is if it is nil.
+	Suspended func(ctx context.Context, users []tidemark.UserID) ([]bool, error)
 	// Secret has at least MinSecret random bytes. All nodes have the same one.
 	Secret []byte
 	// Incarnation is that of the data. Tokens of another incarnation are refused: other messages

@@ -142,6 +142,37 @@ func TestPusher_tells_nobody_who_has_read(t *testing.T) {
 	})
 }
 
+// TestPusher_suspended_does_nothing_but_wait: what comes in the meantime is not told later.
+func TestPusher_suspended_does_nothing_but_wait(t *testing.T) {
+	in(t, func(w *world) {
+		c := w.chat(tidemark.Direct, "d", "alice", "bob")
+		w.phone("bob", "phone")
+		suspend := func(users ...tidemark.UserID) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.suspended = map[tidemark.UserID]bool{}
+			for _, user := range users {
+				w.suspended[user] = true
+			}
+		}
+		suspend("bob")
+		w.send(c, "alice", "Lunch?")
+		time.Sleep(2 * time.Minute)
+		w.shows()
+		if n := w.owed(); n != 0 {
+			t.Errorf("%d chats are owed to a suspended user, want none", n)
+		}
+		suspend()
+		time.Sleep(2 * time.Minute)
+		w.shows()
+		w.send(c, "alice", "Dinner?")
+		time.Sleep(2 * time.Minute)
+		if n := len(w.banner); n != 1 {
+			t.Errorf("%d banners after the suspension, want one", n)
+		}
+	})
+}
+
 // TestPusher_of_those_who_have_a_session: their other devices ring after a while. One that has the
 // session itself does not, unless it does not acknowledge, or has gone.
 func TestPusher_of_those_who_have_a_session(t *testing.T) {

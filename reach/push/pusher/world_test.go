@@ -55,7 +55,9 @@ type world struct {
 	answer func(context.Context) push.Result
 	// online are the devices with a session.
 	online map[tidemark.UserID][]tidemark.DeviceID
-	banner []got
+	// suspended are the users who are suspended.
+	suspended map[tidemark.UserID]bool
+	banner    []got
 }
 
 // counting counts what the pusher asks of the store.
@@ -162,6 +164,15 @@ func (w *world) start() {
 			found := make([][]tidemark.DeviceID, len(users))
 			for i, user := range users {
 				found[i] = w.online[user]
+			}
+			return found, nil
+		},
+		Suspended: func(_ context.Context, users []tidemark.UserID) ([]bool, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			found := make([]bool, len(users))
+			for i, user := range users {
+				found[i] = w.suspended[user]
 			}
 			return found, nil
 		},

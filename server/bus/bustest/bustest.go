@@ -193,6 +193,7 @@ func kinds(s *suite) {
 				Version: 1 << 60,
 			},
 		},
+		{Access: &bus.Access{User: "bob"}},
 		{Request: &bus.Request{ID: "q1", Session: "s", User: "bob", To: nodeB, Hops: 1}},
 		{Transfer: &bus.Transfer{ID: "q1", Snapshot: []byte("{\"x\":\n\"\x00\"}")}},
 		{

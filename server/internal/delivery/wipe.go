@@ -43,6 +43,22 @@ func (d *Delivery) Wipe(ctx context.Context, before ...tidemark.MessageRef) {
 			publications = append(publications, bus.Publication{Node: node, Event: event})
 		}
 	}
+	d.tell(ctx, publications)
+}
+
+// TellAll publishes an event to all nodes, which cache what it changes. If one that may be alive
+// was not told, leases.Untold makes it drop its caches.
+func (d *Delivery) TellAll(ctx context.Context, event bus.Event) {
+	nodes := d.Leases.Nodes()
+	publications := make([]bus.Publication, len(nodes))
+	for i, node := range nodes {
+		publications[i] = bus.Publication{Node: node, Event: event}
+	}
+	d.tell(ctx, publications)
+}
+
+// tell publishes what all nodes have to know.
+func (d *Delivery) tell(ctx context.Context, publications []bus.Publication) {
 	for i, err := range d.publish(ctx, publications) {
 		//rule:R_WIPE.drop-caches-of-nodes-that-missed-it
 		if err != nil && tidemark.CodeOf(err) != tidemark.NotFound &&

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"time"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 )
@@ -16,6 +18,8 @@ import (
 type attachment struct {
 	state      attachmentState
 	generation uint32
+	// issued is when the credentials of the last client were issued, or zero if none has come yet.
+	issued time.Time
 	// flag wakes the newest reader.
 	flag Waker
 	// confirmations are those for the newest reader.

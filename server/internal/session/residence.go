@@ -14,6 +14,7 @@ const (
 	Superseded               // the device has a newer session: Replaced
 	Stopped                  // the node is stopping: Unavailable
 	Revoked                  // its user ended it from elsewhere: Replaced
+	Barred                   // its user may not use the server any more: the error of Bar
 )
 
 // residenceState says where a session lives, as far as this node knows.
@@ -47,6 +48,8 @@ const (
 type residence struct {
 	state  residenceState
 	reason Reason // set in the state ended
+	// barred is the error for the client if the reason is Barred.
+	barred error
 	// arrival is the move to this node. It is nil if the session was opened here.
 	arrival *arrival
 }
@@ -127,6 +130,9 @@ func (r *residence) readable() error {
 	case r.state == ended && r.reason == Revoked:
 		return tidemark.Errorf(tidemark.Replaced,
 			"the session was ended by a request of its user; do not reconnect automatically")
+	//rule:suspended_does_nothing.say-why-the-session-ended
+	case r.barred != nil && r.final():
+		return r.barred
 	case r.state == ended && r.reason == Closed:
 		return tidemark.Errorf(tidemark.Gone, "the session has ended; open a new one")
 	case r.arrives():

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
@@ -375,6 +376,28 @@ type Ending struct {
 	// left is the generation of the connection that left, or 0. If it is set, the session ends only
 	// if no connection has attached since.
 	left uint32
+	// barred is the error for the client if the reason is Barred.
+	barred error
+}
+
+// Barring returns a request to end the session, because its user may not use the server any more.
+// Its client gets err.
+func (s *Session) Barring(err error) Ending {
+	return Ending{Session: s, reason: Barred, barred: err}
+}
+
+// Vouch records when the credentials of the session's client were issued.
+func (s *Session) Vouch(issued time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attachment.issued = issued
+}
+
+// Issued returns the time of the last Vouch, or zero if there was none.
+func (s *Session) Issued() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attachment.issued
 }
 
 // Ending returns a request to end the session, even if a connection reads it.
@@ -423,6 +446,7 @@ func (e Ending) End() (left Left, ended bool) {
 	if left.Unlanded = s.residence.arrives(); left.Unlanded {
 		s.host.Count.Unlanded.Add(1)
 	}
+	s.residence.barred = e.barred
 	for chat, k := range s.residence.end(e.reason) {
 		//rule:R_WAKESET.mark-early-wakes
 		if k.unmarkedFrom != 0 {

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
@@ -25,6 +26,9 @@ type OpenRequest struct {
 	Statuses bool
 	// Reset, if set, tells the client why it did not get the session that it named.
 	Reset tidemark.ResetReason
+	// Issued is when the credentials of the client were issued. Zero stands for credentials that
+	// outlast a sign-out.
+	Issued time.Time
 }
 
 // ResumeRequest names a session that a client resumes.
@@ -35,6 +39,8 @@ type ResumeRequest struct {
 	After uint64
 	// Announce sends `session` first. Long-poll does not need it.
 	Announce bool
+	// Issued is that of OpenRequest.
+	Issued time.Time
 	// Yield reports whether the client has closed its side. It may then be back on a newer
 	// connection, which keeps the session. nil means that it has not.
 	Yield func() bool

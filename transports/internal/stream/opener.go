@@ -55,7 +55,9 @@ func (o SessionOpener) Open(
 	ctx context.Context, r *http.Request, id auth.Identity, q wire.Stream, left func() bool,
 ) (*server.Connection, *limit.Pass, error) {
 	return o.enter(ctx, r, id, func(ctx context.Context) (*server.Connection, error) {
-		open := server.OpenRequest{User: id.User, Device: q.Device, Statuses: q.Statuses}
+		open := server.OpenRequest{
+			User: id.User, Device: q.Device, Statuses: q.Statuses, Issued: id.Issued,
+		}
 		if q.Session == "" {
 			return o.Server.Open(ctx, open)
 		}
@@ -83,6 +85,7 @@ func (o SessionOpener) Poll(
 				User:     id.User,
 				Device:   q.Device,
 				Statuses: q.Statuses,
+				Issued:   id.Issued,
 			})
 		}
 		//rule:resume_lossless.poll-keeps-its-session
@@ -101,7 +104,7 @@ func resume(
 	id auth.Identity, q wire.Stream, announce bool, left func() bool,
 ) server.ResumeRequest {
 	return server.ResumeRequest{
-		User: id.User, Session: q.Session, After: q.After, Announce: announce,
+		User: id.User, Session: q.Session, After: q.After, Announce: announce, Issued: id.Issued,
 		//rule:resume_lossless.ask-whether-client-left
 		Yield: left,
 	}

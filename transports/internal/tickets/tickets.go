@@ -150,7 +150,7 @@ func (s *Tickets) Issue(ctx context.Context, t auth.Ticket) (string, time.Time, 
 	if !s.admit(t.User, now) {
 		return "", time.Time{}, auth.ErrTickets(s.cfg.TTL)
 	}
-	name := rand.Text() // 130 bits
+	name := t.NewName()
 	err := s.cfg.Store.Issue(ctx, Issued{
 		Ticket: t, Hash: hashOf(name), Life: max(time.Millisecond, ends.Sub(now)),
 	})

@@ -777,6 +777,87 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/users/{user_id}/suspension": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        /**
+         * Whether a user is suspended
+         * @description For API keys with the scope `moderate`; users get 403.
+         */
+        readonly get: operations["getSuspension"];
+        /**
+         * Suspend a user
+         * @description For API keys with the scope `moderate`; users get 403. The user's sessions end on all nodes.
+         *     Until `ends_at`, or until the suspension is deleted, each of their requests and streams gets
+         *     403 `DENIED` with the reason. That also holds for requests that an API key makes for them.
+         *     They stay members, and messages for them wait. They get no push notifications. A second call
+         *     replaces `ends_at` and `reason` ([moderation](docs/moderation.md#suspend)).
+         */
+        readonly put: operations["putSuspension"];
+        readonly post?: never;
+        /**
+         * End the suspension of a user
+         * @description For API keys with the scope `moderate`; users get 403. If the user is not suspended, the
+         *     answer is 204, too.
+         */
+        readonly delete: operations["deleteSuspension"];
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/users/{user_id}/sign-out": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Sign a user out everywhere
+         * @description For API keys with the scope `moderate`; users get 403. As `POST /sign-out`, for the user of
+         *     the path.
+         */
+        readonly post: operations["signOutUser"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/sign-out": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        readonly put?: never;
+        /**
+         * Sign me out everywhere
+         * @description My sessions end on all nodes. Tokens and tickets that were issued until now get 401, also
+         *     the token of this call. New tokens need an `iat` after `signed_out_at`; a token without
+         *     `iat` is refused from now on. API keys still work. An API key needs the scope `moderate`
+         *     ([moderation](docs/moderation.md#sign-out)).
+         */
+        readonly post: operations["signOut"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/admin/stats": {
         readonly parameters: {
             readonly query?: never;
@@ -3258,6 +3339,56 @@ export interface components {
         };
         /**
          * @example {
+         *       "ends_at": "2026-02-07T00:00:00.000Z",
+         *       "reason": "You sent spam."
+         *     }
+         */
+        readonly SuspensionRequest: {
+            /**
+             * Format: date-time
+             * @description When the suspension ends by itself, in the future. Without it, it has no end.
+             */
+            readonly ends_at?: string | null;
+            /** @description A text for the user. */
+            readonly reason?: string | null;
+        };
+        /**
+         * @example {
+         *       "user_id": "mallory",
+         *       "suspended": true,
+         *       "suspended_at": "2026-01-31T10:00:05.100Z",
+         *       "ends_at": "2026-02-07T00:00:00.000Z",
+         *       "reason": "You sent spam."
+         *     }
+         */
+        readonly Suspension: {
+            readonly user_id: components["schemas"]["Id"];
+            readonly suspended: boolean;
+            /** Format: date-time */
+            readonly suspended_at: string | null;
+            /**
+             * Format: date-time
+             * @description Null if there is no end, or no suspension.
+             */
+            readonly ends_at: string | null;
+            readonly reason: string | null;
+        };
+        /**
+         * @example {
+         *       "user_id": "bob",
+         *       "signed_out_at": "2026-01-31T10:00:05.100Z"
+         *     }
+         */
+        readonly SignOut: {
+            readonly user_id: components["schemas"]["Id"];
+            /**
+             * Format: date-time
+             * @description Tokens must be issued after this time.
+             */
+            readonly signed_out_at: string;
+        };
+        /**
+         * @example {
          *       "ticket": "5QXJD6PTAYK3BGWP5LDUNDTGOP",
          *       "expires_at": "2026-01-31T10:00:35.100Z"
          *     }
@@ -4184,6 +4315,9 @@ export type SyncChat = components['schemas']['SyncChat'];
 export type SyncResponse = components['schemas']['SyncResponse'];
 export type TokenRequest = components['schemas']['TokenRequest'];
 export type Token = components['schemas']['Token'];
+export type SuspensionRequest = components['schemas']['SuspensionRequest'];
+export type Suspension = components['schemas']['Suspension'];
+export type SignOut = components['schemas']['SignOut'];
 export type Ticket = components['schemas']['Ticket'];
 export type Poll = components['schemas']['Poll'];
 export type Event = components['schemas']['Event'];
@@ -5499,6 +5633,149 @@ export interface operations {
             readonly 413: components["responses"]["TooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
             readonly 429: components["responses"]["TooMany"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly getSuspension: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The suspension, or that there is none. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Suspension"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly putSuspension: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["SuspensionRequest"];
+            };
+        };
+        readonly responses: {
+            /** @description The suspension. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Suspension"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 413: components["responses"]["TooLarge"];
+            readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly deleteSuspension: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The user is not suspended. */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly signOutUser: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The time of the sign-out. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["SignOut"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly signOut: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The time of the sign-out. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["SignOut"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
         };
     };
     readonly getStats: {

@@ -87,6 +87,7 @@ void test('backend: the calls are those of openapi.yaml', () => {
     createChat: true, getChat: true, updateChat: true, deleteChat: true, listMembers: true,
     addMembers: true,
     updateMember: true, removeMember: true, createToken: true, getDeliveryStatus: true,
+    getSuspension: true, putSuspension: true, deleteSuspension: true, signOutUser: true,
   };
   assert.deepEqual([...alone].sort(), Object.keys(forItself).sort());
   assert.deepEqual([...posts], [], 'a POST does not say why it may be repeated');

@@ -38,6 +38,7 @@ const (
 	kindSurvey       = 15
 	kindReport       = 16
 	kindPresence     = 17
+	kindAccess       = 18
 )
 
 // Flags of a notification.
@@ -99,6 +100,8 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 	case e.Report != nil:
 		body = appendLife(appendText(body, e.Report.ID), e.Report.Node)
 		return appendEvent(b, kindReport, appendText(body, e.Report.Figures))
+	case e.Access != nil:
+		return appendEvent(b, kindAccess, appendText(body, e.Access.User))
 	}
 	return b
 }

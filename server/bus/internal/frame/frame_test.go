@@ -179,6 +179,7 @@ func examples() map[string]bus.Event {
 		"end":    {End: &bus.End{ID: "q2", Session: "s", User: "bob", From: other}},
 		"done":   {Done: &bus.Done{ID: "q1"}},
 		"survey": {Survey: &bus.Survey{ID: "q3", From: other}},
+		"access": {Access: &bus.Access{User: "bob"}},
 		"report": {
 			Report: &bus.Report{ID: "q3", Node: other, Figures: []byte("{\"n\":\n1}")},
 		},

@@ -87,6 +87,8 @@ func (c *Contents) add(kind byte, r reader) {
 		e.Report = &bus.Report{
 			ID: id[string](&r), Node: r.life(), Figures: []byte(r.text()),
 		}
+	case kindAccess:
+		e.Access = &bus.Access{User: kept[tidemark.UserID](&r)}
 	default:
 		//rule:resume_lossless.count-unknown-events
 		c.Unknown++

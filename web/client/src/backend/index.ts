@@ -44,13 +44,19 @@ export const CALLS = {
   dropDevice: 'DELETE /push/devices/{device_id}',
   getAttachment: 'GET /attachments/{attachment_id}',
   createToken: 'POST /tokens',
+  getSuspension: 'GET /users/{user_id}/suspension',
+  putSuspension: 'PUT /users/{user_id}/suspension',
+  deleteSuspension: 'DELETE /users/{user_id}/suspension',
+  signOutUser: 'POST /users/{user_id}/sign-out',
+  signOut: 'POST /sign-out',
 } as const satisfies Partial<Record<keyof operations, string>>;
 
 export type Call = keyof typeof CALLS;
 
 /** The calls that a backend may make for itself: `x-user: optional` in openapi.yaml. */
 export type CallForItself = 'createChat' | 'getChat' | 'updateChat' | 'deleteChat' | 'listMembers'
-  | 'addMembers' | 'updateMember' | 'removeMember' | 'createToken' | 'getDeliveryStatus';
+  | 'addMembers' | 'updateMember' | 'removeMember' | 'createToken' | 'getDeliveryStatus'
+  | 'getSuspension' | 'putSuspension' | 'deleteSuspension' | 'signOutUser';
 
 type Path<C extends Call> = operations[C]['parameters'] extends { path: infer P } ? P : unknown;
 type Query<C extends Call> = operations[C]['parameters'] extends { query?: infer Q }

@@ -84,8 +84,12 @@ const waitOr = (ms: number | undefined): Ended =>
   ms === undefined ? { why: 'cut' } : { why: 'wait', ms };
 
 /** Returns what a `problem` of a stream means. `retry` is the time that was named before it. */
-export function endedByProblem(code: string, retry: number | undefined): Ended {
+export function endedByProblem(
+  code: string, retry: number | undefined, detail = '',
+): Ended {
   if (code === 'REPLACED') return { why: 'replaced' };
+  // The user was suspended.
+  if (code === 'DENIED') return { why: 'refused', problem: { code, detail } };
   if (code === 'UNAUTHENTICATED') return { why: 'token' };
   return waitOr(retry);
 }

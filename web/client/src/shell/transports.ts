@@ -249,7 +249,7 @@ function sse(setting: Setting, sink: Sink, base: Base): Part {
         sink.frame({ dir: 'in', transport: 'sse', text: `${part.type ?? ''} ${part.data}` });
         const payload = parse(part.data);
         if (part.type === 'problem' && isObject(payload)) {
-          base.end(endedByProblem(String(payload['code']), retry));
+          base.end(endedByProblem(String(payload['code']), retry, String(payload['detail'])));
           return;
         }
         // The time that comes before the session is for those that lose it by accident.

@@ -59,6 +59,8 @@ for (const [code, reason, why] of closes) {
 void test('what a stream ends with', () => {
   assert.equal(endedByProblem('REPLACED', undefined).why, 'replaced');
   assert.equal(endedByProblem('UNAUTHENTICATED', undefined).why, 'token');
+  assert.deepEqual(endedByProblem('DENIED', 3_600_000, 'you are suspended: spam'),
+    { why: 'refused', problem: { code: 'DENIED', detail: 'you are suspended: spam' } });
   assert.deepEqual(endedByProblem('UNAVAILABLE', 1_500), { why: 'wait', ms: 1_500 });
   assert.equal(endedByProblem('INTERNAL', undefined).why, 'cut');
   const problem = (status: number, code: string) =>
