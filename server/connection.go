@@ -32,7 +32,12 @@ func (s *Server) Open(ctx context.Context, r OpenRequest) (*Connection, error) {
 		return nil, err
 	}
 	reader, err := s.sessions.Open(ctx, r)
-	return s.connect(ctx, reader, r.Issued, err)
+	c, refused := s.connect(ctx, reader, r.Issued, err)
+	if refused != nil && err == nil {
+		// Nobody knows its id. If the user is barred, it has ended already.
+		_, _ = s.sessions.Close(ctx, reader.Session().Ending(session.Closed))
+	}
+	return c, refused
 }
 
 // Resume attaches a client to its session and replaces an older connection. If the session is on

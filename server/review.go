@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
@@ -48,25 +49,30 @@ func (s *Server) review(ctx context.Context, drafts []tidemark.Draft) []error {
 	//rule:asked_before_stored.ask
 	answered, errs := s.cfg.Reviewer.Review(ctx, asked)
 	for j, i := range at {
-		//rule:asked_before_stored.refuse-nothing-that-is-stored
-		if errs[j] != nil && s.isStored(ctx, &drafts[i]) {
+		if errs[j] != nil {
+			//rule:asked_before_stored.refuse
+			refused[i] = s.refusal(ctx, &drafts[i], errs[j])
 			continue
 		}
-		//rule:asked_before_stored.refuse
-		refused[i] = errs[j]
-		if errs[j] == nil {
-			//rule:asked_before_stored.replace
-			drafts[i].Content, drafts[i].Metadata = answered[j].Content, answered[j].Metadata
-		}
+		//rule:asked_before_stored.replace
+		drafts[i].Content, drafts[i].Metadata = answered[j].Content, answered[j].Metadata
 	}
 	return refused
 }
 
-// isStored reports whether an earlier send stored the message of a draft. If that is not known, it
-// returns false: the sender gets the refusal, and may ask again.
-func (s *Server) isStored(ctx context.Context, d *tidemark.Draft) bool {
+// refusal returns the error for the sender of a draft that the reviewer refused. It is nil if an
+// earlier send stored the message. If that is not known, it is the error of the storage: a Denied
+// would tell the sender that the message is not stored.
+func (s *Server) refusal(ctx context.Context, d *tidemark.Draft, refused error) error {
 	_, found, err := s.storage.Sent(ctx, storage.SendKeyOf(d))
-	return err == nil && found
+	switch {
+	case err != nil:
+		return err
+	//rule:asked_before_stored.refuse-nothing-that-is-stored
+	case found:
+		return nil
+	}
+	return refused
 }
 
 // stored stores drafts that were reviewed, and hands them over.
@@ -94,6 +100,16 @@ func (s *Server) stored(ctx context.Context, drafts []tidemark.Draft) []delivery
 	return results
 }
 
+// late resolves a draft that came after its SendBy. As in stored, contents are not compared.
+func (s *Server) late(ctx context.Context, d tidemark.Draft) delivery.Result {
+	result := s.delivery.Late(ctx, d)
+	if s.cfg.Reviewer != nil && reviewable(&d) &&
+		tidemark.CodeOf(result.Err) == tidemark.Conflict && s.asStored(ctx, &d) {
+		return s.delivery.Late(ctx, d)
+	}
+	return result
+}
+
 // asStored gives a draft the content and metadata of the message that is stored under its key, and
 // reports whether there is one.
 func (s *Server) asStored(ctx context.Context, d *tidemark.Draft) bool {
@@ -109,32 +125,46 @@ func (s *Server) asStored(ctx context.Context, d *tidemark.Draft) bool {
 	return true
 }
 
-// maxReviewed is the most keys that are remembered. If there are more, the older half is forgotten.
-const maxReviewed = 20_000
+const (
+	// maxReviewed is the most keys that are remembered. If there are more, the older half is
+	// forgotten.
+	maxReviewed = 20_000
+	// reviewedFor is how long a key is remembered. It is far below the time for which the storage
+	// keeps keys. Otherwise a key that the storage has forgotten would store a message unasked.
+	reviewedFor = time.Hour
+)
 
 // reviewed remembers keys of messages that this node stored lately, so that their resends are not
 // asked about.
 type reviewed struct {
-	mu             sync.Mutex
-	later, earlier map[storage.SendKey]struct{}
+	mu sync.Mutex
+	// later and earlier have the time of each key.
+	later, earlier map[storage.SendKey]time.Time
 }
 
 func (r *reviewed) has(key storage.SendKey) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, later := r.later[key]
-	_, earlier := r.earlier[key]
-	return later || earlier
+	at, there := r.later[key]
+	if !there {
+		at, there = r.earlier[key]
+	}
+	//rule:asked_before_stored.ask-again-after-a-time
+	return there && time.Since(at) < reviewedFor
 }
 
+// add remembers a key. A resend does not make it last longer.
 func (r *reviewed) add(key storage.SendKey) {
+	if r.has(key) {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.later) >= maxReviewed/2 {
 		r.earlier, r.later = r.later, nil
 	}
 	if r.later == nil {
-		r.later = make(map[storage.SendKey]struct{})
+		r.later = make(map[storage.SendKey]time.Time)
 	}
-	r.later[key] = struct{}{}
+	r.later[key] = time.Now()
 }

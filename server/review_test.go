@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
@@ -39,7 +40,7 @@ func worded(key, content string) tidemark.Draft {
 	return tidemark.Draft{ChatID: "abc", ClientMessageID: key, Content: content}
 }
 
-// reviewed starts two nodes with rules of their own, and the chat "abc".
+// reviewing starts two nodes with rules of their own, and the chat "abc".
 func reviewing(t *testing.T) (a, b *core, atA, atB *rules) {
 	t.Helper()
 	w := newCluster(t)
@@ -122,5 +123,54 @@ func TestSend_asked_before_stored_and_a_resend_changes_nothing(t *testing.T) {
 		resend("once more", b)
 		_, err = b.Send(b.ctx, "alice", worded("k2", "spam"))
 		wantCode(t, "what was never stored", err, tidemark.Denied)
+	})
+}
+
+// A message that came in time is found after its SendBy, though the rules replaced its text.
+func TestSend_asked_before_stored_and_a_late_resend_changes_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, _, _ := reviewing(t)
+		d := worded("k1", "damn")
+		d.SendBy = time.Now().Add(time.Minute)
+		if _, err := a.Send(a.ctx, "alice", d); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		again, err := a.Send(a.ctx, "alice", d)
+		if err != nil || !again.Duplicate || again.Message.Content != "****" {
+			t.Errorf("a late resend: %+v (%v), want the first message", again, err)
+		}
+	})
+}
+
+// The storage forgets keys after days. So a node does not trust its memory of a key for long.
+func TestSend_asked_before_stored_again_after_a_time(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, atA, _ := reviewing(t)
+		for i, after := range []time.Duration{0, time.Minute, 2 * time.Hour} {
+			time.Sleep(after)
+			if _, err := a.Send(a.ctx, "alice", worded("k1", "hello")); err != nil {
+				t.Fatal(err)
+			}
+			if want := []int{1, 1, 2}[i]; atA.asked != want {
+				t.Errorf("send %d: asked %d times, want %d", i, atA.asked, want)
+			}
+		}
+	})
+}
+
+// While the storage does not say whether the message is stored, its sender is not told that it is
+// refused.
+func TestSend_asked_before_stored_and_refused_while_nobody_knows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a := w.node("a", func(c *server.Config) { c.Reviewer = &rules{} })
+		a.chat("abc", "alice", "bob", "carol")
+		w.before.set(every("Sent", errDown))
+		_, err := a.Send(a.ctx, "alice", worded("k1", "spam"))
+		wantCode(t, "no answer of the storage", err, tidemark.Unavailable)
+		w.before.clear()
+		_, err = a.Send(a.ctx, "alice", worded("k1", "spam"))
+		wantCode(t, "afterwards", err, tidemark.Denied)
 	})
 }

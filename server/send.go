@@ -52,7 +52,7 @@ func (s *Server) SendAll(
 		}
 		//rule:send_idempotent.late-stores-nothing
 		if d.LateAt(d.CreatedAt) {
-			results[i] = s.delivery.Late(ctx, d)
+			results[i] = s.late(ctx, d)
 			s.hideChanges(ctx, user, &results[i])
 			conceal(&d, &results[i])
 			continue

@@ -144,10 +144,6 @@ var (
 func (h *Hook) ask(
 	ctx context.Context, drafts []tidemark.Draft,
 ) (reviewed []tidemark.Draft, refused []error, err error) {
-	if !h.breaker.admit(time.Now()) {
-		return nil, nil, errResting
-	}
-	defer func() { h.breaker.done(time.Now(), err != nil) }()
 	// A sender who has gone is no failure of the receiver.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.cfg.Timeout)
 	defer cancel()
@@ -163,6 +159,11 @@ func (h *Hook) ask(
 		return nil, nil, errBusy
 	}
 	defer func() { <-h.asking }()
+	// Last, because many senders at a time are no failure of the receiver.
+	if !h.breaker.admit(time.Now()) {
+		return nil, nil, errResting
+	}
+	defer func() { h.breaker.done(time.Now(), err != nil) }()
 	began := time.Now()
 	answer, err := h.post(ctx, drafts)
 	h.requests.Add(1)

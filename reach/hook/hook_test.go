@@ -215,6 +215,24 @@ func TestReview_of_a_sender_who_has_gone(t *testing.T) {
 	}
 }
 
+// Too many senders at a time do not make the receiver look broken.
+func TestReview_while_too_many_wait(t *testing.T) {
+	h := start(t, answers(200, `{"results":[{"action":"allow"}]}`))
+	for range cap(h.waiting) {
+		h.waiting <- struct{}{}
+	}
+	for range maxFailures {
+		h.Review(t.Context(), []tidemark.Draft{draft("hi")})
+	}
+	<-h.waiting
+	h.Review(t.Context(), []tidemark.Draft{draft("hi")})
+	got := h.Counters()
+	if got["hook_messages_total{failed}"] != maxFailures ||
+		got["hook_messages_total{allowed}"] != 1 || got["hook_resting"] != 0 {
+		t.Errorf("got %v, want %d failed messages, and then an allowed one", got, maxFailures)
+	}
+}
+
 func TestReview_asks_about_a_hundred_at_a_time(t *testing.T) {
 	var sizes []int
 	h := start(t, func(w http.ResponseWriter, r *http.Request) {

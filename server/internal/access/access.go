@@ -23,6 +23,8 @@ const (
 	untold = 5 * time.Second
 	// unread is how long a record is used while the store does not answer.
 	unread = 10 * time.Minute
+	// pause is how long no read of a record follows one that failed.
+	pause = time.Second
 	// maxKnown is the most records in memory. If there are more, the older half is forgotten.
 	maxKnown = 100_000
 )
@@ -60,6 +62,8 @@ type known struct {
 	// read is when it was read, and term the term of then.
 	read time.Time
 	term chat.Term
+	// failed is when it was last to be read again, and the store did not answer.
+	failed time.Time
 }
 
 // New returns an Access that knows nothing.
@@ -91,12 +95,14 @@ func (a *Access) Of(ctx context.Context, user tidemark.UserID) (Record, error) {
 		all, err := a.read(ctx, []tidemark.UserID{user})
 		if err != nil {
 			if there && now.Sub(before.read) < unread && ctx.Err() == nil {
+				before.failed = time.Now()
+				a.keep(user, before, at)
 				return before.record, nil
 			}
 			return Record{}, err
 		}
 		//rule:suspended_does_nothing.keep-no-older-read
-		if a.keep(user, known{all[0], now, term}, at) {
+		if a.keep(user, known{record: all[0], read: now, term: term}, at) {
 			return all[0], nil
 		}
 	}
@@ -105,6 +111,9 @@ func (a *Access) Of(ctx context.Context, user tidemark.UserID) (Record, error) {
 // serves reports whether a record may be used now, in a term.
 func (k known) serves(now time.Time, term chat.Term) bool {
 	age := now.Sub(k.read)
+	if now.Sub(k.failed) < pause {
+		return age < unread
+	}
 	//rule:suspended_does_nothing.read-again-when-untold
 	if term == chat.NoTerm || term != k.term {
 		return age < untold

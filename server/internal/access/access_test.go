@@ -99,13 +99,22 @@ func TestCheck_while_the_store_does_not_answer(t *testing.T) {
 		if err := a.Check(t.Context(), "bob", time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		docs.fails = true
+		docs.fails, docs.reads = true, 0
+		time.Sleep(2 * time.Minute)
+		for range 5 {
+			if err := a.Check(t.Context(), "bob", time.Time{}); err != nil {
+				t.Errorf("a record of two minutes ago: %v", err)
+			}
+		}
+		if docs.reads != 1 {
+			t.Errorf("5 calls at a time read %d times, want once", docs.reads)
+		}
 		for _, tt := range []struct {
 			user  tidemark.UserID
 			after time.Duration
 			want  tidemark.Code
 		}{
-			{"bob", 9 * time.Minute, ""},
+			{"bob", 7 * time.Minute, ""},
 			{"eve", 0, tidemark.Unavailable},
 			{"bob", 2 * time.Minute, tidemark.Unavailable},
 		} {
