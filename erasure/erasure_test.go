@@ -532,8 +532,9 @@ func TestExport_ends_only_if_it_is_whole(t *testing.T) {
 		for tries := 0; kinds["end"] == 0 && tries < 3; tries++ {
 			err := x.Export(w.ctx, zoe, after, func(line []byte) error {
 				var l struct {
-					Type, After string
-					Message     struct {
+					Type    string
+					Next    string `json:"next_cursor"`
+					Message struct {
 						ID     string `json:"message_id"`
 						Sender string `json:"sender_id"`
 					}
@@ -542,7 +543,7 @@ func TestExport_ends_only_if_it_is_whole(t *testing.T) {
 					t.Fatalf("%s: %v", line, err)
 				}
 				if kinds[l.Type]++; l.Type == "position" {
-					after = l.After
+					after = l.Next
 				}
 				if l.Type == "message" {
 					messages[l.Message.ID] = true

@@ -70,8 +70,8 @@ func placeOf(after string) (p place, err error) {
 		err = json.Unmarshal(b, &p)
 	}
 	if err != nil {
-		return p, tidemark.BadParam(tidemark.Invalid, "after",
-			"must be the after of a line of the type position, or be left out")
+		return p, tidemark.BadParam(tidemark.Invalid, "cursor",
+			"must be the next_cursor of a line of the type position, or be left out")
 	}
 	return p, nil
 }
@@ -88,7 +88,7 @@ const (
 // returns an error, the last line was not of the type end. A line may come twice if chats have
 // changed since the export that had the position.
 //
-// Errors: Invalid (after), Unavailable, and those of write.
+// Errors: Invalid (the position), Unavailable, and those of write.
 func (x *Exporter) Export(
 	ctx context.Context, user tidemark.UserID, after string, write func(line []byte) error,
 ) error {
@@ -191,8 +191,8 @@ func (w *exporting) left(chats []tidemark.ChatID) []tidemark.ChatID {
 
 func (w *exporting) position() error {
 	return w.line(struct {
-		Type  string `json:"type"`
-		After string `json:"after"`
+		Type string `json:"type"`
+		Next string `json:"next_cursor"`
 	}{"position", w.from.text()})
 }
 

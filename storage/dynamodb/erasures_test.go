@@ -11,9 +11,9 @@ import (
 
 // TestErase_erased_nowhere_in_all_tables: no item has anything of the user.
 func TestErase_erased_nowhere_in_all_tables(t *testing.T) {
-	s := openNew(t).(durable)
-	storagetest.Erased(t, s)
-	api, name := raw(t, s.url)
+	url := newTables(t)
+	storagetest.Erased(t, openTest(t, url))
+	api, name := raw(t, url)
 	prefix := *name("")
 	list, err := api.ListTables(t.Context(),
 		&dynamodb.ListTablesInput{ExclusiveStartTableName: &prefix})

@@ -194,6 +194,14 @@ func (s *Store) EraseUser(
 	}
 	defer s.mu.Unlock()
 	// All rows of a user that are outside chats are listed here.
+	rows := s.pending[user]
+	all := slices.Sorted(maps.Keys(rows))
+	for _, id := range all[:min(limit, len(all))] {
+		delete(rows, id)
+	}
+	if len(all) >= limit {
+		return false, nil
+	}
 	delete(s.pending, user)
 	if len(s.memberOf[user]) == 0 {
 		delete(s.memberOf, user)

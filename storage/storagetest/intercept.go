@@ -337,6 +337,18 @@ func (i *intercepted) PurgeChat(
 		func() (int, bool, error) { return i.Store.PurgeChat(ctx, chat, limit, members) })
 }
 
+func (i *intercepted) ChatsNaming(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]tidemark.ChatID, tidemark.ChatID, bool, error) {
+	var more bool
+	chats, next, err := results3(i, "ChatsNaming",
+		func() (chats []tidemark.ChatID, next tidemark.ChatID, err error) {
+			chats, next, more, err = i.Store.ChatsNaming(ctx, user, after, limit)
+			return chats, next, err
+		})
+	return chats, next, more && err == nil, err
+}
+
 func (i *intercepted) CloseDirect(
 	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
 ) (storage.Removed, error) {

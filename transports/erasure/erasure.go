@@ -141,7 +141,7 @@ const writeWithin = 30 * time.Second
 // export streams the lines of a user. If that fails after the first line, there is no line of the
 // type end.
 func (a *Adapter) export(c echo.Context, user tidemark.UserID) error {
-	after := c.QueryParam("after")
+	after := c.QueryParam("cursor")
 	if err := erasure.CheckPosition(after); err != nil {
 		return err
 	}
