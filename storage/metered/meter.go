@@ -197,6 +197,13 @@ const (
 	opFinishImport
 	opDeleteChat
 	opPurgeChat
+	opPutBlock
+	opRemoveBlock
+	opBlocksOf
+	opApart
+	opBan
+	opUnban
+	opBansOf
 	opShared
 	opBacklogs
 	opRewind
@@ -217,7 +224,8 @@ func (op operation) String() string {
 		"update_member", "rosters", "append", "sent", "ranges", "reactions", "reactors", "pins",
 		"advance", "states", "states_of", "states_in", "summary", "unread", "unread_of",
 		"mark_unread", "mark", "clear", "pending_of", "behind", "expire", "policies",
-		"finish_import", "delete_chat", "purge_chat", "shared", "backlogs", "rewind", "settle",
+		"finish_import", "delete_chat", "purge_chat", "put_block", "remove_block",
+		"blocks_of", "apart", "ban", "unban", "bans_of", "shared", "backlogs", "rewind", "settle",
 		"each_chat", "members_since", "documents", "documents_of", "put_document", "check",
 	}[op]
 }

@@ -112,6 +112,8 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Policies", policyRules)
 	s.run(t, "Imports", importRules)
 	s.run(t, "Deletions", deletionRules)
+	s.run(t, "Blocks", blockRules)
+	s.run(t, "Bans", banRules)
 	s.run(t, "Outbox", outboxRules)
 	s.run(t, "Documents", documentRules)
 	s.run(t, "Limits", limitRules)

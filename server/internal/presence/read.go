@@ -96,7 +96,7 @@ func show(
 		switch {
 		case !named && q.isOnline():
 			to.Online++
-		case named && people[user].profile == hidden:
+		case named && (people[user].profile == hidden || r.State.Closed()):
 			to.Members = append(to.Members, tidemark.MemberPresence{UserID: member})
 		case named:
 			to.Members = append(to.Members, q.shows(member))
