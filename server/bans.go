@@ -24,7 +24,7 @@ type BanPage struct {
 func (s *Server) Bans(
 	ctx context.Context, c Caller, id tidemark.ChatID, limit int, cursor string,
 ) (BanPage, error) {
-	after, err := pagetoken.DecodeID[tidemark.UserID](pagetoken.Members, cursor)
+	after, err := pagetoken.DecodeID[tidemark.UserID](pagetoken.Bans, cursor)
 	if err != nil {
 		return BanPage{}, err
 	}
@@ -37,7 +37,7 @@ func (s *Server) Bans(
 	}
 	page := BanPage{Bans: bans}
 	if more && len(bans) > 0 {
-		page.NextCursor = pagetoken.Encode(pagetoken.Members, string(bans[len(bans)-1].User))
+		page.NextCursor = pagetoken.Encode(pagetoken.Bans, string(bans[len(bans)-1].User))
 	}
 	return page, nil
 }

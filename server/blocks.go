@@ -24,7 +24,7 @@ type BlockPage struct {
 func (s *Server) Blocks(
 	ctx context.Context, user tidemark.UserID, limit int, cursor string,
 ) (BlockPage, error) {
-	after, err := pagetoken.DecodeID[tidemark.UserID](pagetoken.Members, cursor)
+	after, err := pagetoken.DecodeID[tidemark.UserID](pagetoken.Blocks, cursor)
 	if err != nil {
 		return BlockPage{}, err
 	}
@@ -35,7 +35,7 @@ func (s *Server) Blocks(
 	page := BlockPage{Blocks: blocks}
 	if more && len(blocks) > 0 {
 		last := blocks[len(blocks)-1].User
-		page.NextCursor = pagetoken.Encode(pagetoken.Members, string(last))
+		page.NextCursor = pagetoken.Encode(pagetoken.Blocks, string(last))
 	}
 	return page, nil
 }
