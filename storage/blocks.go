@@ -107,7 +107,6 @@ func MayWrite(state tidemark.ChatState, d *tidemark.Draft) error {
 // Closed returns the Denied of a chat that is closed, or that a block keeps from being made. It has
 // the same text for both users, so that nobody learns who has blocked whom.
 func Closed() error {
-	//rule:blocked_is_closed.one-text-for-both
 	return tidemark.Errorf(tidemark.Denied,
 		"this chat is closed: its members cannot write to each other")
 }

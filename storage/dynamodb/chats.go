@@ -96,7 +96,6 @@ func (c caller) creationActions(
 	actions := []types.TransactWriteItem{c.creation(made, "attribute_not_exists(chat_id)")}
 	if new.Type == tidemark.Direct {
 		condition := "attribute_not_exists(direct_chat)"
-		//rule:blocked_is_closed.no-new-chat-in-dynamodb
 		if new.State == tidemark.ChatLive {
 			condition += " AND attribute_not_exists(closed)"
 		}
@@ -178,6 +177,7 @@ func (c caller) direct(ctx context.Context, new storage.NewChat) (*record.Counte
 	switch {
 	case err != nil:
 		return nil, err
+	//rule:blocked_is_closed.no-new-chat-in-dynamodb
 	case now.chat == "" && now.closed.Closed() && new.State == tidemark.ChatLive:
 		return nil, storage.Closed()
 	case now.chat == "":

@@ -75,8 +75,8 @@ func (c caller) finishDirect(ctx context.Context, now *record.Counter) (ended bo
 	if err != nil || pair == nil {
 		return false, err
 	}
-	//rule:blocked_is_closed.close-at-the-end-of-an-import-in-dynamodb
 	after := now.Chat
+	//rule:blocked_is_closed.close-at-the-end-of-an-import-in-dynamodb
 	after.State = pair.closed
 	after.MembersVersion++
 	refused, _, err := c.Transact(ctx, []types.TransactWriteItem{

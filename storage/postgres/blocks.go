@@ -14,7 +14,6 @@ import (
 // The statements of blocks. Those of a pair run one after the other, and after the creation of the
 // direct chat of the pair: each transaction locks the pair first. There may be no row to lock.
 const (
-	//rule:blocked_is_closed.lock-the-pair-in-postgres
 	lockPair = `SELECT pg_advisory_xact_lock(hashtextextended('direct chat ' || $1, 0))`
 	// blocksOfPair says who of a pair has blocked the other one, and whom the first has blocked.
 	blocksOfPair = `SELECT

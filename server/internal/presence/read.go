@@ -96,7 +96,10 @@ func show(
 		switch {
 		case !named && q.isOnline():
 			to.Online++
-		case named && (people[user].profile == hidden || r.State.Closed()):
+		//rule:blocked_is_closed.closed-chat-shows-nobody
+		case named && r.State.Closed():
+			to.Members = append(to.Members, tidemark.MemberPresence{UserID: member})
+		case named && people[user].profile == hidden:
 			to.Members = append(to.Members, tidemark.MemberPresence{UserID: member})
 		case named:
 			to.Members = append(to.Members, q.shows(member))

@@ -93,7 +93,6 @@ func (p *Presence) tellNames(all []telling, id tidemark.ChatID, w *watched) []te
 		}
 		switch {
 		case looker.profile == unread, state == fresh && !complete: // later
-		//rule:blocked_is_closed.closed-chat-shows-nobody
 		case state == fresh && (looker.profile == hidden || w.closed):
 			all = append(all, telling{sess, &nobody, forHidden()})
 			w.sessions[sess] = served

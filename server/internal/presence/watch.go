@@ -169,7 +169,6 @@ func (p *Presence) setMembers(id tidemark.ChatID, w *watched, r *chat.Roster) {
 			}
 		}
 	}
-	//rule:blocked_is_closed.show-anew-when-closed
 	if !first && (reopened || w.named() != (len(before) <= tidemark.PresenceMembers)) {
 		for sess := range w.sessions {
 			w.sessions[sess] = fresh
