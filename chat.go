@@ -131,7 +131,8 @@ type Chat struct {
 	// Metadata is a JSON object of the application, or nil. It is kept byte for byte.
 	Metadata json.RawMessage
 	// Version grows by one with every change of Name, Metadata or Policy, and when the chat is
-	// deleted, closed or opened again. It starts at 1.
+	// deleted, closed or opened again. It starts at 1. If a second member closes it, too, or one
+	// of both no longer does, it stays.
 	Version   uint64
 	History   HistoryMode
 	CreatedAt time.Time

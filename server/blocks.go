@@ -83,7 +83,8 @@ func (s *Server) changeBlock(
 	for attempt := 1; ; attempt++ {
 		pair, err := change(ctx)
 		if err == nil {
-			s.announcePair(ctx, pair)
+			// An earlier attempt may have closed the chat, or opened it.
+			s.announcePair(ctx, pair, pair.Turned || attempt > 1)
 		}
 		if tidemark.CodeOf(err) != tidemark.Unavailable ||
 			attempt == changeAttempts || !signal.Pause(ctx, changePause<<attempt) {
@@ -92,17 +93,25 @@ func (s *Server) changeBlock(
 	}
 }
 
-// announcePair notifies all nodes of the state of a direct chat, and its members' sessions that the
-// chat has changed. It also does so if the call changed nothing: an earlier one may have ended
-// before it.
-func (s *Server) announcePair(ctx context.Context, pair storage.PairChat) {
+// announcePair notifies all nodes of the state of a direct chat. It also does so if the call changed
+// nothing: an earlier one may have ended before it. If the chat was closed or opened, it notifies
+// the members' sessions, too. They get nothing else: it would say who has blocked whom.
+func (s *Server) announcePair(ctx context.Context, pair storage.PairChat, turned bool) {
 	if pair.ID == "" {
 		return
 	}
 	s.chats.Chat(pair.ID).Invalidate(pair.MembersVersion)
 	//rule:blocked_is_closed.outdate-the-rosters-of-all-nodes
 	s.outdate(ctx, pair.ID, pair.MembersVersion)
+	//rule:blocked_is_closed.tell-only-what-members-see
+	if !turned {
+		return
+	}
 	s.announceUpdate(ctx, tidemark.Chat{ID: pair.ID, Version: pair.Version})
+	if !pair.State.Closed() {
+		//rule:blocked_is_closed.publish-boundaries-when-opened
+		s.receipts.Recompute(pair.ID)
+	}
 }
 
 // outdate notifies all nodes, and no session, that a chat has a membership version.

@@ -54,13 +54,23 @@ type PairChat struct {
 	State tidemark.ChatState
 	// Version is tidemark.Chat.Version, and MembersVersion that of its members.
 	Version, MembersVersion uint64
+	// Turned reports that the step has closed the chat, or opened it. If only another member has
+	// closed it since, users see no difference, and so it is false.
+	Turned bool
 }
 
-// PairChatOf returns a chat as the result of Blocks.
+// PairChatOf returns a chat as the result of a step of Blocks that has not changed it.
 func PairChatOf(c *tidemark.Chat) PairChat {
 	return PairChat{
 		ID: c.ID, State: c.State, Version: c.Version, MembersVersion: c.MembersVersion,
 	}
+}
+
+// PairAfter returns the result of a step of Blocks that has changed a chat.
+func PairAfter(before, after *tidemark.Chat) PairChat {
+	pair := PairChatOf(after)
+	pair.Turned = before.State.Closed() != after.State.Closed()
+	return pair
 }
 
 // Closing returns the state of a direct chat that is neither imported nor deleted. first says
@@ -79,15 +89,20 @@ func Closing(first, second bool) tidemark.ChatState {
 
 // CloseBy returns a direct chat after a step of Blocks, or of FinishImport. first and second are
 // those of Closing after the step. It reports whether the step changes the chat.
+//
+// Members see both versions. So these rise only if the chat is closed or opened by the step: who
+// has blocked already does not learn that the other one does so, too, or has ceased to.
 func CloseBy(c tidemark.Chat, first, second bool) (after tidemark.Chat, changed bool) {
 	next := Closing(first, second)
 	if c.State == tidemark.ChatDeleted || c.State == tidemark.ChatImporting || c.State == next {
 		return c, false
 	}
-	c.State = next
-	c.Version++
 	//rule:blocked_is_closed.raise-the-version
-	c.MembersVersion++
+	if c.State.Closed() != next.Closed() {
+		c.Version++
+		c.MembersVersion++
+	}
+	c.State = next
 	return c, true
 }
 

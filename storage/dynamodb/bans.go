@@ -127,8 +127,10 @@ func (b *banning) attempt(ctx context.Context) (*storage.Banned, error) {
 		banned.Removed, members = *removed, -1
 	}
 	counter := counted(now.Counter, members)
-	counter.Change += ", bans = :bans"
-	counter.Values[":bans"] = call.Number(now.Bans + 1)
+	// Unban does not raise the version, and may have lifted a ban since the counter was read.
+	//rule:banned_stays_out.count-bans-in-dynamodb
+	counter.Change += ", bans = if_not_exists(bans, :no_bans) + :one_ban"
+	counter.Values[":no_bans"], counter.Values[":one_ban"] = call.Number(0), call.Number(1)
 	ban := banKey(b.chat, b.user)
 	ban["banned_at"], ban["token"] = call.Number(b.at.UnixMilli()), call.Text(b.token)
 	refused, doubtful, err := b.Transact(ctx, append(actions, b.Action(counter),

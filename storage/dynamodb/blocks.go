@@ -118,10 +118,13 @@ func closing(before, after *tidemark.Chat) call.Update {
 		values[":state"] = call.Text(after.State)
 		change, remove = change+", chat_state = :state", ""
 	}
+	if after.MembersVersion != before.MembersVersion { // else there is no news
+		change = record.OpenBacklog(before.ID, change, values)
+	}
 	return call.Update{
 		Table:     record.Counters,
 		Key:       record.ChatKey(before.ID),
-		Change:    record.OpenBacklog(before.ID, change, values) + remove,
+		Change:    change + remove,
 		Condition: "members_version = :members AND version = :version",
 		Values:    values,
 	}
@@ -221,7 +224,8 @@ func (b *blocking) attempt(ctx context.Context) (*storage.PairChat, error) {
 	if chat != nil {
 		//rule:blocked_is_closed.close-with-the-block-in-dynamodb
 		after, changed := storage.CloseBy(chat.Chat, first, second)
-		if *found = storage.PairChatOf(&after); changed {
+		if changed {
+			*found = storage.PairAfter(&chat.Chat, &after)
 			actions = append(actions, b.Action(closing(&chat.Chat, &after)))
 		} else {
 			actions = append(actions, b.check(record.ChatKey(chat.ID), "chat_state", chat.State))

@@ -52,11 +52,14 @@ func (s *Store) closePair(a, b tidemark.UserID) storage.PairChat {
 	before := storage.PositionOf(&c.Chat)
 	first, second := s.blocking(a, b)
 	//rule:blocked_is_closed.close-with-the-block-in-memory
-	if after, changed := storage.CloseBy(c.Chat, first, second); changed {
-		c.Chat, c.roster = after, nil
-		s.news(c, before)
+	after, changed := storage.CloseBy(c.Chat, first, second)
+	if !changed {
+		return storage.PairChatOf(&c.Chat)
 	}
-	return storage.PairChatOf(&c.Chat)
+	pair := storage.PairAfter(&c.Chat, &after)
+	c.Chat, c.roster = after, nil
+	s.news(c, before)
+	return pair
 }
 
 // blocking says whether the user with the smaller id has blocked the other one, and the reverse.

@@ -26,7 +26,9 @@ const (
 		FOR NO KEY UPDATE`
 	closeChat = `UPDATE chats AS c SET state = nullif($2::text, ''), version = $3,
 		members_version = $4, ` + opened + ` WHERE key = $1`
-	listBlocks = `SELECT blocked_id, blocked_at FROM blocks
+	// closeByOther changes who has closed a chat. That is no news.
+	closeByOther = `UPDATE chats SET state = $2::text WHERE key = $1`
+	listBlocks   = `SELECT blocked_id, blocked_at FROM blocks
 		WHERE user_id = $1 AND blocked_id > $2 ORDER BY blocked_id LIMIT $3`
 	apartFrom = `SELECT u.id FROM unnest($2::text[]) WITH ORDINALITY AS u (id, no)
 		WHERE EXISTS (SELECT 1 FROM blocks WHERE user_id = $1 AND blocked_id = u.id OFFSET 0)
@@ -132,11 +134,17 @@ func (s *Store) changeBlock(
 				return err
 			}
 			//rule:blocked_is_closed.close-with-the-block-in-postgres
-			after, changed := storage.CloseBy(row.chat(), first, second)
-			if pair = storage.PairChatOf(&after); changed {
-				_, err = tx.Exec(ctx, closeChat, chat, string(after.State),
-					int64(after.Version), int64(after.MembersVersion))
+			before := row.chat()
+			after, changed := storage.CloseBy(before, first, second)
+			if pair = storage.PairChatOf(&after); !changed {
+				return nil
 			}
+			if pair = storage.PairAfter(&before, &after); !pair.Turned {
+				_, err = tx.Exec(ctx, closeByOther, chat, string(after.State))
+				return err
+			}
+			_, err = tx.Exec(ctx, closeChat, chat, string(after.State),
+				int64(after.Version), int64(after.MembersVersion))
 			return err
 		})
 	})

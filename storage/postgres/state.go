@@ -15,7 +15,8 @@ import (
 //
 //rule:importing_is_closed.raise-the-version-in-postgres
 const finishImport = `UPDATE chats AS c
-	SET state = nullif($2::text, ''), members_version = members_version + 1, ` + opened + ` WHERE key = $1`
+	SET state = nullif($2::text, ''), members_version = members_version + 1, ` + opened + `
+	WHERE key = $1`
 
 // FinishImport implements storage.Imports.
 func (s *Store) FinishImport(ctx context.Context, id tidemark.ChatID, _ time.Time) error {

@@ -87,9 +87,15 @@ func (w *writer) closePair(a, b tidemark.UserID) (storage.PairChat, error) {
 	if err != nil {
 		return storage.PairChat{}, err
 	}
+	pair := storage.PairAfter(&before, &after)
 	//rule:blocked_is_closed.forget-the-state-in-sqlite
-	if err := w.setMembership(c, c.members); err != nil {
+	if err := w.forget(c); err != nil {
 		return storage.PairChat{}, err
+	}
+	if pair.Turned {
+		if err := w.setMembership(c, c.members); err != nil {
+			return storage.PairChat{}, err
+		}
 	}
 	err = w.do(`UPDATE chats SET state = nullif(?, ''), version = ? WHERE key = ?`,
 		func(q *stmt) {
@@ -97,7 +103,7 @@ func (w *writer) closePair(a, b tidemark.UserID) (storage.PairChat, error) {
 			q.integer(2, int64(after.Version))
 			q.integer(3, c.key)
 		})
-	return storage.PairChatOf(&after), err
+	return pair, err
 }
 
 // blocking says whether the user with the smaller id has blocked the other one, and the reverse.

@@ -89,6 +89,31 @@ var banRules = []rule{
 		f.equal("members", f.info(c).MemberCount, 121)
 		f.equal("left", f.ban(c, many[77]).Left, true)
 	}},
+	{"banned_stays_out_when_bans_come_and_go", func(f *fixture) {
+		alice := f.user("alice")
+		c := f.group("c", alice)
+		f.ok(concurrently(6, func(i int) error {
+			user := f.user(fmt.Sprint("user", i))
+			for range 4 {
+				if _, err := f.store.Ban(f.ctx, c, user, at(20)); err != nil {
+					return err
+				}
+				if err := f.store.Unban(f.ctx, c, user); err != nil {
+					return err
+				}
+			}
+			_, err := f.store.Ban(f.ctx, c, user, at(20))
+			return err
+		}))
+		f.equal("bans", len(f.banned(c, 9)), 6)
+		for i := range 6 {
+			user := f.user(fmt.Sprint("user", i))
+			f.code(f.joins(c, user), tidemark.Denied)
+			f.ok(f.store.Unban(f.ctx, c, user))
+			f.ok(f.joins(c, user))
+		}
+		f.equal("bans at the end", f.banned(c, 9), nil)
+	}},
 	{"Ban_of_the_last_owner_has_a_successor", func(f *fixture) {
 		alice, bob := f.user("alice"), f.user("bob")
 		c := f.group("c", alice, bob)

@@ -64,9 +64,10 @@ var blockRules = []rule{
 		pair := f.block(bob, alice)
 		want := storage.PairChat{
 			ID: c, State: tidemark.ChatClosedBySecond, Version: before.Version + 1,
-			MembersVersion: before.MembersVersion + 1,
+			MembersVersion: before.MembersVersion + 1, Turned: true,
 		}
 		f.equal("pair", pair, want)
+		want.Turned = false
 		f.equal("repeated", f.block(bob, alice), want)
 		after := f.info(c)
 		f.equal("chat", storage.PairChatOf(&after), want)
@@ -101,8 +102,21 @@ var blockRules = []rule{
 			{f.unblock, bob, alice, tidemark.ChatClosedByFirst},
 			{f.unblock, alice, bob, tidemark.ChatLive},
 		}
+		before := f.info(c)
 		for i, step := range steps {
-			f.equal(fmt.Sprint("state after step ", i), step.do(step.a, step.b).State, step.want)
+			want := storage.PairChat{
+				ID: c, State: step.want, Version: before.Version,
+				MembersVersion: before.MembersVersion,
+				Turned:         before.State.Closed() != step.want.Closed(),
+			}
+			if want.Turned { // else nobody may notice it
+				want.Version, want.MembersVersion = want.Version+1, want.MembersVersion+1
+			}
+			f.equal(fmt.Sprint("pair after step ", i), step.do(step.a, step.b), want)
+			before = f.info(c)
+			f.equal(fmt.Sprint("state after step ", i), before.State, step.want)
+			f.equal(fmt.Sprint("version after step ", i), before.Version, want.Version)
+			f.equal(fmt.Sprint("state of the roster after step ", i), f.roster(c).State, step.want)
 			_, err := storage.AppendOne(f.ctx, f.store, f.draft(c, alice, "hello"))
 			if got := tidemark.CodeOf(err); (got == tidemark.Denied) != step.want.Closed() {
 				f.Errorf("append after step %d: got %v", i, err)
