@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -98,6 +99,69 @@ func TestBlock_blocked_is_closed_on_all_nodes(t *testing.T) {
 		b.send("bob", chat)
 		want(t, "alice, after she unblocked him", messagesOf(alice.drain()), "message abc 1",
 			"message ab 3")
+	})
+}
+
+func TestBlock_blocked_is_closed_and_a_second_block_says_nothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		chat := c.chat("ab", "alice", "bob")
+		c.blocks("alice", "bob")
+		alice, bob := c.open("alice", withStatuses), c.open("bob", withStatuses)
+		settle()
+		alice.drain()
+		bob.drain()
+		for _, step := range []struct {
+			what        string
+			do          func(context.Context, tidemark.UserID, tidemark.UserID) error
+			user, other tidemark.UserID
+			want        []string
+		}{
+			{"alice blocks again", c.Block, "alice", "bob", nil},
+			{"bob blocks, too", c.Block, "bob", "alice", nil},
+			{"alice unblocks", c.Unblock, "alice", "bob", nil},
+			{"alice blocks once more", c.Block, "alice", "bob", nil},
+			{"bob unblocks", c.Unblock, "bob", "alice", nil},
+			{"alice unblocks at last", c.Unblock, "alice", "bob", []string{"updated ab 3"}},
+			{"alice unblocks again", c.Unblock, "alice", "bob", nil},
+		} {
+			if err := step.do(c.ctx, step.user, step.other); err != nil {
+				t.Fatal(step.what, err)
+			}
+			settle()
+			want(t, "alice, after "+step.what, alice.drain(), step.want...)
+			want(t, "bob, after "+step.what, bob.drain(), step.want...)
+			view, err := c.Chat(c.ctx, server.Caller{User: "bob"}, chat)
+			version := uint64(2)
+			if !view.Chat.State.Closed() {
+				version = 3
+			}
+			if err != nil || view.Version != version || view.MembersVersion != version {
+				t.Errorf("after %s: got the versions %d and %d, %v, want %d", step.what,
+					view.Version, view.MembersVersion, err, version)
+			}
+		}
+	})
+}
+
+func TestBlock_blocked_is_closed_until_it_is_opened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		nodesTrust()
+		chat := a.chat("ab", "alice", "bob")
+		alice := a.open("alice", withStatuses)
+		a.send("alice", chat)
+		a.blocks("alice", "bob")
+		b.ack("bob", chat, 1, 1)
+		time.Sleep(10 * time.Second)
+		want(t, "alice, while it is closed", statusesOf(alice.drain(), "bob"))
+		if err := a.Unblock(a.ctx, "alice", "bob"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		want(t, "alice, after it was opened", statusesOf(alice.drain(), "bob"),
+			"status ab bob 1 1")
 	})
 }
 

@@ -128,7 +128,6 @@ func (b *banning) attempt(ctx context.Context) (*storage.Banned, error) {
 	}
 	counter := counted(now.Counter, members)
 	// Unban does not raise the version, and may have lifted a ban since the counter was read.
-	//rule:banned_stays_out.count-bans-in-dynamodb
 	counter.Change += ", bans = if_not_exists(bans, :no_bans) + :one_ban"
 	counter.Values[":no_bans"], counter.Values[":one_ban"] = call.Number(0), call.Number(1)
 	ban := banKey(b.chat, b.user)

@@ -133,8 +133,8 @@ func (s *Store) changeBlock(
 			if err != nil {
 				return err
 			}
-			//rule:blocked_is_closed.close-with-the-block-in-postgres
 			before := row.chat()
+			//rule:blocked_is_closed.close-with-the-block-in-postgres
 			after, changed := storage.CloseBy(before, first, second)
 			if pair = storage.PairChatOf(&after); !changed {
 				return nil
