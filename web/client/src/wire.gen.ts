@@ -92,9 +92,11 @@ export interface paths {
         /**
          * Add members to a group
          * @description For owners, admins and backends. New members get the `role` of the request, or else
-         *     `member`. 403 also for a user who is banned, and for one whom you cannot add because one of
-         *     you has blocked the other. As in `PATCH`, an admin may only give the roles `member` and `reader`. Existing
+         *     `member`. As in `PATCH`, an admin may only give the roles `member` and `reader`. Existing
          *     members stay as they are. The members of a direct chat are fixed.
+         *
+         *     The answer is 403 if one of the users is banned, or cannot be added because one of you has
+         *     blocked the other.
          */
         readonly post: operations["addMembers"];
         readonly delete?: never;
@@ -397,8 +399,8 @@ export interface paths {
          * @description Our direct chat is then closed for both of us. Both read it, and whatever one of us sends
          *     gets 403 with the same text. Neither learns what the other receives and reads, whether they
          *     type, or are online there. Neither makes a new direct chat of us, or adds the other to a
-         *     group. Groups in which both of us are go on. The other one gets `chat_updated`, and does not
-         *     learn who closed the chat.
+         *     group. Groups in which both of us are go on. If this closes the chat, we both get
+         *     `chat_updated`, and the other one does not learn who closed it.
          *
          *     I block at most 10,000 users. If I have blocked the user already, the answer is 204, too.
          */
@@ -406,8 +408,8 @@ export interface paths {
         readonly post?: never;
         /**
          * Unblock a user
-         * @description Our direct chat is open again, unless the other one has blocked me. If I have not blocked the
-         *     user, the answer is 204, too.
+         * @description Our direct chat is open again, unless the other one has blocked me. If I have not blocked
+         *     the user, the answer is 204, too.
          */
         readonly delete: operations["removeBlock"];
         readonly options?: never;
