@@ -90,7 +90,12 @@ func (r Role) MayPin(in ChatType) bool {
 //	live       DeleteChat     deleted
 //	importing  DeleteChat     deleted
 //	deleted    DeleteChat     deleted
+//	live       PutBlock       closed by one
+//	closed     PutBlock       closed by one or by both
+//	closed     RemoveBlock    closed by the other one, or live
+//	closed     DeleteChat     deleted
 //
+// FinishImport leads to a closed state if a block stands between the two members of a direct chat.
 // No step leads from deleted to another state, and none from live to importing.
 type ChatState string
 
@@ -103,7 +108,19 @@ const (
 	ChatImporting ChatState = "importing"
 	// ChatDeleted is what is left of a chat that was deleted: its id, which is never used again.
 	ChatDeleted ChatState = "deleted"
+	// ChatClosedByFirst is a direct chat whose member with the smaller id has blocked the other
+	// one. Its members read it, and nobody writes.
+	ChatClosedByFirst ChatState = "closed_by_first"
+	// ChatClosedBySecond is the same for the member with the greater id.
+	ChatClosedBySecond ChatState = "closed_by_second"
+	// ChatClosedByBoth is a direct chat whose members have blocked each other.
+	ChatClosedByBoth ChatState = "closed_by_both"
 )
+
+// Closed reports whether a member of a direct chat has blocked the other one.
+func (s ChatState) Closed() bool {
+	return s == ChatClosedByFirst || s == ChatClosedBySecond || s == ChatClosedByBoth
+}
 
 // Chat is a chat as it is stored.
 type Chat struct {
@@ -114,7 +131,8 @@ type Chat struct {
 	// Metadata is a JSON object of the application, or nil. It is kept byte for byte.
 	Metadata json.RawMessage
 	// Version grows by one with every change of Name, Metadata or Policy, and when the chat is
-	// deleted. It starts at 1.
+	// deleted, closed or opened again. It starts at 1. If a second member closes it, too, or one
+	// of both no longer does, it stays.
 	Version   uint64
 	History   HistoryMode
 	CreatedAt time.Time

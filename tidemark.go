@@ -76,6 +76,10 @@ const (
 	MaxChatName = 256
 	// MaxMembers is the greatest number of current members of a chat.
 	MaxMembers = 10_000
+	// MaxBans is the greatest number of users who are banned from a chat.
+	MaxBans = 10_000
+	// MaxBlocks is the greatest number of users whom a user has blocked.
+	MaxBlocks = 10_000
 	// MaxMembersPerCall is the greatest number of users that one call adds to a new or existing
 	// chat.
 	MaxMembersPerCall = 1_000

@@ -52,7 +52,7 @@ func (i *Importer) begin(ctx context.Context, c *Chat) (*move, error) {
 	}
 	m := &move{
 		i: i, id: new.ID, direct: new.Type == tidemark.Direct,
-		done: chat.State == tidemark.ChatLive, again: !created, head: chat.Head,
+		done: chat.State != tidemark.ChatImporting, again: !created, head: chat.Head,
 		roll: newRoll(), wanted: map[string][]*person{},
 	}
 	for _, user := range new.Members {

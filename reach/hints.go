@@ -191,6 +191,34 @@ func (h *hinting) RemoveMember(
 	return removed, err
 }
 
+func (h *hinting) Ban(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
+) (storage.Banned, error) {
+	banned, err := h.Store.Ban(ctx, chat, user, now)
+	h.after(chat, err)
+	return banned, err
+}
+
+func (h *hinting) PutBlock(
+	ctx context.Context, user, blocked tidemark.UserID, now time.Time,
+) (storage.PairChat, error) {
+	pair, err := h.Store.PutBlock(ctx, user, blocked, now)
+	if pair.Turned {
+		h.after(pair.ID, err)
+	}
+	return pair, err
+}
+
+func (h *hinting) RemoveBlock(
+	ctx context.Context, user, blocked tidemark.UserID,
+) (storage.PairChat, error) {
+	pair, err := h.Store.RemoveBlock(ctx, user, blocked)
+	if pair.Turned {
+		h.after(pair.ID, err)
+	}
+	return pair, err
+}
+
 func (h *hinting) UpdateMember(
 	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, change storage.MemberChange,
 ) (storage.UpdatedMember, error) {

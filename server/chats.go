@@ -78,10 +78,16 @@ type ChatPage struct {
 // created. All backends without a user count as one caller.
 //
 // Errors: Invalid (a bad id, type, name or number of members), Conflict (another request has used
-// the id), NotMember (an equal request created the group, and the caller has left it).
+// the id), NotMember (an equal request created the group, and the caller has left it), Denied (only
+// backends create chats, or a block stands between the user and another member).
 func (s *Server) CreateChat(
 	ctx context.Context, c Caller, r CreateChatRequest,
 ) (view ChatView, created bool, err error) {
+	//rule:caller_does_only_what_they_may.only-backends-open-chats
+	if s.cfg.OnlyBackendsOpen && !c.Backend {
+		return ChatView{}, false, tidemark.Errorf(tidemark.Denied,
+			"on this server, only a backend creates chats; ask yours to create it")
+	}
 	n, err := s.newChat(c, r)
 	if err != nil {
 		return ChatView{}, false, err
@@ -90,6 +96,9 @@ func (s *Server) CreateChat(
 		return ChatView{}, false, err
 	}
 	defer s.calls.end()
+	if err := s.mayGather(ctx, c, n); err != nil {
+		return ChatView{}, false, err
+	}
 	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
 	chat, created, err := s.storage.CreateChat(ctx, n)
@@ -312,7 +321,13 @@ func (s *Server) setPeers(ctx context.Context, user tidemark.UserID, views []Cha
 	}
 	var keys []storage.StateKey
 	for _, roster := range rosters {
-		if key, there := peerOf(roster, user); there {
+		key, there := peerOf(roster, user)
+		switch {
+		case !there:
+		//rule:blocked_is_closed.peer-says-nothing
+		case byID[key.Chat].Chat.State.Closed() || roster.State.Closed():
+			byID[key.Chat].Peer = &tidemark.DeliveryState{UserID: key.User, ChatID: key.Chat}
+		default:
 			keys = append(keys, key)
 		}
 	}
@@ -388,6 +403,10 @@ func (s *Server) view(
 	view := ChatView{Chat: chat, Role: m.Role, State: states[0], Unread: counts[0]}
 	if len(states) > 1 {
 		view.Peer = &states[1]
+		if chat.State.Closed() {
+			//rule:blocked_is_closed.peer-says-nothing-in-a-view
+			view.Peer = &tidemark.DeliveryState{UserID: states[1].UserID, ChatID: id}
+		}
 	}
 	if chat.Head == 0 {
 		return view, nil

@@ -22,6 +22,8 @@ type Storage interface {
 	storage.Deliveries
 	storage.Unreads
 	storage.Pending
+	storage.Blocks
+	storage.Bans
 	storage.Lives
 	// DeleteChat is that of storage.Deletions.
 	DeleteChat(ctx context.Context, chat tidemark.ChatID, now time.Time) (storage.Deleted, error)
@@ -69,6 +71,9 @@ type Config struct {
 	// Workers, if not nil, may hand over what this node stores. Then Send confirms a message when
 	// it is stored.
 	Workers Workers
+
+	// OnlyBackendsOpen says that users create no chats, and only backends do.
+	OnlyBackendsOpen bool
 
 	// Node is this process's name among the processes that share the registry. Default "node".
 	Node tidemark.NodeID

@@ -235,6 +235,9 @@ func (s *Server) DeliveryStatus(
 	if err != nil {
 		return DeliveryStatus{}, err
 	}
+	if chat.State.Closed() && !c.noUser() {
+		return s.closedStatus(ctx, c.User, status, roster.Users, author, after, r.Limit)
+	}
 	if chat.Type == tidemark.Direct && r.Cursor == "" && r.Limit >= len(roster.Users) {
 		return s.directStatus(ctx, status, roster.Users, author)
 	}

@@ -71,7 +71,8 @@ func pageOfMembers(roster *chat.Roster, after tidemark.UserID, limit int) Member
 // who are members already keep theirs.
 //
 // Errors: Invalid, NotFound, NotMember, Denied (also above tidemark.MaxMembers and
-// tidemark.MaxIntervals), Unavailable (repeat the call).
+// tidemark.MaxIntervals, for a user who is banned, and for one between whom and the caller's user a
+// block stands), Unavailable (repeat the call).
 func (s *Server) AddMembers(
 	ctx context.Context, c Caller, chat tidemark.ChatID, users []tidemark.UserID,
 	role tidemark.Role,
@@ -106,6 +107,9 @@ func (s *Server) AddMembers(
 		return MemberPage{}, err
 	}
 	if err := mayGrant(c, m, role); err != nil {
+		return MemberPage{}, err
+	}
+	if err := s.notApart(ctx, c, "user_ids", users); err != nil {
 		return MemberPage{}, err
 	}
 	ctx, cancel := delivery.Detach(ctx)
@@ -225,6 +229,15 @@ func (s *Server) RemoveMember(
 	if err != nil {
 		return err
 	}
+	s.announceRemoval(ctx, chat, user, removed)
+	return nil
+}
+
+// announceRemoval notifies all nodes, the sessions of a user whose membership has ended, and those
+// of the other members.
+func (s *Server) announceRemoval(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, removed storage.Removed,
+) {
 	s.chats.Chat(chat).Invalidate(removed.Version)
 	//rule:nothing_outside_membership.tell-removed-member
 	recipients := []tidemark.UserID{user}
@@ -250,7 +263,6 @@ func (s *Server) RemoveMember(
 		//rule:group_delivered_requires_all_members.recompute-after-removal
 		s.receipts.Recompute(chat)
 	}
-	return nil
 }
 
 // mayRemove returns nil if the caller may end the user's membership.

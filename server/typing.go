@@ -60,7 +60,7 @@ func (t *typists) allow(key storage.StateKey, now time.Time) bool {
 // more than Config.StatusFanout members, or within typingEvery of the user's last notice. A notice
 // is not stored, and may be lost.
 //
-// Errors: NotFound, NotMember, Denied (a reader), Unavailable.
+// Errors: NotFound, NotMember, Denied (a reader, or the chat is closed), Unavailable.
 func (s *Server) Typing(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) error {
 	//rule:nothing_outside_membership.typing-by-members-only
 	roster, m, err := s.chats.Member(ctx, user, chat)
@@ -70,6 +70,9 @@ func (s *Server) Typing(ctx context.Context, user tidemark.UserID, chat tidemark
 	//rule:caller_does_only_what_they_may.readers-do-not-type
 	if !m.Role.MaySend() {
 		return storage.NotSender(chat, user, true)
+	}
+	if err := s.open(ctx, roster); err != nil {
+		return err
 	}
 	if len(roster.Users) > s.cfg.StatusFanout ||
 		!s.typists.allow(storage.StateKey{User: user, Chat: chat}, s.now()) {

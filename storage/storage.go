@@ -62,6 +62,8 @@ type Store interface {
 	Imports
 	Deletions
 	Erasures
+	Blocks
+	Bans
 	Lives
 	Outbox
 	Documents
@@ -86,7 +88,8 @@ type Chats interface {
 	// created false, whatever its id. It checks this before it looks at new.ID. For a Group,
 	// created is always true on success.
 	//
-	// Conflict: new.ID is taken. Nothing changes then.
+	// Conflict: new.ID is taken. Denied: the chat is Direct, is not being imported, and a block
+	// stands between the two (Blocks). Nothing changes then.
 	//
 	// The caller has checked the input: ids are valid, members are distinct and at most
 	// tidemark.MaxMembersPerCall, and a Direct chat has exactly two members.
@@ -136,7 +139,7 @@ type Members interface {
 	//
 	//   - NotFound: no such chat.
 	//   - Denied: the chat is direct, or it would have more than tidemark.MaxMembers members, or a
-	//     user would have more than tidemark.MaxIntervals intervals.
+	//     user would have more than tidemark.MaxIntervals intervals, or is banned (Bans).
 	AddMembers(ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID,
 		role tidemark.Role, now time.Time) (Added, error)
 
@@ -189,7 +192,7 @@ type Messages interface {
 	//   - NotFound: no such chat, or it was deleted (MayAppend).
 	//   - Unavailable or Conflict: the chat is being imported, or is not (MayAppend).
 	//   - NotMember: the sender is not a member in this step.
-	//   - Denied: the sender is a tidemark.Reader in this step.
+	//   - Denied: the sender is a tidemark.Reader in this step, or the chat is closed (MayWrite).
 	//   - Conflict: see above.
 	//   - NotFound, Denied or Conflict of Draft.MayRevise, Draft.MayAnnotate or Standing.Allows in
 	//     this step (messages with a Relation).

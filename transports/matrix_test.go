@@ -66,6 +66,18 @@ removeMember/self   group    204     204     204     204      204        204 204
 removeMember/self   direct   403D    403D    204     204      403D       403D 403D
 removeMember/self   large    204     204     204     204      204        204 204
 removeMember/self   unknown  404F    404F    404F    404F     404F       404F 404F
+putBan              group    204     403D    403N    403N     204        204 204
+putBan              direct   403D    403D    403N    403N     403D       403D 403D
+putBan              large    204     403D    403N    403N     204        204 204
+putBan              unknown  404F    404F    404F    404F     404F       404F 404F
+removeBan           group    204     403D    403N    403N     204        204 204
+removeBan           direct   403D    403D    403N    403N     403D       403D 403D
+removeBan           large    204     403D    403N    403N     204        204 204
+removeBan           unknown  404F    404F    404F    404F     404F       404F 404F
+listBans            group    200     403D    403N    403N     200        200 200
+listBans            direct   403D    403D    403N    403N     403D       403D 403D
+listBans            large    200     403D    403N    403N     200        200 200
+listBans            unknown  404F    404F    404F    404F     404F       404F 404F
 listMessages        group    200     200     403N    403N     200        403N 400
 listMessages        direct   200     200     403N    403N     200        403N 400
 listMessages        large    200     200     403N    403N     200        403N 400
@@ -196,6 +208,9 @@ func chatCalls() map[string]call {
 			`{"role":"reader","metadata":{"a":1}}`},
 		"removeMember":      {"DELETE", "/chats/CHAT/members/OTHER", ""},
 		"removeMember/self": {"DELETE", "/chats/CHAT/members/SELF", ""},
+		"putBan":            {"PUT", "/chats/CHAT/bans/OTHER", ""},
+		"removeBan":         {"DELETE", "/chats/CHAT/bans/OTHER", ""},
+		"listBans":          {"GET", "/chats/CHAT/bans", ""},
 		"listMessages":      {"GET", "/chats/CHAT/messages", ""},
 		"listReactions":     {"GET", "/chats/CHAT/messages/2/reactions", ""},
 		"listPins":          {"GET", "/chats/CHAT/pins", ""},

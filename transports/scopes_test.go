@@ -37,7 +37,8 @@ func needNoUser(contract *apitest.Contract) map[string]bool {
 // scopesOf returns the scopes of which a key needs one to call for a user.
 func scopesOf(operation string) []auth.Scope {
 	switch operation {
-	case "createChat", "updateChat", "deleteChat", "addMembers", "removeMember", "updateMember":
+	case "createChat", "updateChat", "deleteChat", "addMembers", "removeMember", "updateMember",
+		"listBans", "putBan", "removeBan":
 		return []auth.Scope{auth.ScopeChats}
 	case "sendMessage", "sendTyping", "createAttachment":
 		return []auth.Scope{auth.ScopeSend}

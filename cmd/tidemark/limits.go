@@ -45,6 +45,7 @@ type coreFlags struct {
 	CommitBatch     int           `env:"TIDEMARK_COMMIT_BATCH" placeholder:"N" help:"Greatest number of writes that share a commit of SQLite or a statement of Postgres. Default 512."`
 	LastSeen        bool          `env:"TIDEMARK_LAST_SEEN" help:"Keep when users were last seen: one write for each absence. Default: no."`
 	KeepDays        int           `env:"TIDEMARK_KEEP_DAYS" placeholder:"DAYS" help:"Remove messages that are older than this many days, 8 at least. Default: messages are kept for ever."`
+	OpenChats       string        `env:"TIDEMARK_OPEN_CHATS" default:"members" enum:"members,backends" help:"Who creates chats: members (every user), or backends (API keys only)."`
 	SessionsPerUser int           `env:"TIDEMARK_SESSIONS_PER_USER" placeholder:"N" help:"Greatest number of sessions of a user. Default 32."`
 	Erasure         erasureFlags  `embed:""`
 }

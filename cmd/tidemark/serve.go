@@ -391,8 +391,11 @@ func (o *options) newCore(
 		AckBatch:        o.core.AckBatch,
 		StatusFanout:    o.core.StatusFanout,
 		SessionsPerUser: o.core.SessionsPerUser,
-		Documents:       store,
-		LastSeen:        o.core.LastSeen,
+
+		OnlyBackendsOpen: o.core.OpenChats == "backends",
+
+		Documents: store,
+		LastSeen:  o.core.LastSeen,
 
 		ComparesPerSecond: compares,
 	}

@@ -196,6 +196,9 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 	if now.Changed != "" {
 		return nil, a.settle(ctx, now.Counter)
 	}
+	if err := a.unbanned(ctx, now.Counter, a.users); err != nil {
+		return nil, err
+	}
 	join, _, err := a.joiners(now)
 	if err != nil || len(join) == 0 {
 		return nil, err

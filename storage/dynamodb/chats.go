@@ -95,13 +95,17 @@ func (c caller) creationActions(
 ) []types.TransactWriteItem {
 	actions := []types.TransactWriteItem{c.creation(made, "attribute_not_exists(chat_id)")}
 	if new.Type == tidemark.Direct {
-		it := pairKey(pairOf(new))
-		it["direct_chat"] = call.Text(new.ID)
-		actions = append(actions, types.TransactWriteItem{Put: &types.Put{
-			TableName:           c.Table(record.Counters),
-			ConditionExpression: aws.String("attribute_not_exists(chat_id)"),
-			Item:                it,
-		}})
+		condition := "attribute_not_exists(direct_chat)"
+		if new.State == tidemark.ChatLive {
+			condition += " AND attribute_not_exists(closed)"
+		}
+		actions = append(actions, c.Action(call.Update{
+			Table:     record.Counters,
+			Key:       pairKey(pairOf(new)),
+			Change:    "SET direct_chat = :chat",
+			Condition: condition,
+			Values:    call.Item{":chat": call.Text(new.ID)},
+		}))
 	}
 	for _, user := range new.Members {
 		row := record.Membership{
@@ -167,18 +171,19 @@ func pairOf(new storage.NewChat) string {
 	return tidemark.DirectKey(new.Members[0], new.Members[1])
 }
 
-// direct returns the direct chat of a pair, nil if there is none.
+// direct returns the direct chat of a pair, nil if there is none. Denied: there must be none.
 func (c caller) direct(ctx context.Context, new storage.NewChat) (*record.Counter, error) {
-	it, err := c.Get(ctx, record.Counters, pairKey(pairOf(new)))
-	if err != nil || it == nil {
+	now, err := c.pair(ctx, pairOf(new))
+	switch {
+	case err != nil:
 		return nil, err
+	//rule:blocked_is_closed.no-new-chat-in-dynamodb
+	case now.chat == "" && now.closed.Closed() && new.State == tidemark.ChatLive:
+		return nil, storage.Closed()
+	case now.chat == "":
+		return nil, nil
 	}
-	r := call.Reader{Item: it}
-	chat := tidemark.ChatID(r.Text("direct_chat"))
-	if r.Err != nil {
-		return nil, r.Err
-	}
-	found, err := c.Counter(ctx, chat)
+	found, err := c.Counter(ctx, now.chat)
 	// It was deleted since the pair was read.
 	if err == nil && found.State == tidemark.ChatDeleted {
 		return nil, nil

@@ -101,6 +101,9 @@ func (a *adding) few(ctx context.Context) (added *storage.Added, many bool, err 
 	if now.Changed != "" {
 		return nil, false, a.settle(ctx, now.Counter)
 	}
+	if err := a.unbanned(ctx, now.Counter, a.users); err != nil {
+		return nil, false, err
+	}
 	join, own, err := a.joiners(now)
 	if err != nil || len(join) == 0 {
 		return &storage.Added{Version: now.MembersVersion, Head: now.Head, New: own}, false, err
@@ -328,35 +331,11 @@ func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
 		return nil, tidemark.Errorf(tidemark.Denied, "the chat %s is direct; its members are fixed",
 			r.chat)
 	}
-	removed := &storage.Removed{Version: now.MembersVersion + 1, Head: now.Head}
-	var heirs []types.TransactWriteItem
-	if member.Role == tidemark.Owner {
-		roster, err := r.RosterAt(ctx, now.Counter)
-		if err != nil || roster.Version != now.MembersVersion {
-			return nil, err
-		}
-		//rule:owner_always.succeed-at-removal-in-dynamodb
-		if heir, found, _ := roster.Successor(r.user); found {
-			removed.Successor = heir.UserID
-			heirs = append(heirs, r.promote(now, heir, r.token))
-		}
+	removed, actions, err := r.leaving(ctx, now, member, r.token)
+	if err != nil || removed == nil {
+		return nil, err
 	}
-	member.Intervals, member.Metadata = member.Intervals.Left(now.Head), nil
-	refused, doubtful, err := r.Transact(ctx, append(heirs,
-		r.Action(counted(now.Counter, -1)),
-		r.put(now, member, r.token),
-		r.Action(call.Update{
-			Table:  record.States,
-			Key:    record.StateKey(r.user, r.chat),
-			Change: "REMOVE is_member, member_change",
-		}),
-		types.TransactWriteItem{
-			Delete: &types.Delete{
-				TableName: r.Table(record.Pendings),
-				Key:       record.PendingKey(r.user, r.chat),
-			},
-		},
-	))
+	refused, doubtful, err := r.Transact(ctx, append(actions, r.Action(counted(now.Counter, -1))))
 	if err != nil {
 		return nil, err
 	}
@@ -367,6 +346,41 @@ func (r *removing) attempt(ctx context.Context) (*storage.Removed, error) {
 		r.doubtful = removed
 	}
 	return nil, nil
+}
+
+// leaving returns the writes that end the membership of a current member, besides that of the
+// counter. removed is nil if another write was in the way.
+func (c caller) leaving(
+	ctx context.Context, now record.Seen, member tidemark.Member, token string,
+) (removed *storage.Removed, actions []types.TransactWriteItem, err error) {
+	user := member.UserID
+	removed = &storage.Removed{Version: now.MembersVersion + 1, Head: now.Head}
+	if member.Role == tidemark.Owner {
+		roster, err := c.RosterAt(ctx, now.Counter)
+		if err != nil || roster.Version != now.MembersVersion {
+			return nil, nil, err
+		}
+		//rule:owner_always.succeed-at-removal-in-dynamodb
+		if heir, found, _ := roster.Successor(user); found {
+			removed.Successor = heir.UserID
+			actions = append(actions, c.promote(now, heir, token))
+		}
+	}
+	member.Intervals, member.Metadata = member.Intervals.Left(now.Head), nil
+	return removed, append(actions,
+		c.put(now, member, token),
+		c.Action(call.Update{
+			Table:  record.States,
+			Key:    record.StateKey(user, now.ID),
+			Change: "REMOVE is_member, member_change",
+		}),
+		types.TransactWriteItem{
+			Delete: &types.Delete{
+				TableName: c.Table(record.Pendings),
+				Key:       record.PendingKey(user, now.ID),
+			},
+		},
+	), nil
 }
 
 // Rosters implements storage.Members.

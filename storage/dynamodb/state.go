@@ -47,6 +47,9 @@ func (c caller) finishImport(ctx context.Context, id tidemark.ChatID) (ended boo
 	if err != nil || !changes {
 		return err == nil, err
 	}
+	if now.Type == tidemark.Direct {
+		return c.finishDirect(ctx, now)
+	}
 	values := call.Item{
 		":importing": call.Text(tidemark.ChatImporting),
 		":version":   call.Number(now.MembersVersion),
@@ -64,6 +67,23 @@ func (c caller) finishImport(ctx context.Context, id tidemark.ChatID) (ended boo
 		_, err = c.Learn(id, it)
 	}
 	return ended, err
+}
+
+// finishDirect is finishImport of a direct chat. It is closed if a block stands.
+func (c caller) finishDirect(ctx context.Context, now *record.Counter) (ended bool, err error) {
+	pair, err := c.pairOf(ctx, now)
+	if err != nil || pair == nil {
+		return false, err
+	}
+	after := now.Chat
+	//rule:blocked_is_closed.close-at-the-end-of-an-import-in-dynamodb
+	after.State = pair.closed
+	after.MembersVersion++
+	refused, _, err := c.Transact(ctx, []types.TransactWriteItem{
+		c.Action(closing(&now.Chat, &after)),
+		c.check(pairKey(pair.key), "closed", pair.closed),
+	})
+	return err == nil && refused == nil, err
 }
 
 // DeleteChat implements storage.Deletions. The counter says that the chat is deleted. The items of
@@ -119,12 +139,11 @@ func (c caller) deleteChat(
 		actions = append(actions, c.removal(describedKey(counter.Described)))
 	}
 	if counter.Type == tidemark.Direct {
-		roster, err := c.RosterAt(ctx, counter)
-		if err != nil || roster.Version != counter.MembersVersion {
+		pair, err := c.pairOf(ctx, counter)
+		if err != nil || pair == nil {
 			return nil, err
 		}
-		pair := tidemark.DirectKey(roster.Members[0].UserID, roster.Members[1].UserID)
-		actions = append(actions, c.removal(pairKey(pair)))
+		actions = append(actions, c.putPair(pair, pair.closed, ""))
 	}
 	refused, _, err := c.Transact(ctx, actions)
 	if err != nil || refused != nil {
@@ -190,7 +209,7 @@ func (s *Store) PurgeChat(
 		c.purgeMessages, c.purgeNotes,
 	}
 	if members {
-		steps = append(steps, c.purgeMembers)
+		steps = append(steps, c.purgeBans, c.purgeMembers)
 	}
 	for _, step := range steps {
 		n, err := step(ctx, id, limit-removed)

@@ -48,6 +48,25 @@ func TestAppend_after_an_import_that_another_process_ended(t *testing.T) {
 	}
 }
 
+func TestAppend_after_an_unblock_by_another_process(t *testing.T) {
+	url := newTables(t)
+	s, other := openTest(t, url), openTest(t, url)
+	_, _, err := s.CreateChat(t.Context(), storage.NewChat{
+		ID: "c", Type: tidemark.Direct, History: tidemark.HistoryFull,
+		CreatedAt: time.UnixMilli(1), Members: []tidemark.UserID{"anna", "bert"},
+	})
+	must(t, err)
+	_, err = s.PutBlock(t.Context(), "bert", "anna", time.UnixMilli(2))
+	must(t, err)
+	_, err = storage.AppendOne(t.Context(), s, draft("c", "anna", "too late"))
+	if tidemark.CodeOf(err) != tidemark.Denied {
+		t.Errorf("a message in a closed chat: %v", err)
+	}
+	_, err = other.RemoveBlock(t.Context(), "bert", "anna")
+	must(t, err)
+	send(t, s, "c", "anna", "first", 1)
+}
+
 // deleteChat deletes a chat, and demands the result.
 func deleteChat(t *testing.T, s *Store, chat tidemark.ChatID, want storage.Deleted) {
 	t.Helper()

@@ -72,7 +72,7 @@ func rawName(expression string) string {
 		case slices.Contains([]string{"SET", "REMOVE", "AND", "OR", "BETWEEN"}, word):
 		case slices.Contains([]string{
 			"head", "change", "changing", "version", "id", "senders", "sent", "uncounted",
-			"life", "floor", "expired",
+			"life", "floor", "expired", "bans", "blocks", "closed", "kind",
 		}, word):
 		default:
 			return word

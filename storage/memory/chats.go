@@ -32,6 +32,8 @@ type chat struct {
 	// roster is the roster of the current version, or nil if it is not built yet.
 	roster *tidemark.Roster
 	outbox outbox
+	// bans holds when users were banned.
+	bans map[tidemark.UserID]time.Time
 	// cleared is how many of the chat's pending rows Clear has removed.
 	cleared uint64
 	// purged is how many of messages PurgeChat has looked at.
@@ -48,6 +50,10 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		if existing := s.direct[directKey(new)]; existing != nil {
 			return existing.Chat, false, nil
 		}
+		//rule:blocked_is_closed.no-new-chat-in-memory
+		if new.State == tidemark.ChatLive && s.apart(new.Members[0], new.Members[1]) {
+			return tidemark.Chat{}, false, storage.Closed()
+		}
 	}
 	if s.chats[new.ID] != nil {
 		return tidemark.Chat{}, false, storage.Taken(new.ID)
@@ -59,6 +65,7 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 		mentions: map[tidemark.Sequence]tidemark.Mentions{},
 		members:  map[tidemark.UserID]tidemark.Member{},
 		changed:  map[tidemark.UserID]uint64{},
+		bans:     map[tidemark.UserID]time.Time{},
 	}
 	for _, user := range new.Members {
 		role := tidemark.Ordinary

@@ -35,6 +35,10 @@ func (s *Store) AddMembers(
 		if former.Intervals.Open() {
 			continue
 		}
+		//rule:banned_stays_out.add-nobody-banned-in-memory
+		if _, banned := c.bans[user]; banned {
+			return storage.Added{}, storage.IsBanned(id, user)
+		}
 		intervals := former.Intervals.Joined(c.Head, c.History, returning)
 		if len(intervals) > tidemark.MaxIntervals {
 			return storage.Added{}, tidemark.Errorf(tidemark.Denied,
@@ -101,6 +105,12 @@ func (s *Store) RemoveMember(
 		return storage.Removed{}, tidemark.Errorf(tidemark.Denied,
 			"the chat %s is direct; its members are fixed", id)
 	}
+	return s.removeMember(c, member), nil
+}
+
+// removeMember ends the membership of a current member of a group. The mutex is held.
+func (s *Store) removeMember(c *chat, member tidemark.Member) storage.Removed {
+	user, id := member.UserID, c.ID
 	defer s.news(c, storage.PositionOf(&c.Chat))
 	removed := storage.Removed{Head: c.Head}
 	//rule:owner_always.succeed-at-removal
@@ -119,7 +129,7 @@ func (s *Store) RemoveMember(
 	//rule:nothing_outside_membership.drop-roster
 	c.roster = nil
 	removed.Version = c.MembersVersion
-	return removed, nil
+	return removed
 }
 
 // put stores a member whose last change has a version. The mutex is held.

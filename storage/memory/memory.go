@@ -33,6 +33,8 @@ type Store struct {
 	// backlogs holds those of single outlets, and stamps is the last stamp that one got.
 	backlogs map[backlogKey]storage.Backlog
 	stamps   uint64
+	// blocks holds when a user has blocked another one.
+	blocks map[tidemark.UserID]map[tidemark.UserID]time.Time
 	// documents holds the documents by kind and name.
 	documents map[string]map[string]storage.Document
 	// lives are the lives of the data, of which the last is the present one.
@@ -52,6 +54,7 @@ func New() *Store {
 		states:    map[storage.StateKey]tidemark.DeliveryState{},
 		pending:   map[tidemark.UserID]map[tidemark.ChatID]tidemark.Sequence{},
 		backlogs:  map[backlogKey]storage.Backlog{},
+		blocks:    map[tidemark.UserID]map[tidemark.UserID]time.Time{},
 		documents: map[string]map[string]storage.Document{},
 	}
 }

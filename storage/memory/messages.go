@@ -70,6 +70,10 @@ func (s *Store) append(
 		return storage.Appended{}, behind.Judge(&draft,
 			storage.NotSender(draft.ChatID, draft.SenderID, true))
 	}
+	//rule:blocked_is_closed.refuse-after-the-key-in-memory
+	if err := storage.MayWrite(c.State, &draft); err != nil {
+		return storage.Appended{}, behind.Judge(&draft, err)
+	}
 	draft.CreatedAt = stored(draft.CreatedAt)
 	if draft.Kind.Relates() {
 		if err := c.mayRelate(&draft, sender.Role); err != nil {

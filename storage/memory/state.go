@@ -26,6 +26,10 @@ func (s *Store) FinishImport(ctx context.Context, id tidemark.ChatID, _ time.Tim
 	}
 	defer s.news(c, storage.PositionOf(&c.Chat))
 	c.State = tidemark.ChatLive
+	if c.Type == tidemark.Direct {
+		//rule:blocked_is_closed.close-at-the-end-of-an-import-in-memory
+		c.State = s.closing(c.current().Members[0].UserID, c.current().Members[1].UserID)
+	}
 	//rule:importing_is_closed.raise-the-version
 	c.MembersVersion++
 	c.roster = nil
@@ -103,5 +107,6 @@ func (s *Store) PurgeChat(
 		delete(c.changed, user)
 		removed++
 	}
+	c.bans = nil
 	return removed, len(users) < limit, nil
 }

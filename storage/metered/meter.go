@@ -202,6 +202,13 @@ const (
 	opEraseMessages
 	opEraseMember
 	opEraseUser
+	opPutBlock
+	opRemoveBlock
+	opBlocksOf
+	opApart
+	opBan
+	opUnban
+	opBansOf
 	opShared
 	opBacklogs
 	opRewind
@@ -223,7 +230,8 @@ func (op operation) String() string {
 		"advance", "states", "states_of", "states_in", "summary", "unread", "unread_of",
 		"mark_unread", "mark", "clear", "pending_of", "behind", "expire", "policies",
 		"finish_import", "delete_chat", "purge_chat", "chats_naming", "close_direct",
-		"erase_messages", "erase_member", "erase_user", "shared", "backlogs", "rewind", "settle",
+		"erase_messages", "erase_member", "erase_user", "put_block", "remove_block", "blocks_of",
+		"apart", "ban", "unban", "bans_of", "shared", "backlogs", "rewind", "settle",
 		"each_chat", "members_since", "documents", "documents_of", "put_document", "check",
 	}[op]
 }

@@ -136,10 +136,19 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 			}
 		}
 		var key int64
-		err := c.QueryRow(ctx, insertChat, string(chat.ID), string(chat.Type), string(chat.History),
-			chat.Name, pair, chat.CreatedAt.UnixMilli(), members, string(new.Creator), chat.Large,
-			string(tidemark.Owner), string(tidemark.Ordinary), chat.Creation,
-			textOrNull(chat.Metadata), shardOf(chat.ID), stateOrNull(chat.State)).Scan(&key)
+		insert := func(by querier) error {
+			return by.QueryRow(ctx, insertChat, string(chat.ID), string(chat.Type),
+				string(chat.History), chat.Name, pair, chat.CreatedAt.UnixMilli(), members,
+				string(new.Creator), chat.Large, string(tidemark.Owner),
+				string(tidemark.Ordinary), chat.Creation, textOrNull(chat.Metadata),
+				shardOf(chat.ID), stateOrNull(chat.State)).Scan(&key)
+		}
+		var err error
+		if pair != nil && chat.State == tidemark.ChatLive {
+			err = c.open(ctx, new, insert)
+		} else {
+			err = insert(c)
+		}
 		if !errors.Is(err, pgx.ErrNoRows) {
 			created = err == nil
 			return err

@@ -30,10 +30,12 @@ const judgeDrafts = `SELECT coalesce(c.key, 0), coalesce(c.members_version, 0),
 		WHERE id = d.chat_id LIMIT 1) AS c ON true
 	ORDER BY d.no`
 
-// The seats of users who may not send. Others have seat 1 or 2 in a direct chat, or 0.
+// The seats of users who may not send. Others have seat 1 or 2 in a direct chat, or 0. A member of
+// a closed chat is shut out of what storage.MayWrite refuses.
 const (
 	reader   = -1
 	stranger = -2
+	shutOut  = -3
 )
 
 // A verdict is what is known of a draft.
@@ -62,6 +64,14 @@ func (v *verdict) accepted() bool {
 	return v.chat != 0 && v.known == 0 && v.seat >= 0 && v.refusal == nil && v.held == nil
 }
 
+// unsent returns why the sender of a draft may not send it.
+func (v *verdict) unsent(d *tidemark.Draft) error {
+	if v.seat == shutOut {
+		return storage.Closed()
+	}
+	return storage.NotSender(d.ChatID, d.SenderID, v.seat == reader)
+}
+
 // hold holds back the drafts of importers that come behind one whose sender may not send, or behind
 // one that was refused. If the members of their chat change before the drafts are stored, all of
 // them are judged again.
@@ -74,7 +84,7 @@ func (a *appending) hold(todo []int, verdicts []verdict) {
 		}
 		//rule:import_once.nothing-behind-a-refusal-in-postgres
 		if v.held = behind.Judge(d, nil); v.held == nil && v.seat < 0 {
-			_ = behind.Judge(d, storage.NotSender(d.ChatID, d.SenderID, v.seat == reader))
+			_ = behind.Judge(d, v.unsent(d))
 		}
 	}
 }
@@ -127,6 +137,10 @@ func (a *appending) ask(
 		if err == nil {
 			//rule:importing_is_closed.ask-the-state-first-in-postgres
 			v.refusal = storage.MayAppend(state, d)
+			//rule:blocked_is_closed.refuse-after-the-key-in-postgres
+			if v.seat >= 0 && storage.MayWrite(state, d) != nil {
+				v.seat = shutOut
+			}
 			a.senders.learn(d, v, state)
 		}
 		return err

@@ -80,7 +80,12 @@ func (m *membership) named(
 		return nil, err
 	}
 	defer rows.Close()
-	found := make(map[tidemark.UserID]tidemark.Member, len(users))
+	return scanNamed(rows, len(users))
+}
+
+// scanNamed reads the rows of membersNamed.
+func scanNamed(rows pgx.Rows, n int) (map[tidemark.UserID]tidemark.Member, error) {
+	found := make(map[tidemark.UserID]tidemark.Member, n)
 	for rows.Next() {
 		var row memberRow
 		if err := rows.Scan(row.columns()...); err != nil {
@@ -200,7 +205,7 @@ func (s *Store) AddMembers(
 func (m *membership) add(
 	ctx context.Context, users []tidemark.UserID, role tidemark.Role, now time.Time,
 ) (storage.Added, error) {
-	known, err := m.named(ctx, users)
+	known, err := m.unbanned(ctx, users)
 	if err != nil {
 		return storage.Added{}, err
 	}
@@ -270,37 +275,46 @@ func (s *Store) RemoveMember(
 			return err
 		}
 		member := known[user]
-		intervals := member.Intervals
-		if !intervals.Open() {
+		if !member.Intervals.Open() {
 			return notMember(chat, user)
 		}
 		if err := m.changeable(); err != nil {
 			return err
 		}
-		removed = storage.Removed{Version: m.chat.MembersVersion + 1, Head: m.chat.Head}
 		var batch pgx.Batch
-		if member.Role == tidemark.Owner {
-			roster, err := m.roster(ctx)
-			if err != nil {
-				return err
-			}
-			//rule:owner_always.succeed-at-removal-in-postgres
-			if heir, found, _ := roster.Successor(user); found {
-				removed.Successor = heir.UserID
-				m.promote(&batch, heir)
-			}
+		if removed, err = m.end(ctx, &batch, member); err != nil {
+			return err
 		}
-		batch.Queue(leave, m.key, string(user), intervals.Left(m.chat.Head).Text(),
-			m.next())
-		//rule:pending_once.lock-row-at-removal
-		batch.Queue(hold, string(user), string(chat))
-		batch.Queue(unmark, string(user), string(chat))
-		batch.Queue(setMembership, m.key, m.chat.MemberCount-1, m.chat.Large)
 		return m.tx.SendBatch(ctx, &batch).Close()
 	})
 	if err != nil {
 		return storage.Removed{}, err
 	}
+	return removed, nil
+}
+
+// end queues the end of the membership of a current member of a group.
+func (m *membership) end(
+	ctx context.Context, batch *pgx.Batch, member tidemark.Member,
+) (storage.Removed, error) {
+	user, chat := member.UserID, m.chat.ID
+	removed := storage.Removed{Version: m.chat.MembersVersion + 1, Head: m.chat.Head}
+	if member.Role == tidemark.Owner {
+		roster, err := m.roster(ctx)
+		if err != nil {
+			return removed, err
+		}
+		//rule:owner_always.succeed-at-removal-in-postgres
+		if heir, found, _ := roster.Successor(user); found {
+			removed.Successor = heir.UserID
+			m.promote(batch, heir)
+		}
+	}
+	batch.Queue(leave, m.key, string(user), member.Intervals.Left(m.chat.Head).Text(), m.next())
+	//rule:pending_once.lock-row-at-removal
+	batch.Queue(hold, string(user), string(chat))
+	batch.Queue(unmark, string(user), string(chat))
+	batch.Queue(setMembership, m.key, m.chat.MemberCount-1, m.chat.Large)
 	return removed, nil
 }
 

@@ -392,7 +392,7 @@ func (a *appending) conclude(
 		case v.held != nil:
 			a.refuse(i, v.held)
 		case v.sequence == 0:
-			a.refuse(i, storage.NotSender(d.ChatID, d.SenderID, v.seat == reader))
+			a.refuse(i, v.unsent(d))
 		default:
 			sends++
 			m := d.Message(tidemark.Sequence(v.sequence), uint64(v.version))

@@ -15,7 +15,8 @@ import (
 //
 //rule:importing_is_closed.raise-the-version-in-postgres
 const finishImport = `UPDATE chats AS c
-	SET state = NULL, members_version = members_version + 1, ` + opened + ` WHERE key = $1`
+	SET state = nullif($2::text, ''), members_version = members_version + 1, ` + opened + `
+	WHERE key = $1`
 
 // FinishImport implements storage.Imports.
 func (s *Store) FinishImport(ctx context.Context, id tidemark.ChatID, _ time.Time) error {
@@ -24,7 +25,13 @@ func (s *Store) FinishImport(ctx context.Context, id tidemark.ChatID, _ time.Tim
 		if err != nil || !changes {
 			return err
 		}
-		_, err = m.tx.Exec(ctx, finishImport, m.key)
+		state := tidemark.ChatLive
+		if m.chat.Type == tidemark.Direct {
+			if state, err = m.closing(ctx); err != nil {
+				return err
+			}
+		}
+		_, err = m.tx.Exec(ctx, finishImport, m.key, string(state))
 		return err
 	})
 }
@@ -106,6 +113,8 @@ const (
 	// purgeRows removes the pending rows of the members whom purgeMembers removes next.
 	purgeRows = `DELETE FROM pending_deliveries WHERE chat_id = $3 AND user_id = ANY (ARRAY(
 		SELECT user_id FROM members WHERE chat = $1 ORDER BY user_id LIMIT $2))`
+	purgeBans = `DELETE FROM bans WHERE chat + 0 = $1 AND ctid = ANY (ARRAY(
+		SELECT ctid FROM bans WHERE chat = $1 ORDER BY user_id LIMIT $2))`
 	purgeMembers = `DELETE FROM members WHERE chat + 0 = $1 AND ctid = ANY (ARRAY(
 		SELECT ctid FROM members WHERE chat = $1 ORDER BY user_id LIMIT $2))`
 )
@@ -137,6 +146,7 @@ func (s *Store) PurgeChat(
 		batch.Queue(purgePins, m.key, limit).Exec(count)
 		if members {
 			batch.Queue(purgeSenders, m.key, limit).Exec(count)
+			batch.Queue(purgeBans, m.key, limit).Exec(count)
 			batch.Queue(purgeStates, m.key, limit).Exec(count)
 			batch.Queue(purgeRows, m.key, limit, string(id)).Exec(count)
 			batch.Queue(purgeMembers, m.key, limit).Exec(count)

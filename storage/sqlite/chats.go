@@ -88,6 +88,9 @@ func (w *writer) createChat(new storage.NewChat) (tidemark.Chat, bool, error) {
 		if err != nil || found {
 			return chat, false, err
 		}
+		if err := w.mayOpen(new); err != nil {
+			return tidemark.Chat{}, false, err
+		}
 	}
 	if taken, err := w.chat(new.ID); err != nil {
 		return tidemark.Chat{}, false, err

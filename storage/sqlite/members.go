@@ -130,6 +130,10 @@ func (w *writer) addMembers(
 	if err := c.changeable(); err != nil {
 		return storage.Added{}, err
 	}
+	//rule:banned_stays_out.add-nobody-banned-in-sqlite
+	if err := w.noneBanned(c, users); err != nil {
+		return storage.Added{}, err
+	}
 	var joining []tidemark.Member
 	var first []bool
 	for _, user := range users {
@@ -258,34 +262,40 @@ func (s *Store) RemoveMember(
 		if err := c.changeable(); err != nil {
 			return err
 		}
-		//rule:delivery_state_independent_of_membership.keep-state-at-removal
-		removed = storage.Removed{Version: c.version + 1, Head: c.head}
-		if m.Role == tidemark.Owner {
-			r, err := roster(w.c, chat)
-			if err != nil {
-				return err
-			}
-			//rule:owner_always.succeed-at-removal-in-sqlite
-			if heir, found, _ := r.Successor(user); found {
-				removed.Successor = heir.UserID
-				if err := w.promote(c, heir); err != nil {
-					return err
-				}
-			}
-		}
-		m.Intervals, m.Metadata = m.Intervals.Left(c.head), nil
-		if err := w.putMember(c, m, 0, c.version+1); err != nil {
-			return err
-		}
-		if err := w.unmark(c, user); err != nil {
-			return err
-		}
-		return w.setMembership(c, c.members-1)
+		removed, err = w.removeMember(c, m)
+		return err
 	})
 	if err != nil {
 		return storage.Removed{}, err
 	}
 	return removed, nil
+}
+
+// removeMember ends the membership of a current member of a group.
+func (w *writer) removeMember(c *chat, m tidemark.Member) (storage.Removed, error) {
+	//rule:delivery_state_independent_of_membership.keep-state-at-removal
+	removed := storage.Removed{Version: c.version + 1, Head: c.head}
+	if m.Role == tidemark.Owner {
+		r, err := roster(w.c, c.id)
+		if err != nil {
+			return removed, err
+		}
+		//rule:owner_always.succeed-at-removal-in-sqlite
+		if heir, found, _ := r.Successor(m.UserID); found {
+			removed.Successor = heir.UserID
+			if err := w.promote(c, heir); err != nil {
+				return removed, err
+			}
+		}
+	}
+	m.Intervals, m.Metadata = m.Intervals.Left(c.head), nil
+	if err := w.putMember(c, m, 0, c.version+1); err != nil {
+		return removed, err
+	}
+	if err := w.unmark(c, m.UserID); err != nil {
+		return removed, err
+	}
+	return removed, w.setMembership(c, c.members-1)
 }
 
 // promote makes a member an owner.

@@ -125,8 +125,10 @@ func (w *writer) append(
 	}
 	//rule:import_once.nothing-behind-a-refusal-in-sqlite
 	held := behind.Judge(d, nil)
+	//rule:blocked_is_closed.refuse-after-the-key-in-sqlite
+	closed := storage.MayWrite(c.state, d)
 	//rule:nothing_outside_membership.members-only-append-in-sqlite
-	if from != nil && !d.Kind.Relates() && held == nil {
+	if from != nil && closed == nil && !d.Kind.Relates() && held == nil {
 		m := d.Message(c.head+1, c.version)
 		stored, err := w.insert(c, &m)
 		if err != nil {
@@ -143,6 +145,8 @@ func (w *writer) append(
 		return storage.Appended{}, err
 	case !found && held != nil:
 		return storage.Appended{}, held
+	case !found && from != nil && closed != nil:
+		return storage.Appended{}, behind.Judge(d, closed)
 	//rule:send_idempotent.key-of-relation-in-sqlite
 	case !found && from != nil:
 		appended, err := w.relate(c, from, d)

@@ -25,11 +25,18 @@ func (s *Store) FinishImport(ctx context.Context, id tidemark.ChatID, _ time.Tim
 		if err := w.setMembership(c, c.members); err != nil {
 			return err
 		}
-		q, err := w.c.prepared(`UPDATE chats SET state = NULL WHERE key = ?`)
+		state := tidemark.ChatLive
+		if c.kind == tidemark.Direct {
+			if state, err = w.closingOf(c); err != nil {
+				return err
+			}
+		}
+		q, err := w.c.prepared(`UPDATE chats SET state = nullif(?, '') WHERE key = ?`)
 		if err != nil {
 			return err
 		}
-		q.integer(1, c.key)
+		q.string(1, string(state))
+		q.integer(2, c.key)
 		return q.run()
 	})
 }
@@ -150,6 +157,8 @@ var (
 		`DELETE FROM pins WHERE chat = ?1`, // There are few.
 	}
 	memberPurges = []string{
+		`DELETE FROM bans WHERE chat = ?1 AND user_id IN (SELECT user_id
+			FROM bans WHERE chat = ?1 ORDER BY user_id LIMIT ?3)`,
 		`DELETE FROM delivery_state WHERE chat = ?1 AND user_id IN (SELECT user_id
 			FROM delivery_state WHERE chat = ?1 ORDER BY user_id LIMIT ?3)`,
 		`DELETE FROM pending_deliveries WHERE chat_id = ?2 AND user_id IN (SELECT user_id

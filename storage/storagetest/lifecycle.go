@@ -104,6 +104,13 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	_, errs["EraseMessages"] = s.EraseMessages(ctx, chat, e, storage.ErasePage{Limit: 1})
 	_, errs["EraseMember"] = s.EraseMember(ctx, chat, e, 1)
 	_, errs["EraseUser"] = s.EraseUser(ctx, e.User, 1)
+	_, errs["PutBlock"] = s.PutBlock(ctx, alice, f.user("bob"), at(1))
+	_, errs["RemoveBlock"] = s.RemoveBlock(ctx, alice, f.user("bob"))
+	_, _, errs["BlocksOf"] = s.BlocksOf(ctx, alice, "", 1)
+	_, errs["Apart"] = s.Apart(ctx, alice, f.users("bob"))
+	_, errs["Ban"] = s.Ban(ctx, chat, f.user("carol"), at(1))
+	errs["Unban"] = s.Unban(ctx, chat, f.user("carol"))
+	_, _, errs["BansOf"] = s.BansOf(ctx, chat, "", 1)
 	errs["Check"] = s.Check(ctx)
 	return errs
 }

@@ -52,6 +52,8 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 			"finish":      m.finishImport,
 			"delete":      m.deleteChat,
 			"purge":       m.purgeChat,
+			"block":       m.changeBlock,
+			"ban":         m.changeBan,
 			"range":       m.readRange,
 			"annotations": m.readAnnotations,
 			"lists":       m.readLists,

@@ -113,6 +113,8 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Imports", importRules)
 	s.run(t, "Deletions", deletionRules)
 	s.run(t, "Erasures", erasureRules)
+	s.run(t, "Blocks", blockRules)
+	s.run(t, "Bans", banRules)
 	s.run(t, "Outbox", outboxRules)
 	s.run(t, "Documents", documentRules)
 	s.run(t, "Limits", limitRules)

@@ -193,10 +193,46 @@ type Attachment struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Chat Example: {"chat_id":"team","created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":42,"history":"full","hold":null,"keep_days":30,"last_acked_sequence":42,"last_message":null,"last_read_sequence":40,"member_count":3,"mention_count":1,"metadata":{"color":"teal"},"name":"Team","peer":null,"role":"admin","type":"group","unread_count":2,"unread_from_sequence":null,"version":2}
+// Ban defines model for Ban.
+type Ban struct {
+	BannedAt time.Time `json:"banned_at"`
+
+	// UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	UserId Id `json:"user_id"`
+}
+
+// BanList Example: {"bans":[{"banned_at":"2026-01-31T10:00:00.000Z","user_id":"mallory"}],"pagination":{"has_more":false,"next_cursor":null}}
+type BanList struct {
+	Bans []Ban `json:"bans"`
+
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
+	Pagination Pagination `json:"pagination"`
+}
+
+// Block defines model for Block.
+type Block struct {
+	BlockedAt time.Time `json:"blocked_at"`
+
+	// UserId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
+	UserId Id `json:"user_id"`
+}
+
+// BlockList Example: {"blocks":[{"blocked_at":"2026-01-31T10:00:00.000Z","user_id":"mallory"}],"pagination":{"has_more":false,"next_cursor":null}}
+type BlockList struct {
+	Blocks []Block `json:"blocks"`
+
+	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
+	Pagination Pagination `json:"pagination"`
+}
+
+// Chat Example: {"chat_id":"team","closed":false,"created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":42,"history":"full","hold":null,"keep_days":30,"last_acked_sequence":42,"last_message":null,"last_read_sequence":40,"member_count":3,"mention_count":1,"metadata":{"color":"teal"},"name":"Team","peer":null,"role":"admin","type":"group","unread_count":2,"unread_from_sequence":null,"version":2}
 type Chat struct {
 	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
-	ChatId    Id        `json:"chat_id"`
+	ChatId Id `json:"chat_id"`
+
+	// Closed Whether nobody can write in this direct chat. Its members still read it, and `peer` says
+	// nothing of the other one.
+	Closed    bool      `json:"closed"`
 	CreatedAt time.Time `json:"created_at"`
 
 	// FloorSequence The sequence of the first message that is kept. Older ones have expired: forget them.
@@ -264,7 +300,7 @@ type ChatBoundary struct {
 // ChatBoundaryScope defines model for ChatBoundary.Scope.
 type ChatBoundaryScope string
 
-// ChatList Example: {"chats":[{"chat_id":"dm","created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":1,"history":"full","hold":null,"keep_days":null,"last_acked_sequence":1,"last_message":{"attachments":[],"chat_id":"dm","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1},"last_read_sequence":0,"member_count":2,"mention_count":0,"metadata":null,"name":"","peer":{"last_acked_sequence":1,"last_read_sequence":1,"user_id":"alice"},"role":"owner","type":"direct","unread_count":1,"unread_from_sequence":null,"version":1}],"pagination":{"has_more":true,"next_cursor":"MTc2OTg1MzYwNTEwMCBkbQ"}}
+// ChatList Example: {"chats":[{"chat_id":"dm","closed":false,"created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":1,"history":"full","hold":null,"keep_days":null,"last_acked_sequence":1,"last_message":{"attachments":[],"chat_id":"dm","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1},"last_read_sequence":0,"member_count":2,"mention_count":0,"metadata":null,"name":"","peer":{"last_acked_sequence":1,"last_read_sequence":1,"user_id":"alice"},"role":"owner","type":"direct","unread_count":1,"unread_from_sequence":null,"version":1}],"pagination":{"has_more":true,"next_cursor":"MTc2OTg1MzYwNTEwMCBkbQ"}}
 type ChatList struct {
 	Chats []Chat `json:"chats"`
 
@@ -1239,8 +1275,26 @@ type UnsupportedMediaType = Problem
 // AcknowledgeTextBody defines parameters for Acknowledge.
 type AcknowledgeTextBody = string
 
+// ListBlocksParams defines parameters for ListBlocks.
+type ListBlocksParams struct {
+	// Limit The size of the page. More than 1,000 is clamped to 1,000.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before. Opaque.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ListChatsParams defines parameters for ListChats.
 type ListChatsParams struct {
+	// Limit The size of the page. More than 1,000 is clamped to 1,000.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the page before. Opaque.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListBansParams defines parameters for ListBans.
+type ListBansParams struct {
 	// Limit The size of the page. More than 1,000 is clamped to 1,000.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -1591,6 +1645,15 @@ type ServerInterface interface {
 	// Acknowledge Acknowledge and read in several chats
 	// (POST /acks)
 	Acknowledge(ctx echo.Context) error
+	// ListBlocks Whom I have blocked, by user id
+	// (GET /blocks)
+	ListBlocks(ctx echo.Context, params ListBlocksParams) error
+	// RemoveBlock Unblock a user
+	// (DELETE /blocks/{user_id})
+	RemoveBlock(ctx echo.Context, userId UserId) error
+	// PutBlock Block a user
+	// (PUT /blocks/{user_id})
+	PutBlock(ctx echo.Context, userId UserId) error
 	// ListChats My chats, latest activity first
 	// (GET /chats)
 	ListChats(ctx echo.Context, params ListChatsParams) error
@@ -1606,6 +1669,15 @@ type ServerInterface interface {
 	// UpdateChat Change a chat's name or metadata, or for how long it is kept
 	// (PATCH /chats/{chat_id})
 	UpdateChat(ctx echo.Context, chatId ChatId) error
+	// ListBans Who is banned from a group, by user id
+	// (GET /chats/{chat_id}/bans)
+	ListBans(ctx echo.Context, chatId ChatId, params ListBansParams) error
+	// RemoveBan Lift a ban
+	// (DELETE /chats/{chat_id}/bans/{user_id})
+	RemoveBan(ctx echo.Context, chatId ChatId, userId UserId) error
+	// PutBan Ban a user from a group
+	// (PUT /chats/{chat_id}/bans/{user_id})
+	PutBan(ctx echo.Context, chatId ChatId, userId UserId) error
 	// GetDeliveryState My own watermarks in a chat
 	// (GET /chats/{chat_id}/delivery-state)
 	GetDeliveryState(ctx echo.Context, chatId ChatId) error
@@ -1715,6 +1787,63 @@ func (w *ServerInterfaceWrapper) Acknowledge(ctx echo.Context) error {
 	return err
 }
 
+// ListBlocks converts echo context to params.
+func (w *ServerInterfaceWrapper) ListBlocks(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBlocksParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListBlocks(ctx, params)
+	return err
+}
+
+// RemoveBlock converts echo context to params.
+func (w *ServerInterfaceWrapper) RemoveBlock(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user_id" -------------
+	var userId UserId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", ctx.Param("user_id"), &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RemoveBlock(ctx, userId)
+	return err
+}
+
+// PutBlock converts echo context to params.
+func (w *ServerInterfaceWrapper) PutBlock(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "user_id" -------------
+	var userId UserId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", ctx.Param("user_id"), &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutBlock(ctx, userId)
+	return err
+}
+
 // ListChats converts echo context to params.
 func (w *ServerInterfaceWrapper) ListChats(ctx echo.Context) error {
 	var err error
@@ -1794,6 +1923,86 @@ func (w *ServerInterfaceWrapper) UpdateChat(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.UpdateChat(ctx, chatId)
+	return err
+}
+
+// ListBans converts echo context to params.
+func (w *ServerInterfaceWrapper) ListBans(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "chat_id" -------------
+	var chatId ChatId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "chat_id", ctx.Param("chat_id"), &chatId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chat_id: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBansParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListBans(ctx, chatId, params)
+	return err
+}
+
+// RemoveBan converts echo context to params.
+func (w *ServerInterfaceWrapper) RemoveBan(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "chat_id" -------------
+	var chatId ChatId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "chat_id", ctx.Param("chat_id"), &chatId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chat_id: %s", err))
+	}
+
+	// ------------- Path parameter "user_id" -------------
+	var userId UserId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", ctx.Param("user_id"), &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RemoveBan(ctx, chatId, userId)
+	return err
+}
+
+// PutBan converts echo context to params.
+func (w *ServerInterfaceWrapper) PutBan(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "chat_id" -------------
+	var chatId ChatId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "chat_id", ctx.Param("chat_id"), &chatId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chat_id: %s", err))
+	}
+
+	// ------------- Path parameter "user_id" -------------
+	var userId UserId
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", ctx.Param("user_id"), &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter user_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutBan(ctx, chatId, userId)
 	return err
 }
 
@@ -2425,11 +2634,17 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	}
 
 	router.POST(options.BaseURL+"/acks", wrapper.Acknowledge, options.OperationMiddlewares["acknowledge"]...)
+	router.GET(options.BaseURL+"/blocks", wrapper.ListBlocks, options.OperationMiddlewares["listBlocks"]...)
+	router.DELETE(options.BaseURL+"/blocks/:user_id", wrapper.RemoveBlock, options.OperationMiddlewares["removeBlock"]...)
+	router.PUT(options.BaseURL+"/blocks/:user_id", wrapper.PutBlock, options.OperationMiddlewares["putBlock"]...)
 	router.GET(options.BaseURL+"/chats", wrapper.ListChats, options.OperationMiddlewares["listChats"]...)
 	router.POST(options.BaseURL+"/chats", wrapper.CreateChat, options.OperationMiddlewares["createChat"]...)
 	router.DELETE(options.BaseURL+"/chats/:chat_id", wrapper.DeleteChat, options.OperationMiddlewares["deleteChat"]...)
 	router.GET(options.BaseURL+"/chats/:chat_id", wrapper.GetChat, options.OperationMiddlewares["getChat"]...)
 	router.PATCH(options.BaseURL+"/chats/:chat_id", wrapper.UpdateChat, options.OperationMiddlewares["updateChat"]...)
+	router.GET(options.BaseURL+"/chats/:chat_id/bans", wrapper.ListBans, options.OperationMiddlewares["listBans"]...)
+	router.DELETE(options.BaseURL+"/chats/:chat_id/bans/:user_id", wrapper.RemoveBan, options.OperationMiddlewares["removeBan"]...)
+	router.PUT(options.BaseURL+"/chats/:chat_id/bans/:user_id", wrapper.PutBan, options.OperationMiddlewares["putBan"]...)
 	router.GET(options.BaseURL+"/chats/:chat_id/delivery-state", wrapper.GetDeliveryState, options.OperationMiddlewares["getDeliveryState"]...)
 	router.PATCH(options.BaseURL+"/chats/:chat_id/delivery-state", wrapper.UpdateDeliveryState, options.OperationMiddlewares["updateDeliveryState"]...)
 	router.PUT(options.BaseURL+"/chats/:chat_id/delivery-state/unread", wrapper.MarkUnread, options.OperationMiddlewares["markUnread"]...)

@@ -87,6 +87,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"acknowledge": limit.Call, "createTicket": limit.Call,
 		"endSession": limit.LargeCall, "endSessions": limit.LargeCall,
 		"putLook": limit.Call, "getPresence": limit.LargeCall, "putPresenceSettings": limit.Call,
+		"listBlocks": limit.LargeCall, "putBlock": limit.Call, "removeBlock": limit.Call,
 	})
 	//rule:caller_does_only_what_they_may.operators-see-no-message
 	add([]auth.Scope{auth.ScopeAct, auth.ScopeStats}, map[string]int{
@@ -101,6 +102,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"createChat": limit.LargeCall, "updateChat": limit.Call, "deleteChat": limit.LargeCall,
 		"addMembers": limit.LargeCall, "removeMember": limit.Call,
 		"updateMember": limit.Call,
+		"listBans":     limit.LargeCall, "putBan": limit.Call, "removeBan": limit.Call,
 	})
 	add([]auth.Scope{auth.ScopeTokens}, map[string]int{"createToken": limit.Call})
 	add([]auth.Scope{auth.ScopeModerate}, map[string]int{
@@ -123,6 +125,7 @@ var withoutUser = map[string][]auth.Scope{
 	"getDeliveryStatus": {auth.ScopeStats},
 	"getSuspension":     {auth.ScopeModerate}, "putSuspension": {auth.ScopeModerate},
 	"deleteSuspension": {auth.ScopeModerate}, "signOutUser": {auth.ScopeModerate},
+	"listBans": {auth.ScopeChats}, "putBan": {auth.ScopeChats}, "removeBan": {auth.ScopeChats},
 }
 
 // guard says what an operation requires of its caller.

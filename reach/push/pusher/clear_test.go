@@ -180,6 +180,19 @@ func TestPusher_clears_a_chat_that_was_left(t *testing.T) {
 	})
 }
 
+// TestPusher_clears_a_chat_from_which_a_user_is_banned, as one that was left.
+func TestPusher_clears_a_chat_from_which_a_user_is_banned(t *testing.T) {
+	in(t, func(w *world) {
+		c := w.chat(tidemark.Group, "", "alice", "bob", "carol")
+		w.phone("bob", "phone")
+		w.tells(c, `alice: "text", 1 unread`)
+		_, err := w.pusher.Reading(w.store).Ban(t.Context(), c, "bob", time.Now())
+		w.ok(err)
+		w.pass(3 * time.Second)
+		w.says("clear 1, 0 unread")
+	})
+}
+
 // TestPusher_deleted_is_gone: the banners of a deleted chat are removed. What waits is not told.
 func TestPusher_deleted_is_gone(t *testing.T) {
 	in(t, func(w *world) {

@@ -124,6 +124,17 @@ func (r *reading) RemoveMember(
 	return removed, err
 }
 
+// Ban implements storage.Bans. It is also the end of a membership.
+func (r *reading) Ban(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
+) (storage.Banned, error) {
+	banned, err := r.Store.Ban(ctx, chat, user, now)
+	if err == nil {
+		r.p.noteRead(pair{user, chat}, tidemark.MaxSequence)
+	}
+	return banned, err
+}
+
 // DeleteChat implements storage.Deletions. The banners of the chat are removed.
 func (r *reading) DeleteChat(
 	ctx context.Context, chat tidemark.ChatID, now time.Time,

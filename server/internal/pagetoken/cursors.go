@@ -16,6 +16,8 @@ const (
 	Members = "m"
 	States  = "s"
 	Pending = "p"
+	Blocks  = "b"
+	Bans    = "x"
 )
 
 // Reactions is the kind of the list of the reactions to a message. Its position is a sequence.

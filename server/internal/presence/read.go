@@ -131,6 +131,9 @@ func show(
 		switch {
 		case !named && q.isOnline():
 			to.Online++
+		//rule:blocked_is_closed.closed-chat-shows-nobody
+		case named && r.State.Closed():
+			to.Members = append(to.Members, tidemark.MemberPresence{UserID: member})
 		case named && people[user].profile == hidden:
 			to.Members = append(to.Members, tidemark.MemberPresence{UserID: member})
 		case named:

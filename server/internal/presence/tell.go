@@ -93,14 +93,14 @@ func (p *Presence) tellNames(all []telling, id tidemark.ChatID, w *watched) []te
 		}
 		switch {
 		case looker.profile == unread, state == fresh && !complete: // later
-		case state == fresh && looker.profile == hidden:
+		case state == fresh && (looker.profile == hidden || w.closed):
 			all = append(all, telling{sess, &nobody, forHidden()})
 			w.sessions[sess] = served
 		case state == fresh:
 			all = append(all, telling{sess, &whole, forAll()})
 			w.sessions[sess] = served
 		//rule:nothing_outside_membership.hidden-see-nobody
-		case looker.profile == hidden, len(part.Members) == 0:
+		case looker.profile == hidden, w.closed, len(part.Members) == 0:
 		default:
 			all = append(all, telling{sess, &part, forSome()})
 		}

@@ -52,7 +52,9 @@ type watched struct {
 	// roster is the state of users, the members. version is that of the roster.
 	roster  rosterState
 	version uint64
-	users   []tidemark.UserID
+	// closed reports that a block stands between the two members. Then the chat shows nobody.
+	closed bool
+	users  []tidemark.UserID
 	// changed has the members whose presence has changed.
 	changed map[tidemark.UserID]struct{}
 	// told is the last number that sessions got, in a chat without names.
@@ -144,6 +146,8 @@ func (p *Presence) setMembers(id tidemark.ChatID, w *watched, r *chat.Roster) {
 		return
 	}
 	first, before := w.roster == missing, w.users
+	reopened := r.State.Closed() != w.closed
+	w.closed = r.State.Closed()
 	p.members += len(r.Users) - len(w.users)
 	w.users, w.version, w.roster = r.Users, r.Version, current
 	for _, user := range before {
@@ -165,7 +169,7 @@ func (p *Presence) setMembers(id tidemark.ChatID, w *watched, r *chat.Roster) {
 			}
 		}
 	}
-	if !first && w.named() != (len(before) <= tidemark.PresenceMembers) {
+	if !first && (reopened || w.named() != (len(before) <= tidemark.PresenceMembers)) {
 		for sess := range w.sessions {
 			w.sessions[sess] = fresh
 		}

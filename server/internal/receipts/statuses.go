@@ -426,6 +426,10 @@ func (r *Receipts) announce(
 	if err != nil {
 		return delivery.Announcement{}, 0, err
 	}
+	//rule:blocked_is_closed.publish-no-boundary
+	if roster.State.Closed() {
+		return delivery.Announcement{}, 0, nil
+	}
 	aggregate := func(u tidemark.StatusUpdate) bool { return u.UserID == "" }
 	switch asked := slices.ContainsFunc(updates, aggregate); {
 	//rule:group_delivered_requires_all_members.aggregate-for-large-chats

@@ -155,6 +155,10 @@ func (h *Host) boundaries(
 		}
 		read = append(read, p)
 		for _, member := range p.Users {
+			//rule:blocked_is_closed.no-boundary-of-the-other
+			if p.State.Closed() && member != user {
+				continue
+			}
 			keys = append(keys, storage.StateKey{User: member, Chat: p.ChatID})
 		}
 		for _, key := range also {

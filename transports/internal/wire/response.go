@@ -34,6 +34,8 @@ func AppendChat(b []byte, c *server.ChatView, backend bool) []byte {
 	b = append(b, `,"floor_sequence":`...)
 	b = strconv.AppendUint(b, uint64(c.Floor), 10)
 	b = appendPolicy(b, c.Policy, backend)
+	//rule:blocked_is_closed.say-closed-and-not-by-whom
+	b = strconv.AppendBool(append(b, `,"closed":`...), c.Chat.State.Closed())
 	if c.State.UserID == "" {
 		b = append(b, `,"last_acked_sequence":null,"last_read_sequence":null,"unread_count":null,`+
 			`"mention_count":null`...)
@@ -331,6 +333,28 @@ func AppendPending(b []byte, p server.PendingPage) []byte {
 			b = strconv.AppendUint(b, uint64(row.FirstUndelivered), 10)
 		}
 		b = append(b, '}')
+	}
+	return appendPage(b, p.NextCursor)
+}
+
+// AppendBlocks appends a page of those whom the caller has blocked.
+func AppendBlocks(b []byte, p server.BlockPage) []byte {
+	b = append(b, `{"blocks":[`...)
+	for i, one := range p.Blocks {
+		b = append(comma(b, i), `{"user_id":`...)
+		b = append(tidemark.AppendString(b, string(one.User)), `,"blocked_at":`...)
+		b = append(tidemark.AppendTime(b, one.At), '}')
+	}
+	return appendPage(b, p.NextCursor)
+}
+
+// AppendBans appends a page of those who are banned from a chat.
+func AppendBans(b []byte, p server.BanPage) []byte {
+	b = append(b, `{"bans":[`...)
+	for i, one := range p.Bans {
+		b = append(comma(b, i), `{"user_id":`...)
+		b = append(tidemark.AppendString(b, string(one.User)), `,"banned_at":`...)
+		b = append(tidemark.AppendTime(b, one.At), '}')
 	}
 	return appendPage(b, p.NextCursor)
 }

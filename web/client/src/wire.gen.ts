@@ -94,6 +94,9 @@ export interface paths {
          * @description For owners, admins and backends. New members get the `role` of the request, or else
          *     `member`. As in `PATCH`, an admin may only give the roles `member` and `reader`. Existing
          *     members stay as they are. The members of a direct chat are fixed.
+         *
+         *     The answer is 403 if one of the users is banned, or cannot be added because one of you has
+         *     blocked the other.
          */
         readonly post: operations["addMembers"];
         readonly delete?: never;
@@ -136,6 +139,60 @@ export interface paths {
          *     do: if nobody else is there, the answer is 403.
          */
         readonly patch: operations["updateMember"];
+        readonly trace?: never;
+    };
+    readonly "/chats/{chat_id}/bans": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly chat_id: components["parameters"]["chat_id"];
+            };
+            readonly cookie?: never;
+        };
+        /**
+         * Who is banned from a group, by user id
+         * @description For owners, admins and backends.
+         */
+        readonly get: operations["listBans"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/chats/{chat_id}/bans/{user_id}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly chat_id: components["parameters"]["chat_id"];
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        /**
+         * Ban a user from a group
+         * @description Owners and backends ban anybody but themselves. Admins ban members, readers and users who
+         *     are no members. If the user is a member, the same step removes them, and the members get
+         *     `membership` with `removed`. While the ban stands, to add them gets 403. At most 10,000
+         *     users are banned from a group. A direct chat has no bans. If the user is banned already, the
+         *     answer is 204, too.
+         */
+        readonly put: operations["putBan"];
+        readonly post?: never;
+        /**
+         * Lift a ban
+         * @description For owners, admins and backends. The user can be added again. If there is no ban, the answer
+         *     is 204, too.
+         */
+        readonly delete: operations["removeBan"];
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
         readonly trace?: never;
     };
     readonly "/chats/{chat_id}/messages": {
@@ -305,6 +362,56 @@ export interface paths {
         readonly put?: never;
         readonly post?: never;
         readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/blocks": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /** Whom I have blocked, by user id */
+        readonly get: operations["listBlocks"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/blocks/{user_id}": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly get?: never;
+        /**
+         * Block a user
+         * @description Our direct chat is then closed for both of us. Both read it, and whatever one of us sends
+         *     gets 403 with the same text. Neither learns what the other receives and reads, whether they
+         *     type, or are online there. Neither makes a new direct chat of us, or adds the other to a
+         *     group. Groups in which both of us are go on. If this closes the chat, we both get
+         *     `chat_updated`, and the other one does not learn who closed it.
+         *
+         *     I block at most 10,000 users. If I have blocked the user already, the answer is 204, too.
+         */
+        readonly put: operations["putBlock"];
+        readonly post?: never;
+        /**
+         * Unblock a user
+         * @description Our direct chat is open again, unless the other one has blocked me. If I have not blocked
+         *     the user, the answer is 204, too.
+         */
+        readonly delete: operations["removeBlock"];
         readonly options?: never;
         readonly head?: never;
         readonly patch?: never;
@@ -1473,6 +1580,7 @@ export interface components {
          *       "floor_sequence": 1,
          *       "keep_days": 30,
          *       "hold": null,
+         *       "closed": false,
          *       "last_acked_sequence": 42,
          *       "last_read_sequence": 40,
          *       "unread_count": 2,
@@ -1513,6 +1621,11 @@ export interface components {
              *     backends.
              */
             readonly hold: boolean | null;
+            /**
+             * @description Whether nobody can write in this direct chat. Its members still read it, and `peer` says
+             *     nothing of the other one.
+             */
+            readonly closed: boolean;
             /**
              * @description The caller's own watermark. For an API key without a user it is null, and so are
              *     `last_read_sequence`, `unread_count`, `mention_count`, `unread_from_sequence`, `peer`
@@ -1612,6 +1725,7 @@ export interface components {
          *           "floor_sequence": 1,
          *           "keep_days": null,
          *           "hold": null,
+         *           "closed": false,
          *           "last_acked_sequence": 1,
          *           "last_read_sequence": 0,
          *           "unread_count": 1,
@@ -2457,6 +2571,52 @@ export interface components {
             readonly chat_id: components["schemas"]["Id"];
             /** @description Null in a chat that has had more than 500 members. Its row stays. */
             readonly first_undelivered_sequence: components["schemas"]["Sequence"] | null;
+        };
+        /**
+         * @example {
+         *       "blocks": [
+         *         {
+         *           "user_id": "mallory",
+         *           "blocked_at": "2026-01-31T10:00:00.000Z"
+         *         }
+         *       ],
+         *       "pagination": {
+         *         "has_more": false,
+         *         "next_cursor": null
+         *       }
+         *     }
+         */
+        readonly BlockList: {
+            readonly blocks: readonly components["schemas"]["Block"][];
+            readonly pagination: components["schemas"]["Pagination"];
+        };
+        readonly Block: {
+            readonly user_id: components["schemas"]["Id"];
+            /** Format: date-time */
+            readonly blocked_at: string;
+        };
+        /**
+         * @example {
+         *       "bans": [
+         *         {
+         *           "user_id": "mallory",
+         *           "banned_at": "2026-01-31T10:00:00.000Z"
+         *         }
+         *       ],
+         *       "pagination": {
+         *         "has_more": false,
+         *         "next_cursor": null
+         *       }
+         *     }
+         */
+        readonly BanList: {
+            readonly bans: readonly components["schemas"]["Ban"][];
+            readonly pagination: components["schemas"]["Pagination"];
+        };
+        readonly Ban: {
+            readonly user_id: components["schemas"]["Id"];
+            /** Format: date-time */
+            readonly banned_at: string;
         };
         /**
          * @example {
@@ -4272,6 +4432,10 @@ export type PresenceResults = components['schemas']['PresenceResults'];
 export type PresenceResult = components['schemas']['PresenceResult'];
 export type PendingList = components['schemas']['PendingList'];
 export type Pending = components['schemas']['Pending'];
+export type BlockList = components['schemas']['BlockList'];
+export type Block = components['schemas']['Block'];
+export type BanList = components['schemas']['BanList'];
+export type Ban = components['schemas']['Ban'];
 export type SessionList = components['schemas']['SessionList'];
 export type SessionInfo = components['schemas']['SessionInfo'];
 export type OutletList = components['schemas']['OutletList'];
@@ -4686,6 +4850,96 @@ export interface operations {
             readonly 503: components["responses"]["Unavailable"];
         };
     };
+    readonly listBans: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description The size of the page. More than 1,000 is clamped to 1,000. */
+                readonly limit?: components["parameters"]["limit"];
+                /** @description The `next_cursor` of the page before. Opaque. */
+                readonly cursor?: components["parameters"]["cursor"];
+            };
+            readonly header?: never;
+            readonly path: {
+                readonly chat_id: components["parameters"]["chat_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description A page of bans. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["BanList"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly putBan: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly chat_id: components["parameters"]["chat_id"];
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The user is banned. */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly removeBan: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly chat_id: components["parameters"]["chat_id"];
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The user is not banned. */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
     readonly listMessages: {
         readonly parameters: {
             readonly query?: {
@@ -4974,6 +5228,89 @@ export interface operations {
             readonly 403: components["responses"]["Forbidden"];
             readonly 404: components["responses"]["NotFound"];
             readonly 422: components["responses"]["InvalidSequence"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly listBlocks: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description The size of the page. More than 1,000 is clamped to 1,000. */
+                readonly limit?: components["parameters"]["limit"];
+                /** @description The `next_cursor` of the page before. Opaque. */
+                readonly cursor?: components["parameters"]["cursor"];
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description A page of blocks. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["BlockList"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly putBlock: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The user is blocked. */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly removeBlock: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description I do not block the user. */
+            readonly 204: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content?: never;
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
             readonly 429: components["responses"]["TooMany"];
             readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];

@@ -42,7 +42,21 @@ func (a *appending) admitted(ctx context.Context, todo []int) (members, others [
 			}
 			continue
 		}
-		if len(strangers) == 0 && a.behind == nil {
+		closed := a.view.State.Closed()
+		if closed {
+			//rule:blocked_is_closed.refuse-by-the-stored-counter
+			if newer, err = a.confirm(ctx); err != nil {
+				return nil, nil, err
+			}
+		}
+		if newer {
+			a.view.stale = true
+			if err := call.Yield(ctx, again); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		if len(strangers) == 0 && a.behind == nil && !closed {
 			return todo, nil, nil
 		}
 		return a.separated(ctx, todo, strangers)
@@ -64,6 +78,10 @@ func (a *appending) separated(
 			continue
 		}
 		refusal := strangers[d.SenderID]
+		//rule:blocked_is_closed.refuse-after-the-key-in-dynamodb
+		if refusal == nil {
+			refusal = storage.MayWrite(a.view.State, d)
+		}
 		if refusal == nil {
 			members = append(members, i)
 			continue

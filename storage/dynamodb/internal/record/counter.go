@@ -30,7 +30,9 @@ type Counter struct {
 	Described string
 	// CreatedBy is the token of the call that created the chat.
 	CreatedBy string
-	Outbox    Outbox
+	// Bans is the number of users who are banned.
+	Bans   int
+	Outbox Outbox
 	Change
 }
 
@@ -79,6 +81,7 @@ func CounterOf(it call.Item) (*Counter, error) {
 		LastMention: r.Sequence("last_mention"),
 		Described:   r.Text("metadata_item"),
 		CreatedBy:   r.Text("created_by"),
+		Bans:        int(r.Number("bans")),
 		Outbox:      outboxOf(&r),
 		Change: Change{
 			Changed:       r.Text("change"),

@@ -15,6 +15,12 @@ export const CALLS = {
   addMembers: 'POST /chats/{chat_id}/members',
   updateMember: 'PATCH /chats/{chat_id}/members/{user_id}',
   removeMember: 'DELETE /chats/{chat_id}/members/{user_id}',
+  listBans: 'GET /chats/{chat_id}/bans',
+  putBan: 'PUT /chats/{chat_id}/bans/{user_id}',
+  removeBan: 'DELETE /chats/{chat_id}/bans/{user_id}',
+  listBlocks: 'GET /blocks',
+  putBlock: 'PUT /blocks/{user_id}',
+  removeBlock: 'DELETE /blocks/{user_id}',
   listMessages: 'GET /chats/{chat_id}/messages',
   sendMessage: 'POST /chats/{chat_id}/messages',
   listReactions: 'GET /chats/{chat_id}/messages/{sequence}/reactions',
@@ -56,7 +62,8 @@ export type Call = keyof typeof CALLS;
 /** The calls that a backend may make for itself: `x-user: optional` in openapi.yaml. */
 export type CallForItself = 'createChat' | 'getChat' | 'updateChat' | 'deleteChat' | 'listMembers'
   | 'addMembers' | 'updateMember' | 'removeMember' | 'createToken' | 'getDeliveryStatus'
-  | 'getSuspension' | 'putSuspension' | 'deleteSuspension' | 'signOutUser';
+  | 'listBans' | 'putBan' | 'removeBan' | 'getSuspension' | 'putSuspension' | 'deleteSuspension'
+  | 'signOutUser';
 
 type Path<C extends Call> = operations[C]['parameters'] extends { path: infer P } ? P : unknown;
 type Query<C extends Call> = operations[C]['parameters'] extends { query?: infer Q }

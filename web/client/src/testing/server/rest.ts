@@ -271,6 +271,7 @@ export class Rest {
       role: own && isOpen(member?.intervals ?? []) ? member?.role ?? null : null,
       member_count: data.roster(c).length, head_sequence: headOf(c),
       floor_sequence: 1, keep_days: null, hold: who.backend ? false : null,
+      closed: false,
       last_acked_sequence: own ? state.acked : null, last_read_sequence: own ? state.read : null,
       unread_count: own ? unread.messages : null, mention_count: own ? unread.mentions : null,
       unread_from_sequence: own && state.unreadFrom > 0 ? state.unreadFrom : null,

@@ -1,0 +1,2 @@
+DROP TABLE bans;
+DROP TABLE blocks;
