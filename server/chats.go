@@ -60,7 +60,8 @@ type ChatView struct {
 	Unread storage.Unread
 	// Last is the last message. It is nil if the chat is empty, or if the caller may not see it.
 	Last *tidemark.Message
-	// Peer is the state of the other member of a direct chat, and nil for a group.
+	// Peer is the state of the other member of a direct chat as the caller's user sees it
+	// (tidemark.DeliveryState.ShownTo), and nil for a group.
 	Peer *tidemark.DeliveryState
 }
 
@@ -308,15 +309,16 @@ func (s *Server) setPeers(ctx context.Context, user tidemark.UserID, views []Cha
 	var keys []storage.StateKey
 	for _, roster := range rosters {
 		if key, there := peerOf(roster, user); there {
-			keys = append(keys, key)
+			keys = append(keys, key, storage.StateKey{User: user, Chat: key.Chat})
 		}
 	}
 	if len(keys) == 0 {
 		return nil
 	}
 	states, err := s.storage.States(ctx, keys)
-	for i := range states {
-		byID[states[i].ChatID].Peer = &states[i]
+	for i := 0; i+1 < len(states); i += 2 {
+		peer := states[i].ShownTo(states[i+1])
+		byID[peer.ChatID].Peer = &peer
 	}
 	return err
 }
@@ -381,7 +383,8 @@ func (s *Server) view(
 	}
 	view := ChatView{Chat: chat, Role: m.Role, State: states[0], Unread: counts[0]}
 	if len(states) > 1 {
-		view.Peer = &states[1]
+		peer := states[1].ShownTo(states[0])
+		view.Peer = &peer
 	}
 	if chat.Head == 0 {
 		return view, nil

@@ -25,6 +25,7 @@ type Event struct {
 	Notification *Notification
 	Status       *Status
 	Own          *Own
+	Receipts     *Receipts
 	Membership   *Membership
 	Update       *Update
 	// Typing says that a user is typing. It may be dropped under load.
@@ -74,6 +75,10 @@ type Status struct {
 
 // Own says that the own state of the sessions' user in a chat has changed (tidemark.OwnState).
 type Own struct{ Chat tidemark.ChatID }
+
+// Receipts says that the sessions' user has changed who sees what they read (storage.Receipts). It
+// is stored already.
+type Receipts struct{}
 
 // Membership says that members joined or left. The receiving node drops cached rosters with an
 // older version.

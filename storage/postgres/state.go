@@ -106,6 +106,9 @@ const (
 	// purgeRows removes the pending rows of the members whom purgeMembers removes next.
 	purgeRows = `DELETE FROM pending_deliveries WHERE chat_id = $3 AND user_id = ANY (ARRAY(
 		SELECT user_id FROM members WHERE chat = $1 ORDER BY user_id LIMIT $2))`
+	// purgeReceipts removes their settings.
+	purgeReceipts = `DELETE FROM receipts WHERE chat = $1 AND user_id = ANY (ARRAY(
+		SELECT user_id FROM members WHERE chat = $1 ORDER BY user_id LIMIT $2))`
 	purgeMembers = `DELETE FROM members WHERE chat + 0 = $1 AND ctid = ANY (ARRAY(
 		SELECT ctid FROM members WHERE chat = $1 ORDER BY user_id LIMIT $2))`
 )
@@ -139,6 +142,7 @@ func (s *Store) PurgeChat(
 			batch.Queue(purgeSenders, m.key, limit).Exec(count)
 			batch.Queue(purgeStates, m.key, limit).Exec(count)
 			batch.Queue(purgeRows, m.key, limit, string(id)).Exec(count)
+			batch.Queue(purgeReceipts, m.key, limit).Exec(count)
 			batch.Queue(purgeMembers, m.key, limit).Exec(count)
 		}
 		return m.tx.SendBatch(ctx, &batch).Close()

@@ -87,6 +87,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"acknowledge": limit.Call, "createTicket": limit.Call,
 		"endSession": limit.LargeCall, "endSessions": limit.LargeCall,
 		"putLook": limit.Call, "getPresence": limit.LargeCall, "putPresenceSettings": limit.Call,
+		"getReceiptsSettings": limit.Call, "putReceiptsSettings": limit.LargeCall,
 	})
 	//rule:caller_does_only_what_they_may.operators-see-no-message
 	add([]auth.Scope{auth.ScopeAct, auth.ScopeStats}, map[string]int{

@@ -298,7 +298,7 @@ func (r *Receipts) advance(
 		}
 		st := done.State
 		//rule:read_implies_delivered.push-exposed-boundary
-		boundary := r.Watermarks.Raise(st).Exposed()
+		_, boundary := r.Watermarks.Raise(st)
 		mayBePending[i] = r.acknowledged(st)
 		//rule:ack_fire_and_forget.tell-what-was-written
 		if done.Moved || advances[i].AckedFrom == 0 {

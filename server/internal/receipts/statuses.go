@@ -124,7 +124,8 @@ func newStatuses() statuses {
 
 // moved records that a raise by a session moved a user's watermarks. before has those that this
 // node knew before the write, or 0. Two writes may be reported in the wrong order, so
-// boundary is the highest known one. A chat whose members are unknown may be large.
+// boundary is the highest known one. A chat whose members are unknown may be large. Others are told
+// nothing of a raise that they do not see, not even that there was one.
 func (r *Receipts) moved(
 	a *storage.Advance, done storage.Advanced, before, boundary tidemark.Boundary,
 	by tidemark.SessionID,
@@ -133,6 +134,8 @@ func (r *Receipts) moved(
 	r.statuses.mu.Lock()
 	defer r.statuses.mu.Unlock()
 	switch members := r.Chats.Known(st.ChatID); {
+	//rule:shown_within_real.no-event-of-what-is-hidden
+	case !done.Shown:
 	//rule:published_if_a_tick_changes.aggregate-has-authors
 	case members > r.StatusFanout:
 		r.raiseLocked(statusKey{chat: st.ChatID}, aggregateLevel, tidemark.Boundary{}, "")
@@ -497,6 +500,15 @@ func (r *Receipts) ReceiveOwn(to []registry.Lease, e *bus.Own) {
 	for _, s := range r.Sessions.Held(nil, to) {
 		if s != nil {
 			s.RefreshOwn(e.Chat)
+		}
+	}
+}
+
+// ReceiveReceipts makes the sessions that hold the leases read their user's settings again.
+func (r *Receipts) ReceiveReceipts(to []registry.Lease) {
+	for _, s := range r.Sessions.Held(nil, to) {
+		if s != nil {
+			s.ReceiptsChanged()
 		}
 	}
 }

@@ -211,7 +211,7 @@ func (s *Session) serveStatuses(
 		}
 		return buf, err
 	}
-	s.statuses.learnBaselines(read)
+	s.statuses.baselines.learn(read)
 	if len(look.later) > 0 {
 		s.statuses.lookLater(look.later)
 		s.host.Again.push(Deadline{session: s})
@@ -312,7 +312,7 @@ func (s *Session) readBaselines(ctx context.Context, r *Reader, st step) error {
 	if err := s.ownedBy(r); err != nil || s.statuses.left != st.left {
 		return err
 	}
-	s.statuses.learnBaselines(read)
+	s.statuses.baselines.learn(read)
 	for _, u := range updates {
 		s.newest(u)
 	}
@@ -323,7 +323,12 @@ func (s *Session) readBaselines(ctx context.Context, r *Reader, st step) error {
 // newest returns a boundary that was read, or a higher one that is known. waits reports whether an
 // update of the same member is queued; it is then raised to this boundary.
 func (s *Session) newest(u tidemark.StatusUpdate) (newest tidemark.StatusUpdate, waits bool) {
-	if u.UserID != "" {
+	switch u.UserID {
+	case "":
+	case s.User():
+		//rule:shown_within_real.own-marks-are-not-announced
+		u.Boundary = u.Boundary.Merge(s.host.Watermarks.Own(u.UserID, u.ChatID))
+	default:
 		// The client may have been sent a higher boundary since. A lower update may still arrive.
 		//rule:tick_monotone.remember-snapshot
 		u.Boundary = s.host.Watermarks.Announce(u)

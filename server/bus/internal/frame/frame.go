@@ -38,6 +38,7 @@ const (
 	kindSurvey       = 15
 	kindReport       = 16
 	kindPresence     = 17
+	kindReceipts     = 18
 )
 
 // Flags of a notification.
@@ -70,6 +71,8 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 		return appendEvent(b, kindStatus, appendStatus(body, e.To, e.Status))
 	case e.Own != nil:
 		return appendEvent(b, kindOwn, appendLeases(appendText(body, e.Own.Chat), e.To))
+	case e.Receipts != nil:
+		return appendEvent(b, kindReceipts, appendLeases(body, e.To))
 	case e.Membership != nil:
 		return appendEvent(b, kindMembership, appendMembership(body, e.To, e.Membership))
 	case e.Update != nil:

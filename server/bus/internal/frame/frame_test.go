@@ -154,8 +154,9 @@ func examples() map[string]bus.Event {
 				ChatUpdate: tidemark.ChatUpdate{ChatID: "c", Version: 1 << 40}, MembersVersion: 7,
 			},
 		},
-		"own":    {To: leases("bob"), Own: &bus.Own{Chat: "c"}},
-		"typing": {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
+		"own":      {To: leases("bob"), Own: &bus.Own{Chat: "c"}},
+		"receipts": {To: leases("bob"), Receipts: &bus.Receipts{}},
+		"typing":   {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
 		"presence": {Presence: &bus.Presence{
 			From: other, Looking: true, At: 1 << 41, Came: []tidemark.UserID{"bob", "eve"},
 			Left: []tidemark.UserID{"carol"}, Changed: []tidemark.UserID{"dave"},
@@ -545,7 +546,7 @@ func things(e *bus.Event) int {
 			n += len(p.Look.Chats)
 		}
 		return n
-	case e.Typing != nil, e.Own != nil, e.Update != nil:
+	case e.Typing != nil, e.Own != nil, e.Receipts != nil, e.Update != nil:
 		return len(e.To)
 	}
 	return 0

@@ -72,6 +72,10 @@ type State struct {
 	MarkRead tidemark.Sequence
 	// Sender has the numbers that were moved here from the counter.
 	Sender Sender
+	// Receipts is the user's setting for the chat, or "". HidesAll is a copy of the one for all
+	// chats: it says whether they hide what they read.
+	Receipts tidemark.ReceiptsSetting
+	HidesAll bool
 }
 
 // SentBefore returns the number of the user's messages up to UnreadAfter.

@@ -1,0 +1,81 @@
+package session
+
+import (
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/server/internal/chat"
+)
+
+// baselines is what was read of chats before their statuses are sent, since the session came to
+// this node or the user's settings changed.
+type baselines struct {
+	// members has the members whose boundaries were read.
+	members map[tidemark.ChatID]*chat.Roster
+	// hides has whether the user hides what they read in a chat, also in a large one. Then they do
+	// not see what others read.
+	hides map[tidemark.ChatID]bool
+	// told has what was sent of others in such chats. A client that sees no reads gets no event
+	// when somebody reads.
+	told map[statusKey]tidemark.Watermark
+}
+
+// learn records what was read.
+func (b *baselines) learn(read baselines) {
+	if b.members == nil || len(b.members) >= maxStatuses {
+		b.members = make(map[tidemark.ChatID]*chat.Roster)
+	}
+	if b.hides == nil || len(b.hides) >= maxStatuses {
+		b.hides = make(map[tidemark.ChatID]bool)
+	}
+	for id, roster := range read.members {
+		b.members[id] = roster
+	}
+	for id, hides := range read.hides {
+		b.hides[id] = hides
+	}
+}
+
+// mask returns what the user may see of a boundary. If they hide what they read in the chat, that
+// is nothing of what others read. news reports that it is more than they were sent.
+func (b *baselines) mask(
+	u tidemark.StatusUpdate, of tidemark.UserID,
+) (masked tidemark.Boundary, news bool) {
+	if u.UserID == of || !b.hides[u.ChatID] {
+		return u.Boundary, true
+	}
+	key := statusKey{u.ChatID, u.UserID}
+	//rule:shown_within_real.no-event-of-reads-to-who-hides
+	news = u.Acked > b.told[key]
+	if b.told == nil || len(b.told) >= maxStatuses {
+		b.told = make(map[statusKey]tidemark.Watermark)
+	}
+	b.told[key] = max(b.told[key], u.Acked)
+	return u.Boundary.Unread(), news
+}
+
+// leave drops everything about a chat that the user left.
+func (b *baselines) leave(chat tidemark.ChatID) {
+	delete(b.members, chat)
+	delete(b.hides, chat)
+	for key := range b.told {
+		if key.chat == chat {
+			delete(b.told, key)
+		}
+	}
+}
+
+// receiptsChanged makes the session read again whether the user hides what they read. Clients that
+// asked for statuses get those of the recent chats.
+func (s *statuses) receiptsChanged() {
+	s.baselines = baselines{}
+	for key, p := range s.pending {
+		if p.state == ready {
+			p.state = needBaseline
+			s.pending[key] = p
+			s.unread = append(s.unread, key)
+		}
+	}
+	if s.snapshot {
+		s.members = 0
+		s.list(forStatuses, atOnce)
+	}
+}
