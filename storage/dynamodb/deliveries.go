@@ -104,7 +104,7 @@ func (c caller) raise(
 	for again := 0; ; again++ {
 		raise := a.Raise
 		//rule:shown_within_real.decide-in-the-step-in-dynamodb
-		raise.Hidden = image.Hides && !joins
+		raise.Hidden = image.Hidden() && !joins
 		wanted, moves := raise.Apply(state, now)
 		//rule:multi_device_highest_wins.ask-storage-when-unsure
 		if !sure && (!moves || depends && !known) {
@@ -218,7 +218,6 @@ func (c caller) stateOf(
 		s.ShownAt = r.Time("shown_at")
 	}
 	s.Receipts, s.HidesAll = tidemark.ReceiptsSetting(r.Text("receipts")), r.Flag("hides")
-	s.Hides = s.Receipts == tidemark.ReceiptsOff || s.Receipts == "" && s.HidesAll
 	if r.Has("acked_at") {
 		s.AckedAt = r.Time("acked_at")
 	}
@@ -241,8 +240,16 @@ func (s *Store) States(
 		return nil, err
 	}
 	defer leave()
-	found, err := c.states(ctx, names, false)
-	return found, call.Public(err)
+	images, err := c.images(ctx, names, false)
+	if err != nil {
+		return nil, call.Public(err)
+	}
+	found := make([]tidemark.DeliveryState, len(images))
+	for i := range images {
+		found[i] = images[i].DeliveryState
+		found[i].Hides = images[i].Hidden()
+	}
+	return found, nil
 }
 
 // states reads delivery states, in the order of their names.

@@ -212,9 +212,9 @@ func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
 		return storage.Advanced{}, err
 	}
 	raise := *a
-	if a := &raise; a.Read > before.Read {
-		//rule:shown_within_real.decide-in-the-step-in-sqlite
-		if a.Hidden, err = w.hides(c, a.User); err != nil {
+	//rule:shown_within_real.decide-in-the-step-in-sqlite
+	if raise.Read > before.Read {
+		if raise.Hidden, err = w.hides(c, a.User); err != nil {
 			return storage.Advanced{}, err
 		}
 	}

@@ -78,6 +78,11 @@ type State struct {
 	HidesAll bool
 }
 
+// Hidden reports whether the user hides what they read.
+func (s *State) Hidden() bool {
+	return s.Receipts == tidemark.ReceiptsOff || s.Receipts == "" && s.HidesAll
+}
+
 // SentBefore returns the number of the user's messages up to UnreadAfter.
 func (s *State) SentBefore() int64 {
 	if s.UnreadFrom != 0 {
