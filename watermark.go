@@ -22,12 +22,12 @@ type DeliveryState struct {
 	AckedAt, ReadAt time.Time
 	// HiddenFrom, if not 0, is where the messages begin that the user has read while they hid what
 	// they read. It is from 1 to Read. A read that is not hidden ends it.
-	HiddenFrom Sequence
+	HiddenFrom Sequence `json:",omitzero"`
 	// ShownAt is ReadAt as it was when HiddenFrom was set. It is zero if HiddenFrom is 0.
-	ShownAt time.Time
+	ShownAt time.Time `json:",omitzero"`
 	// Hides says that the user's next read will be hidden, as it was when the state was read. Only
 	// States of a store sets it.
-	Hides bool
+	Hides bool `json:",omitzero"`
 }
 
 // ShownRead returns what others see of Read.

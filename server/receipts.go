@@ -68,7 +68,7 @@ func (s *Server) SetReceipts(
 		return ReceiptsSettings{}, err
 	}
 	s.delivery.Publish(ctx, []delivery.Announcement{
-		{To: []tidemark.UserID{user}, Event: bus.Event{Receipts: &bus.Receipts{}}},
+		{To: []tidemark.UserID{user}, Event: bus.Event{Own: &bus.Own{}}},
 	}, false)
 	return s.Receipts(ctx, user, chat)
 }

@@ -203,8 +203,6 @@ func (s *Server) receive(e bus.Event) {
 		s.receipts.Receive(e.To, e.Status)
 	case e.Own != nil:
 		s.receipts.ReceiveOwn(e.To, e.Own)
-	case e.Receipts != nil:
-		s.receipts.ReceiveReceipts(e.To)
 	case e.Membership != nil:
 		s.receiveMembership(e.To, e.Membership)
 	case e.Update != nil:

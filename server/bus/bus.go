@@ -25,7 +25,6 @@ type Event struct {
 	Notification *Notification
 	Status       *Status
 	Own          *Own
-	Receipts     *Receipts
 	Membership   *Membership
 	Update       *Update
 	// Typing says that a user is typing. It may be dropped under load.
@@ -74,11 +73,8 @@ type Status struct {
 }
 
 // Own says that the own state of the sessions' user in a chat has changed (tidemark.OwnState).
+// Without a chat, it says that the user has changed who sees what they read (storage.Receipts).
 type Own struct{ Chat tidemark.ChatID }
-
-// Receipts says that the sessions' user has changed who sees what they read (storage.Receipts). It
-// is stored already.
-type Receipts struct{}
 
 // Membership says that members joined or left. The receiving node drops cached rosters with an
 // older version.

@@ -495,20 +495,16 @@ func (r *Receipts) leastOf(
 	return []tidemark.StatusUpdate{{ChatID: roster.ChatID, Boundary: v.Boundary}}, nil
 }
 
-// ReceiveOwn makes the sessions that hold the leases read and send their user's own state.
+// ReceiveOwn makes the sessions that hold the leases read and send their user's own state, or read
+// whether the user hides what they read.
 func (r *Receipts) ReceiveOwn(to []registry.Lease, e *bus.Own) {
 	for _, s := range r.Sessions.Held(nil, to) {
-		if s != nil {
-			s.RefreshOwn(e.Chat)
-		}
-	}
-}
-
-// ReceiveReceipts makes the sessions that hold the leases read their user's settings again.
-func (r *Receipts) ReceiveReceipts(to []registry.Lease) {
-	for _, s := range r.Sessions.Held(nil, to) {
-		if s != nil {
+		switch {
+		case s == nil:
+		case e.Chat == "":
 			s.ReceiptsChanged()
+		default:
+			s.RefreshOwn(e.Chat)
 		}
 	}
 }

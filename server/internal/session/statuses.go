@@ -212,7 +212,6 @@ func (s *statuses) refreshIfAffordable(chat tidemark.ChatID, members int, now ti
 // missed makes the session list the recent chats, because events may not have reached it. Clients
 // that did not ask for statuses get none.
 func (s *statuses) missed(t turn) {
-	s.baselines = baselines{}
 	if s.snapshot {
 		s.members = 0
 		//rule:own_state_reaches_devices.after-missed-events

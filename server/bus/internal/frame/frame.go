@@ -69,10 +69,10 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 		return appendEvent(b, kindNotification, appendNotification(body, e.To, e.Notification))
 	case e.Status != nil:
 		return appendEvent(b, kindStatus, appendStatus(body, e.To, e.Status))
+	case e.Own != nil && e.Own.Chat == "":
+		return appendEvent(b, kindReceipts, appendLeases(body, e.To))
 	case e.Own != nil:
 		return appendEvent(b, kindOwn, appendLeases(appendText(body, e.Own.Chat), e.To))
-	case e.Receipts != nil:
-		return appendEvent(b, kindReceipts, appendLeases(body, e.To))
 	case e.Membership != nil:
 		return appendEvent(b, kindMembership, appendMembership(body, e.To, e.Membership))
 	case e.Update != nil:

@@ -155,7 +155,7 @@ func examples() map[string]bus.Event {
 			},
 		},
 		"own":      {To: leases("bob"), Own: &bus.Own{Chat: "c"}},
-		"receipts": {To: leases("bob"), Receipts: &bus.Receipts{}},
+		"receipts": {To: leases("bob"), Own: &bus.Own{}},
 		"typing":   {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
 		"presence": {Presence: &bus.Presence{
 			From: other, Looking: true, At: 1 << 41, Came: []tidemark.UserID{"bob", "eve"},
@@ -357,8 +357,8 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 		"an update of no chat": func(m map[string]bus.Event) {
 			m["update"].Update.ChatID = ""
 		},
-		"an own state in no chat": func(m map[string]bus.Event) {
-			m["own"].Own.Chat = ""
+		"an own state in a bad chat": func(m map[string]bus.Event) {
+			m["own"].Own.Chat = "c'"
 		},
 		"typing in no chat": func(m map[string]bus.Event) {
 			m["typing"].Typing.ChatID = ""
@@ -546,7 +546,7 @@ func things(e *bus.Event) int {
 			n += len(p.Look.Chats)
 		}
 		return n
-	case e.Typing != nil, e.Own != nil, e.Receipts != nil, e.Update != nil:
+	case e.Typing != nil, e.Own != nil, e.Update != nil:
 		return len(e.To)
 	}
 	return 0

@@ -63,7 +63,7 @@ func (c *Contents) add(kind byte, r reader) {
 		e.Own = &bus.Own{Chat: kept[tidemark.ChatID](&r)}
 		e.To = r.leases()
 	case kindReceipts:
-		e.Receipts, e.To = &bus.Receipts{}, r.leases()
+		e.Own, e.To = &bus.Own{}, r.leases()
 	case kindMembership:
 		e.To, e.Membership = r.membership()
 	case kindUpdate:
