@@ -195,16 +195,16 @@ func TestReceipts_shown_within_real_is_mutual(t *testing.T) {
 		bob.drain()
 		a.ack("alice", chat, 3, 2)
 		settle()
-		want(t, "shown", statusesOf(bob.drain(), "alice"), "status ab alice 3 2")
+		want(t, "shown", statusesAbout(bob.drain(), "alice"), "status ab alice 3 2")
 		a.setReceipts("bob", "", tidemark.ReceiptsOff)
 		settle()
-		want(t, "after the setting", statusesOf(bob.drain(), "alice"), "status ab alice 3 0")
+		want(t, "after the setting", statusesAbout(bob.drain(), "alice"), "status ab alice 3 0")
 		a.ack("alice", chat, 0, 3)
 		settle()
-		want(t, "a read", statusesOf(bob.drain(), "alice"))
+		want(t, "a read", statusesAbout(bob.drain(), "alice"))
 		a.ack("alice", chat, 4, 4)
 		settle()
-		want(t, "a read and a delivery", statusesOf(bob.drain(), "alice"), "status ab alice 4 0")
+		want(t, "a read and a delivery", statusesAbout(bob.drain(), "alice"), "status ab alice 4 0")
 		peer := func(user tidemark.UserID) (acked, read tidemark.Sequence) {
 			view, err := b.Chat(b.ctx, server.Caller{User: user}, chat)
 			if err != nil {
@@ -232,15 +232,15 @@ func TestReceipts_shown_within_real_is_mutual(t *testing.T) {
 		}
 		a.setReceipts("bob", "", tidemark.ReceiptsOn)
 		settle()
-		want(t, "shown again", statusesOf(bob.drain(), "alice"), "status ab alice 4 4")
+		want(t, "shown again", statusesAbout(bob.drain(), "alice"), "status ab alice 4 4")
 		if acked, read := peer("bob"); acked != 4 || read != 4 {
 			t.Errorf("bob sees %d and %d of alice, want 4 and 4", acked, read)
 		}
 	})
 }
 
-// statusesOf returns the lines about a member among those of a drain.
-func statusesOf(lines []string, user tidemark.UserID) (about []string) {
+// statusesAbout returns the lines about a member among those of a drain.
+func statusesAbout(lines []string, user tidemark.UserID) (about []string) {
 	for _, l := range lines {
 		var chat, who string
 		var acked, read int

@@ -409,7 +409,7 @@ func (m *model) setReceipts(rt *rapid.T) {
 		tidemark.ReceiptsOn, tidemark.ReceiptsOff, tidemark.ReceiptsDefault,
 	}).Draw(rt, "setting")
 	m.both("SetReceipts", func(f *fixture) (any, error) {
-		return nil, f.store.SetReceipts(f.ctx, user, chat, setting)
+		return true, f.store.SetReceipts(f.ctx, user, chat, setting)
 	})
 	if m.gone[chat] {
 		return // A store may still have its settings.
