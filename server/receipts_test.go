@@ -109,7 +109,7 @@ func hiddenReads(t *testing.T, members int, reads bool) (log []string) {
 	note("before")
 	bob.Ack(server.Ack{Chat: chat, Acked: 4})
 	note("after an acknowledgement")
-	read(3, bob.Ack)
+	read(3, func(ack server.Ack) { bob.Ack(ack) })
 	read(4, func(ack server.Ack) { a.ack("bob", chat, 0, ack.Read) })
 	bob.Ack(server.Ack{Chat: chat, Acked: 5})
 	read(5, func(ack server.Ack) { bob.Ack(server.Ack{Chat: chat, Acked: 5, Read: 5}) })

@@ -36,7 +36,7 @@ func (c caller) hiders(ctx context.Context, users []tidemark.UserID) (hiders, er
 	found := make(hiders, len(items))
 	for _, it := range items {
 		r := call.Reader{Item: it}
-		found[tidemark.UserID(r.Text("user_id"))] = r.Flag("hides")
+		found[tidemark.UserID(r.Text("user_id"))] = r.Flag("hides_read")
 		if r.Err != nil {
 			return nil, r.Err
 		}
@@ -48,7 +48,7 @@ func (c caller) hiders(ctx context.Context, users []tidemark.UserID) (hiders, er
 // SET, and remove a REMOVE.
 func (h hiders) set(user tidemark.UserID) string {
 	if h[user] {
-		return ", hides = :hides"
+		return ", hides_read = :hides"
 	}
 	return ""
 }
@@ -57,7 +57,7 @@ func (h hiders) remove(user tidemark.UserID) string {
 	if h[user] {
 		return ""
 	}
-	return ", hides"
+	return ", hides_read"
 }
 
 func (h hiders) values(user tidemark.UserID) call.Item {
@@ -116,11 +116,11 @@ func (c caller) copyReceipts(ctx context.Context, names []storage.StateKey) erro
 // putHides writes a copy into a state, if there is one.
 func (c caller) putHides(ctx context.Context, name storage.StateKey, hides bool) error {
 	u := call.Update{
-		Table: record.States, Key: record.StateKey(name.User, name.Chat), Change: "REMOVE hides",
+		Table: record.States, Key: record.StateKey(name.User, name.Chat), Change: "REMOVE hides_read",
 		Condition: "attribute_exists(user_id)",
 	}
 	if hides {
-		u.Change, u.Values = "SET hides = :yes", call.Item{":yes": call.Flag(true)}
+		u.Change, u.Values = "SET hides_read = :yes", call.Item{":yes": call.Flag(true)}
 	}
 	it, done, _, err := c.Update(ctx, u)
 	if err != nil || !done {
@@ -137,15 +137,15 @@ func expectShown(u *call.Update, image record.State, wanted tidemark.DeliverySta
 		u.Condition += " AND "
 	}
 	//rule:shown_within_real.expect-settings-as-known
-	copied := "attribute_not_exists(hides)"
+	copied := "attribute_not_exists(hides_read)"
 	if image.HidesAll {
-		copied = "attribute_exists(hides)"
+		copied = "attribute_exists(hides_read)"
 	}
 	u.Condition += copied
 	if image.Receipts == "" {
-		u.Condition += " AND attribute_not_exists(receipts)"
+		u.Condition += " AND attribute_not_exists(read_receipts)"
 	} else {
-		u.Condition += " AND receipts = :receipts"
+		u.Condition += " AND read_receipts = :receipts"
 		u.Values[":receipts"] = call.Text(image.Receipts)
 	}
 	if image.HiddenFrom == 0 {
@@ -197,10 +197,10 @@ func (s *Store) SetReceipts(
 		return call.Public(err)
 	}
 	u := call.Update{
-		Table: record.States, Key: record.StateKey(user, chat), Change: "REMOVE receipts",
+		Table: record.States, Key: record.StateKey(user, chat), Change: "REMOVE read_receipts",
 	}
 	if setting != tidemark.ReceiptsDefault {
-		u.Change = "SET receipts = :receipts"
+		u.Change = "SET read_receipts = :receipts"
 		u.Values = call.Item{":receipts": call.Text(setting)}
 	}
 	it, _, _, err := c.Update(ctx, u)
@@ -213,10 +213,10 @@ func (s *Store) SetReceipts(
 // setForAll stores the setting for all chats, and then its copies.
 func (c caller) setForAll(ctx context.Context, user tidemark.UserID, hides bool) error {
 	u := call.Update{
-		Table: record.States, Key: record.StateKey(user, allChats), Change: "REMOVE hides",
+		Table: record.States, Key: record.StateKey(user, allChats), Change: "REMOVE hides_read",
 	}
 	if hides {
-		u.Change, u.Values = "SET hides = :yes", call.Item{":yes": call.Flag(true)}
+		u.Change, u.Values = "SET hides_read = :yes", call.Item{":yes": call.Flag(true)}
 	}
 	if _, _, _, err := c.Update(ctx, u); err != nil {
 		return err
@@ -264,10 +264,10 @@ func (s *Store) ReceiptsOf(
 		}
 		r := call.Reader{Item: it}
 		switch {
-		case name == allChats && r.Flag("hides"):
+		case name == allChats && r.Flag("hides_read"):
 			inAll = tidemark.ReceiptsOff
-		case name != allChats && r.Has("receipts"):
-			inChat = tidemark.ReceiptsSetting(r.Text("receipts"))
+		case name != allChats && r.Has("read_receipts"):
+			inChat = tidemark.ReceiptsSetting(r.Text("read_receipts"))
 		}
 		if r.Err != nil {
 			return inChat, inAll, call.Public(r.Err)
