@@ -314,10 +314,11 @@ func (r *Receipts) advance(
 
 // known returns what this node knows of the watermarks that are raised, before it writes. What it
 // learns during the write may already be the result of it.
-func (r *Receipts) known(advances []storage.Advance) []tidemark.Boundary {
-	all := make([]tidemark.Boundary, len(advances))
+func (r *Receipts) known(advances []storage.Advance) []known {
+	all := make([]known, len(advances))
 	for i, a := range advances {
-		all[i] = r.Watermarks.Marks(storage.StateKey{User: a.User, Chat: a.Chat})
+		all[i].own, all[i].shown = r.Watermarks.Marks(
+			storage.StateKey{User: a.User, Chat: a.Chat})
 	}
 	return all
 }

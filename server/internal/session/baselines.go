@@ -1,6 +1,8 @@
 package session
 
 import (
+	"maps"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 )
@@ -18,19 +20,31 @@ type baselines struct {
 	told map[statusKey]tidemark.Watermark
 }
 
-// learn records what was read.
-func (b *baselines) learn(read baselines) {
-	if b.members == nil || len(b.members) >= maxStatuses {
-		b.members = make(map[tidemark.ChatID]*chat.Roster)
+// learn records what was read. If too much is known already, it forgets that first.
+func (s *statuses) learn(read baselines) {
+	b := &s.baselines
+	// Every chat of members is also in hides.
+	//rule:shown_within_real.forget-all-or-nothing
+	if len(b.hides) >= maxStatuses {
+		s.forget()
 	}
-	if b.hides == nil || len(b.hides) >= maxStatuses {
+	if b.hides == nil {
+		b.members = make(map[tidemark.ChatID]*chat.Roster)
 		b.hides = make(map[tidemark.ChatID]bool)
 	}
-	for id, roster := range read.members {
-		b.members[id] = roster
-	}
-	for id, hides := range read.hides {
-		b.hides[id] = hides
+	maps.Copy(b.members, read.members)
+	maps.Copy(b.hides, read.hides)
+}
+
+// forget drops all baselines. What is queued waits until its baseline was read again.
+func (s *statuses) forget() {
+	s.baselines = baselines{}
+	for _, key := range s.order {
+		if p := s.pending[key]; p.state == ready {
+			p.state = needBaseline
+			s.pending[key] = p
+			s.unread = append(s.unread, key)
+		}
 	}
 }
 
@@ -66,14 +80,10 @@ func (b *baselines) leave(chat tidemark.ChatID) {
 // receiptsChanged makes the session read again whether the user hides what they read. Clients that
 // asked for statuses get those of the recent chats.
 func (s *statuses) receiptsChanged() {
-	s.baselines = baselines{}
-	for key, p := range s.pending {
-		if p.state == ready {
-			p.state = needBaseline
-			s.pending[key] = p
-			s.unread = append(s.unread, key)
-		}
-	}
+	// What is being read now may be from before the change.
+	//rule:shown_within_real.void-baselines-under-way
+	s.left++
+	s.forget()
 	if s.snapshot {
 		s.members = 0
 		s.list(forStatuses, atOnce)

@@ -101,7 +101,8 @@ type statuses struct {
 	snapshot bool
 	// recent is the list of recent chats that has still to be read.
 	recent recentList
-	// left counts the chats that the user left. Statuses that were read before that are not sent.
+	// left counts the chats that the user left, and the changes of who sees what they read.
+	// Statuses that were read before that are not sent.
 	left uint32
 	// members counts the members of chats that were refreshed with a bound since the time from.
 	members int

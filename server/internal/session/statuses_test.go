@@ -39,7 +39,7 @@ func TestStatuses_tick_monotone_nothing_is_ready_before_its_baseline(t *testing.
 		}
 	}
 	read := baselinesOf("c", "ann")
-	s.baselines.learn(read)
+	s.learn(read)
 	s.settle([]statusKey{ann, all}, read)
 	if got := s.pending[all].state; got != ready {
 		t.Errorf("an aggregate: state %d, want ready", got)
@@ -91,7 +91,7 @@ func TestStatuses_nothing_outside_membership_leave_drops_everything_of_the_chat(
 		s.raise(statusKey{id, "ann"}, tidemark.Boundary{Acked: 5})
 		s.refreshChat(id)
 		s.aggregate(id, tidemark.Boundary{Acked: 5})
-		s.baselines.learn(baselinesOf(id, "ann"))
+		s.learn(baselinesOf(id, "ann"))
 	}
 	s.leave("c")
 	if len(s.pending) != 1 || len(s.order) != 1 || len(s.unread) != 1 || len(s.refresh) != 1 ||

@@ -48,11 +48,12 @@ func (c *Cache) Acked(key storage.StateKey) (tidemark.Sequence, bool) {
 	return m.own.Acked, ok
 }
 
-// Marks returns both watermarks, or 0 if they are not cached.
-func (c *Cache) Marks(key storage.StateKey) tidemark.Boundary {
+// Marks returns both watermarks, and those of them that others see, or 0 if they are not cached.
+func (c *Cache) Marks(key storage.StateKey) (own, shown tidemark.Boundary) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.states[key].own
+	m := c.states[key]
+	return m.own, m.shown
 }
 
 // Own returns the highest known boundary of a user as they see it themselves, or 0. Others may only
