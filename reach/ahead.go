@@ -153,7 +153,6 @@ func (h *hinting) Advance(
 	}
 	advanced, err := h.Store.Advance(ctx, advances)
 	for i := range advanced {
-		//rule:shown_within_real.no-hint-of-what-is-hidden
 		if advanced[i].Shown {
 			h.engine.hintReceipts(chats[i])
 		}

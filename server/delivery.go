@@ -267,7 +267,8 @@ func (s *Server) DeliveryStatus(
 // directStatus reads the states of a direct chat's members at once. The members never change, so
 // their ids may come from memory.
 func (s *Server) directStatus(
-	ctx context.Context, c Caller, status DeliveryStatus, users []tidemark.UserID, author tidemark.UserID,
+	ctx context.Context, c Caller, status DeliveryStatus, users []tidemark.UserID,
+	author tidemark.UserID,
 ) (DeliveryStatus, error) {
 	keys := make([]storage.StateKey, len(users))
 	for i, user := range users {

@@ -67,7 +67,9 @@ func TestReceipts_shown_within_real_nothing_leaves(t *testing.T) {
 		t.Run(fmt.Sprint(members), func(t *testing.T) {
 			var logs [2][]string
 			for world, reads := range []bool{false, true} {
-				synctest.Test(t, func(t *testing.T) { logs[world] = hiddenReads(t, members, reads) })
+				synctest.Test(t, func(t *testing.T) {
+					logs[world] = hiddenReads(t, members, reads)
+				})
 			}
 			want(t, "what others get while bob reads", logs[1], logs[0]...)
 		})

@@ -217,7 +217,8 @@ func (c caller) stateOf(
 	if r.Has("shown_at") {
 		s.ShownAt = r.Time("shown_at")
 	}
-	s.Receipts, s.HidesAll = tidemark.ReceiptsSetting(r.Text("read_receipts")), r.Flag("hides_read")
+	s.Receipts = tidemark.ReceiptsSetting(r.Text("read_receipts"))
+	s.HidesAll = int64(r.Number("hides_read"))
 	if r.Has("acked_at") {
 		s.AckedAt = r.Time("acked_at")
 	}

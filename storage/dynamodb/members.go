@@ -239,10 +239,9 @@ func (a *adding) starts(
 	for i := range join {
 		user := join[i].UserID
 		starts[i] = call.Update{
-			Table: record.States,
-			Key:   record.StateKey(user, a.chat),
-			Change: "SET is_member = :yes" + hiders.set(user) + " REMOVE member_change" +
-				hiders.remove(user),
+			Table:  record.States,
+			Key:    record.StateKey(user, a.chat),
+			Change: "SET is_member = :yes" + hiders.set(user) + " REMOVE member_change",
 			Values: hiders.values(user),
 		}
 		starts[i].Values[":yes"] = call.Flag(true)
@@ -264,7 +263,7 @@ func (a *adding) starts(
 		u := raised(found[i], wanted, false)
 		user := join[i].UserID
 		u.Change += ", is_member = :yes" + hiders.set(user) +
-			" REMOVE member_change, hidden_from, shown_at" + hiders.remove(user)
+			" REMOVE member_change, hidden_from, shown_at"
 		maps.Copy(u.Values, hiders.values(user))
 		u.Values[":yes"] = call.Flag(true)
 		starts[i] = u

@@ -2,6 +2,7 @@ package dynamodb
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -14,55 +15,54 @@ import (
 // setting for all chats, and every raise of Read has the condition that the copy and the setting
 // for the chat are as in its image.
 //
-// The setting itself is in a state of allChats, which is the id of no chat. SetReceipts writes it
-// first, and then the copies in all states that exist. The step that makes a user a member writes
-// the copy into the state that it creates. The setting may change between the read of it and that
-// step, and SetReceipts does not see the state yet. So the setting is compared once more after the
-// step, before the call answers.
+// The setting itself is in a state of allChats, which is the id of no chat. It is the number of its
+// changes: the user hides what they read if it is odd. A copy only rises, so that a delayed write
+// does not bring an older setting back.
+//
+// SetReceipts writes the setting first, and then the copies in all states that exist. The step that
+// makes a user a member writes the copy into the state that it creates. The setting may change
+// between the read of it and that step, and SetReceipts does not see the state yet. So the setting
+// is read once more after the step, before the call answers.
 
 // allChats names the state that has the user's setting for all chats.
 const allChats tidemark.ChatID = "."
 
-// hiders are the users who hide what they read in all chats.
-type hiders map[tidemark.UserID]bool
+// hiders has the settings of some users for all chats.
+type hiders map[tidemark.UserID]int64
 
-// hiders reads who of some users hide what they read in all chats.
+// hiders reads the settings of some users for all chats.
 func (c caller) hiders(ctx context.Context, users []tidemark.UserID) (hiders, error) {
 	wanted := make([]call.Item, len(users))
 	for i, user := range users {
 		wanted[i] = record.StateKey(user, allChats)
 	}
 	items, err := c.GetAll(ctx, call.Read{Table: record.States}, wanted)
+	if err != nil {
+		return nil, err
+	}
 	found := make(hiders, len(items))
 	for _, it := range items {
 		r := call.Reader{Item: it}
-		found[tidemark.UserID(r.Text("user_id"))] = r.Flag("hides_read")
+		found[tidemark.UserID(r.Text("user_id"))] = int64(r.Number("hides_read"))
 		if r.Err != nil {
 			return nil, r.Err
 		}
 	}
-	return found, err
+	return found, nil
 }
 
-// set, remove and values are the parts of an update that writes the copy for a user. set follows a
-// SET, and remove a REMOVE.
+// set and values are the parts of an update that writes the copy for a user who joins. set follows
+// a SET. A state that exists has a copy that SetReceipts keeps.
 func (h hiders) set(user tidemark.UserID) string {
-	if h[user] {
-		return ", hides_read = :hides"
+	if h[user] > 0 {
+		return ", hides_read = if_not_exists(hides_read, :hides)"
 	}
 	return ""
 }
 
-func (h hiders) remove(user tidemark.UserID) string {
-	if h[user] {
-		return ""
-	}
-	return ", hides_read"
-}
-
 func (h hiders) values(user tidemark.UserID) call.Item {
-	if h[user] {
-		return call.Item{":hides": call.Flag(true)}
+	if h[user] > 0 {
+		return call.Item{":hides": call.Number(h[user])}
 	}
 	return call.Item{}
 }
@@ -76,53 +76,42 @@ func namesOf(chat tidemark.ChatID, users []tidemark.UserID) []storage.StateKey {
 	return names
 }
 
-// copyReceipts writes those copies in states that differ from the settings, until none does.
+// copyReceipts raises the copies in states to the settings.
 func (c caller) copyReceipts(ctx context.Context, names []storage.StateKey) error {
 	users := make([]tidemark.UserID, len(names))
 	for i, name := range names {
 		users[i] = name.User
 	}
-	for again := 0; ; again++ {
-		hiders, err := c.hiders(ctx, users)
-		if err != nil {
-			return err
-		}
-		images, err := c.images(ctx, names, false)
-		if err != nil {
-			return err
-		}
-		differ := names[:0:0]
-		for i := range images {
-			//rule:shown_within_real.copy-what-differs
-			if images[i].HidesAll != hiders[names[i].User] {
-				differ = append(differ, names[i])
-			}
-		}
-		if len(differ) == 0 {
-			return nil
-		}
-		err = call.Together(ctx, len(differ), func(ctx context.Context, i int) error {
-			return c.putHides(ctx, differ[i], hiders[differ[i].User])
-		})
-		if err == nil {
-			err = call.Yield(ctx, again)
-		}
-		if err != nil {
-			return err
+	slices.Sort(users)
+	hiders, err := c.hiders(ctx, slices.Compact(users))
+	if err != nil {
+		return err
+	}
+	images, err := c.images(ctx, names, false)
+	if err != nil {
+		return err
+	}
+	var older []storage.StateKey
+	for i, name := range names {
+		//rule:shown_within_real.copy-what-differs
+		if images[i].HidesAll < hiders[name.User] {
+			older = append(older, name)
 		}
 	}
+	return call.Together(ctx, len(older), func(ctx context.Context, i int) error {
+		return c.putHides(ctx, older[i], hiders[older[i].User])
+	})
 }
 
-// putHides writes a copy into a state, if there is one.
-func (c caller) putHides(ctx context.Context, name storage.StateKey, hides bool) error {
-	u := call.Update{
-		Table: record.States, Key: record.StateKey(name.User, name.Chat), Change: "REMOVE hides_read",
-		Condition: "attribute_exists(user_id)",
-	}
-	if hides {
-		u.Change, u.Values = "SET hides_read = :yes", call.Item{":yes": call.Flag(true)}
-	}
-	it, done, _, err := c.Update(ctx, u)
+// putHides raises the copy in a state, if there is one.
+func (c caller) putHides(ctx context.Context, name storage.StateKey, hides int64) error {
+	it, done, _, err := c.Update(ctx, call.Update{
+		Table: record.States, Key: record.StateKey(name.User, name.Chat),
+		Change: "SET hides_read = :hides",
+		Condition: "attribute_exists(user_id) AND " +
+			"(attribute_not_exists(hides_read) OR hides_read < :hides)",
+		Values: call.Item{":hides": call.Number(hides)},
+	})
 	if err != nil || !done {
 		return err
 	}
@@ -136,12 +125,12 @@ func expectShown(u *call.Update, image record.State, wanted tidemark.DeliverySta
 	if u.Condition != "" {
 		u.Condition += " AND "
 	}
-	//rule:shown_within_real.expect-settings-as-known
-	copied := "attribute_not_exists(hides_read)"
-	if image.HidesAll {
-		copied = "attribute_exists(hides_read)"
+	if image.HidesAll == 0 {
+		u.Condition += "attribute_not_exists(hides_read)"
+	} else {
+		u.Condition += "hides_read = :hides_before"
+		u.Values[":hides_before"] = call.Number(image.HidesAll)
 	}
-	u.Condition += copied
 	if image.Receipts == "" {
 		u.Condition += " AND attribute_not_exists(read_receipts)"
 	} else {
@@ -160,7 +149,6 @@ func expectShown(u *call.Update, image record.State, wanted tidemark.DeliverySta
 		u.Change += " REMOVE hidden_from, shown_at"
 	default:
 		// What is shown ends at the read watermark before, so that must be exact.
-		//rule:shown_within_real.hide-from-the-stored-read-on
 		if image.Read == 0 {
 			u.Condition += " AND attribute_not_exists(last_read_sequence)"
 		} else {
@@ -212,14 +200,30 @@ func (s *Store) SetReceipts(
 
 // setForAll stores the setting for all chats, and then its copies.
 func (c caller) setForAll(ctx context.Context, user tidemark.UserID, hides bool) error {
-	u := call.Update{
-		Table: record.States, Key: record.StateKey(user, allChats), Change: "REMOVE hides_read",
-	}
-	if hides {
-		u.Change, u.Values = "SET hides_read = :yes", call.Item{":yes": call.Flag(true)}
-	}
-	if _, _, _, err := c.Update(ctx, u); err != nil {
-		return err
+	for again := 0; ; again++ {
+		found, err := c.hiders(ctx, []tidemark.UserID{user})
+		if err != nil {
+			return err
+		}
+		n := found[user]
+		if n%2 == 1 == hides {
+			break
+		}
+		u := call.Update{
+			Table: record.States, Key: record.StateKey(user, allChats),
+			Change: "SET hides_read = :next", Condition: "attribute_not_exists(hides_read)",
+			Values: call.Item{":next": call.Number(n + 1)},
+		}
+		if n > 0 {
+			u.Condition, u.Values[":n"] = "hides_read = :n", call.Number(n)
+		}
+		_, done, _, err := c.Update(ctx, u)
+		if err == nil && !done {
+			err = call.Yield(ctx, again)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	var names []storage.StateKey
 	q := call.Query{
@@ -264,7 +268,7 @@ func (s *Store) ReceiptsOf(
 		}
 		r := call.Reader{Item: it}
 		switch {
-		case name == allChats && r.Flag("hides_read"):
+		case name == allChats && int64(r.Number("hides_read"))%2 == 1:
 			inAll = tidemark.ReceiptsOff
 		case name != allChats && r.Has("read_receipts"):
 			inChat = tidemark.ReceiptsSetting(r.Text("read_receipts"))

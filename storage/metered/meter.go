@@ -219,7 +219,8 @@ func (op operation) String() string {
 		"update_member", "rosters", "append", "sent", "ranges", "reactions", "reactors", "pins",
 		"advance", "states", "states_of", "states_in", "summary", "unread", "unread_of",
 		"mark_unread", "set_receipts", "receipts_of", "mark", "clear", "pending_of", "behind",
-		"expire", "policies", "finish_import", "delete_chat", "purge_chat", "shared", "backlogs", "rewind", "settle",
+		"expire", "policies", "finish_import", "delete_chat", "purge_chat", "shared", "backlogs",
+		"rewind", "settle",
 		"each_chat", "members_since", "documents", "documents_of", "put_document", "check",
 	}[op]
 }

@@ -328,7 +328,7 @@ func (s *Session) newest(u tidemark.StatusUpdate) (newest tidemark.StatusUpdate,
 	switch u.UserID {
 	case "":
 	case s.User():
-		//rule:shown_within_real.own-marks-are-not-announced
+		// Others must not be sent the own marks, so these are not announced.
 		u.Boundary = u.Boundary.Merge(s.host.Watermarks.Own(u.UserID, u.ChatID))
 	default:
 		// The client may have been sent a higher boundary since. A lower update may still arrive.

@@ -73,14 +73,14 @@ type State struct {
 	// Sender has the numbers that were moved here from the counter.
 	Sender Sender
 	// Receipts is the user's setting for the chat, or "". HidesAll is a copy of the one for all
-	// chats: it says whether they hide what they read.
+	// chats: they hide what they read if it is odd.
 	Receipts tidemark.ReceiptsSetting
-	HidesAll bool
+	HidesAll int64
 }
 
 // Hidden reports whether the user hides what they read.
 func (s *State) Hidden() bool {
-	return s.Receipts == tidemark.ReceiptsOff || s.Receipts == "" && s.HidesAll
+	return s.Receipts == tidemark.ReceiptsOff || s.Receipts == "" && s.HidesAll%2 == 1
 }
 
 // SentBefore returns the number of the user's messages up to UnreadAfter.
