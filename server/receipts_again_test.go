@@ -84,7 +84,7 @@ func TestReceipts_shown_within_real_to_who_asks(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := map[tidemark.UserID]tidemark.Sequence{}
-		for _, u := range updates {
+		for _, u := range updates[0].Updates {
 			got[u.UserID] = u.Read
 		}
 		wanted := map[tidemark.UserID]tidemark.Sequence{"alice": 0, "bob": 2}
