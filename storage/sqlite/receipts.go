@@ -9,15 +9,20 @@ import (
 
 // hides reports whether a user hides what they read in a chat.
 func (w *writer) hides(c *chat, user tidemark.UserID) (hidden bool, err error) {
-	q, err := w.c.prepared(`SELECT coalesce(
-		(SELECT hidden FROM receipts WHERE user_id = ?1 AND chat = ?2),
-		(SELECT hidden FROM receipts WHERE user_id = ?1 AND chat = 0), 0)`)
+	q, err := w.c.prepared(`SELECT chat, hidden FROM receipts
+		WHERE user_id = ? AND chat IN (0, ?)`)
 	if err != nil {
 		return false, err
 	}
 	q.string(1, string(user))
 	q.integer(2, c.key)
-	_, err = q.one(func(row *stmt) { hidden = row.integerAt(0) != 0 })
+	alone := false
+	err = q.each(func(row *stmt) bool {
+		if key := row.integerAt(0); key != 0 || !alone {
+			alone, hidden = key != 0, row.integerAt(1) != 0
+		}
+		return true
+	})
 	return hidden, err
 }
 
@@ -65,22 +70,20 @@ func (s *Store) ReceiptsOf(
 ) (inChat, inAll tidemark.ReceiptsSetting, err error) {
 	inChat, inAll = tidemark.ReceiptsDefault, tidemark.ReceiptsOn
 	err = s.read(ctx, func(c *conn) error {
-		q, err := c.prepared(`SELECT
-			(SELECT hidden FROM receipts WHERE user_id = ?1
-				AND chat = (SELECT key FROM chats WHERE id = ?2)),
-			(SELECT hidden FROM receipts WHERE user_id = ?1 AND chat = 0)`)
+		q, err := c.prepared(`SELECT chat, hidden FROM receipts
+			WHERE user_id = ? AND chat IN (0, (SELECT key FROM chats WHERE id = ?))`)
 		if err != nil {
 			return err
 		}
 		q.string(1, string(user))
 		q.string(2, string(chat))
-		_, err = q.one(func(row *stmt) {
-			if !row.nullAt(0) {
-				inChat = settingOf(row.integerAt(0))
+		err = q.each(func(row *stmt) bool {
+			if setting := settingOf(row.integerAt(1)); row.integerAt(0) == 0 {
+				inAll = setting
+			} else {
+				inChat = setting
 			}
-			if !row.nullAt(1) {
-				inAll = settingOf(row.integerAt(1))
-			}
+			return true
 		})
 		return err
 	})
