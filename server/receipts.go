@@ -41,7 +41,8 @@ func (s *Server) Receipts(
 }
 
 // SetReceipts stores a user's setting for a chat, or for all chats if chat is "". It decides about
-// what the user reads after the call has returned, on every node. The call may be repeated.
+// what is stored after the call has returned, on every node. The call may be repeated. A read that
+// another node has accepted before the call, and not stored yet, is decided by the new setting.
 //
 // Errors: Invalid (a bad id or setting), NotFound, NotMember, Unavailable (the setting may hold in
 // some chats; repeat the call).

@@ -23,9 +23,9 @@ type Receipts interface {
 	SetReceipts(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
 		setting tidemark.ReceiptsSetting) error
 
-	// ReceiptsOf returns a user's setting for a chat, and that for all chats. The setting for a chat
-	// that has none of its own, that does not exist, or that is "", is ReceiptsDefault. It sees
-	// every SetReceipts that returned before the call.
+	// ReceiptsOf returns a user's setting for a chat, and that for all chats. The setting for a
+	// chat that has none of its own, that does not exist, or that is "", is ReceiptsDefault. It
+	// sees every SetReceipts that returned before the call.
 	ReceiptsOf(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) (
 		inChat, inAll tidemark.ReceiptsSetting, err error)
 }
