@@ -7,6 +7,22 @@ import (
 	"github.com/tidemark-im/tidemark/server/internal/chat"
 )
 
+// sight says what a user sees of others' marks in a chat.
+type sight uint8
+
+const (
+	seesAll sight = iota
+	// seesNoReads is that of a user who hides what they read.
+	seesNoReads
+)
+
+func sightOf(st tidemark.DeliveryState) sight {
+	if st.Hides {
+		return seesNoReads
+	}
+	return seesAll
+}
+
 // baselines is what was read of chats before their statuses are sent, since the session came to
 // this node or the user's settings changed.
 type baselines struct {
@@ -14,7 +30,7 @@ type baselines struct {
 	members map[tidemark.ChatID]*chat.Roster
 	// hides has whether the user hides what they read in a chat, also in a large one. Then they do
 	// not see what others read.
-	hides map[tidemark.ChatID]bool
+	hides map[tidemark.ChatID]sight
 	// told has what was sent of others in such chats. A client that sees no reads gets no event
 	// when somebody reads.
 	told map[statusKey]tidemark.Watermark
@@ -30,7 +46,7 @@ func (s *statuses) learn(read baselines) {
 	}
 	if b.hides == nil {
 		b.members = make(map[tidemark.ChatID]*chat.Roster)
-		b.hides = make(map[tidemark.ChatID]bool)
+		b.hides = make(map[tidemark.ChatID]sight)
 	}
 	maps.Copy(b.members, read.members)
 	maps.Copy(b.hides, read.hides)
@@ -53,7 +69,7 @@ func (s *statuses) forget() {
 func (b *baselines) mask(
 	u tidemark.StatusUpdate, of tidemark.UserID,
 ) (masked tidemark.Boundary, news bool) {
-	if u.UserID == of || !b.hides[u.ChatID] {
+	if u.UserID == of || b.hides[u.ChatID] == seesAll {
 		return u.Boundary, true
 	}
 	key := statusKey{u.ChatID, u.UserID}

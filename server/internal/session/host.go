@@ -145,7 +145,7 @@ func (h *Host) boundaries(
 		return nil, baselines{}, err
 	}
 	read = baselines{
-		members: make(map[tidemark.ChatID]*chat.Roster), hides: make(map[tidemark.ChatID]bool),
+		members: make(map[tidemark.ChatID]*chat.Roster), hides: make(map[tidemark.ChatID]sight),
 	}
 	var keys []storage.StateKey
 	for _, p := range all {
@@ -187,7 +187,7 @@ func (h *Host) boundaries(
 			continue
 		}
 		h.Watermarks.Learn(st)
-		read.hides[st.ChatID] = st.Hides
+		read.hides[st.ChatID] = sightOf(st)
 		own := st.Marks().Exposed()
 		if _, small := read.members[st.ChatID]; small && own != (tidemark.Boundary{}) {
 			updates = append(updates,

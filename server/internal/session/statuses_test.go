@@ -23,7 +23,7 @@ func membersOf(id tidemark.ChatID, users ...tidemark.UserID) *chat.Roster {
 func baselinesOf(id tidemark.ChatID, users ...tidemark.UserID) baselines {
 	return baselines{
 		members: map[tidemark.ChatID]*chat.Roster{id: membersOf(id, users...)},
-		hides:   map[tidemark.ChatID]bool{id: false},
+		hides:   map[tidemark.ChatID]sight{id: seesAll},
 	}
 }
 
