@@ -7,7 +7,7 @@ import "time"
 type Watermark = Sequence
 
 // DeliveryState holds both watermarks of one user in one chat, as this user sees them.
-// Other members see Exposed.
+// Other members see Exposed: of Read only what the user shows.
 type DeliveryState struct {
 	UserID UserID
 	ChatID ChatID
@@ -20,6 +20,48 @@ type DeliveryState struct {
 	UnreadFrom Sequence
 	// AckedAt is when Acked last moved, and ReadAt when Read did. Zero: never.
 	AckedAt, ReadAt time.Time
+	// HiddenFrom, if not 0, is where the messages begin that the user has read while they hid what
+	// they read. It is from 1 to Read. A read that is not hidden ends it.
+	HiddenFrom Sequence `json:",omitzero"`
+	// ShownAt is ReadAt as it was when HiddenFrom was set. It is zero if HiddenFrom is 0.
+	ShownAt time.Time `json:",omitzero"`
+	// Hides says that the user's next read will be hidden, as it was when the state was read. Only
+	// States of a store sets it.
+	Hides bool `json:",omitzero"`
+}
+
+// ShownRead returns what others see of Read.
+func (s DeliveryState) ShownRead() Watermark {
+	//rule:shown_within_real.hidden-is-not-shown
+	if s.HiddenFrom != 0 {
+		return s.HiddenFrom - 1
+	}
+	return s.Read
+}
+
+// Shown returns the state as others see it: without what is hidden, and without a mark of unread
+// messages.
+func (s DeliveryState) Shown() DeliveryState {
+	//rule:shown_within_real.time-of-what-is-shown
+	if s.HiddenFrom != 0 {
+		s.Read, s.ReadAt = s.ShownRead(), s.ShownAt
+	}
+	s.UnreadFrom, s.HiddenFrom, s.ShownAt, s.Hides = 0, 0, time.Time{}, false
+	return s
+}
+
+// ShownTo returns the state as another member sees it whose own state in the chat is given. While
+// they hide what they read, they do not see what others read, only what was delivered.
+func (s DeliveryState) ShownTo(other DeliveryState) DeliveryState {
+	s = s.Shown()
+	//rule:shown_within_real.states-to-who-hides
+	if other.Hides && other.UserID != s.UserID {
+		if s.Read > s.Acked {
+			s.Acked, s.AckedAt = s.Read, s.ReadAt
+		}
+		s.Read, s.ReadAt = 0, time.Time{}
+	}
+	return s
 }
 
 // UpdatedAt returns when a watermark last moved, or zero if none ever did.
@@ -76,7 +118,10 @@ func (s DeliveryState) Marks() Boundary {
 }
 
 // Exposed returns the boundary that others see.
-func (s DeliveryState) Exposed() Boundary { return s.Marks().Exposed() }
+func (s DeliveryState) Exposed() Boundary {
+	//rule:shown_within_real.expose-what-is-shown
+	return s.Shown().Marks().Exposed()
+}
 
 // Exposed returns the boundary that others see of a user's own watermarks. What they read before
 // they acknowledged it was delivered when they read it. Once they acknowledge it, AckedAt is the
@@ -86,6 +131,14 @@ func (b Boundary) Exposed() Boundary {
 	if b.Read > b.Acked {
 		b.Acked, b.AckedAt = b.Read, b.ReadAt
 	}
+	return b
+}
+
+// Unread returns the boundary without what was read. That is what a user sees of others while they
+// hide what they read themselves.
+func (b Boundary) Unread() Boundary {
+	//rule:shown_within_real.hiding-is-mutual
+	b.Read, b.ReadAt = 0, 0
 	return b
 }
 
@@ -124,6 +177,9 @@ type Raise struct {
 	// So a message that never reached the user is never shown as read
 	// (delivery.md §6, "reply implies read").
 	ReadWithinAcked bool
+	// Hidden says that others do not see the raise of Read. A store sets it in the step of Advance,
+	// whatever the caller says.
+	Hidden bool
 }
 
 // Apply returns the state after the raise, and whether a watermark moved.
@@ -150,6 +206,14 @@ func (r Raise) Apply(s DeliveryState, now time.Time) (DeliveryState, bool) {
 		s.Acked, s.AckedAt = acked, now
 	}
 	if read != s.Read {
+		switch {
+		case !r.Hidden:
+			//rule:shown_within_real.shown-again-reveals-all
+			s.HiddenFrom, s.ShownAt = 0, time.Time{}
+		case s.HiddenFrom == 0:
+			//rule:shown_within_real.hide-from-the-next-read-on
+			s.HiddenFrom, s.ShownAt = s.Read+1, s.ReadAt
+		}
 		s.Read, s.ReadAt = read, now
 		//rule:unread_exact.newer-read-ends-mark
 		s.UnreadFrom = 0

@@ -104,6 +104,43 @@ func TestRaise_Apply(t *testing.T) {
 	}
 }
 
+// Reads are hidden from the first hidden one on, until one is not hidden.
+func TestDeliveryState_shown_within_real(t *testing.T) {
+	s := tidemark.DeliveryState{Acked: 2, Read: 1, AckedAt: time.UnixMilli(1),
+		ReadAt: time.UnixMilli(2)}
+	who := tidemark.DeliveryState{UserID: "other", Hides: true}
+	for i, step := range []struct {
+		tidemark.Raise
+		acked, read, from tidemark.Sequence
+		readAt            tidemark.Millis
+	}{
+		{tidemark.Raise{Read: 3, Hidden: true}, 2, 1, 2, 2},
+		{tidemark.Raise{Read: 4, Acked: 3, Hidden: true}, 3, 1, 2, 2},
+		{tidemark.Raise{Read: 4, Acked: 4}, 4, 1, 2, 2},
+		{tidemark.Raise{Read: 6}, 6, 6, 0, 103},
+		{tidemark.Raise{Read: 8, Hidden: true}, 6, 6, 7, 103},
+		{tidemark.Raise{Acked: 9, Hidden: true}, 9, 6, 7, 103},
+	} {
+		s, _ = step.Apply(s, time.UnixMilli(int64(100+i)))
+		b := s.Exposed()
+		if b.Acked != step.acked || b.Read != step.read || b.ReadAt != step.readAt ||
+			s.HiddenFrom != step.from {
+			t.Errorf("step %d: others see %+v of %+v, want %d, %d at %d", i, b, s, step.acked,
+				step.read, step.readAt)
+		}
+		if b.Read > s.Read || s.ShownRead() != b.Read {
+			t.Errorf("step %d: others see %d, and the user read %d", i, b.Read, s.Read)
+		}
+		if got, want := s.ShownTo(who).Exposed(), b.Unread(); got.Acked != want.Acked ||
+			got.Read != 0 || got.ReadAt != 0 {
+			t.Errorf("step %d: who hides sees %+v, want %+v", i, got, want)
+		}
+		if got, want := s.ShownTo(tidemark.DeliveryState{}), s.Shown(); got != want {
+			t.Errorf("step %d: others see the state %+v, want %+v", i, got, want)
+		}
+	}
+}
+
 func TestRaise_Bounded_by_the_head(t *testing.T) {
 	for _, test := range []struct {
 		raise tidemark.Raise

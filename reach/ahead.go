@@ -140,7 +140,7 @@ func (e *Engine) mark(ctx context.Context, chats []tidemark.ChatID) error {
 	return nil
 }
 
-// Advance marks the chats, and hints at those in which a watermark rose.
+// Advance marks the chats, and hints at those in which a watermark rose that others see.
 func (h *hinting) Advance(
 	ctx context.Context, advances []storage.Advance,
 ) ([]storage.Advanced, error) {
@@ -153,7 +153,7 @@ func (h *hinting) Advance(
 	}
 	advanced, err := h.Store.Advance(ctx, advances)
 	for i := range advanced {
-		if advanced[i].Moved {
+		if advanced[i].Shown {
 			h.engine.hintReceipts(chats[i])
 		}
 	}

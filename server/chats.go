@@ -62,7 +62,8 @@ type ChatView struct {
 	Unread storage.Unread
 	// Last is the last message. It is nil if the chat is empty, or if the caller may not see it.
 	Last *tidemark.Message
-	// Peer is the state of the other member of a direct chat, and nil for a group.
+	// Peer is the state of the other member of a direct chat as the caller's user sees it
+	// (tidemark.DeliveryState.ShownTo), and nil for a group.
 	Peer *tidemark.DeliveryState
 }
 
@@ -328,15 +329,16 @@ func (s *Server) setPeers(ctx context.Context, user tidemark.UserID, views []Cha
 		case byID[key.Chat].Chat.State.Closed() || roster.State.Closed():
 			byID[key.Chat].Peer = &tidemark.DeliveryState{UserID: key.User, ChatID: key.Chat}
 		default:
-			keys = append(keys, key)
+			keys = append(keys, key, storage.StateKey{User: user, Chat: key.Chat})
 		}
 	}
 	if len(keys) == 0 {
 		return nil
 	}
 	states, err := s.storage.States(ctx, keys)
-	for i := range states {
-		byID[states[i].ChatID].Peer = &states[i]
+	for i := 0; i+1 < len(states); i += 2 {
+		peer := states[i].ShownTo(states[i+1])
+		byID[peer.ChatID].Peer = &peer
 	}
 	return err
 }
@@ -402,11 +404,12 @@ func (s *Server) view(
 	}
 	view := ChatView{Chat: chat, Role: m.Role, State: states[0], Unread: counts[0]}
 	if len(states) > 1 {
-		view.Peer = &states[1]
+		peer := states[1].ShownTo(states[0])
 		if chat.State.Closed() {
 			//rule:blocked_is_closed.peer-says-nothing-in-a-view
-			view.Peer = &tidemark.DeliveryState{UserID: states[1].UserID, ChatID: id}
+			peer = tidemark.DeliveryState{UserID: states[1].UserID, ChatID: id}
 		}
+		view.Peer = &peer
 	}
 	if chat.Head == 0 {
 		return view, nil

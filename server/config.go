@@ -20,6 +20,7 @@ type Storage interface {
 	storage.Messages
 	storage.Annotations
 	storage.Deliveries
+	storage.Receipts
 	storage.Unreads
 	storage.Pending
 	storage.Blocks

@@ -197,7 +197,9 @@ type DeliveryStatus struct {
 	// acknowledged watermark has reached it (ADR-008 Appendix E,
 	// group_delivered_requires_all_members).
 	Summary storage.Summary
-	// Members are a page of the members by their exposed boundaries, ordered by user id.
+	// Members are a page of the members as the caller's user sees them
+	// (tidemark.DeliveryState.ShownTo), ordered by user id. If the user hides what they read,
+	// Summary counts no reader.
 	Members    []tidemark.DeliveryState
 	NextCursor string
 }
@@ -239,7 +241,7 @@ func (s *Server) DeliveryStatus(
 		return s.closedStatus(ctx, c.User, status, roster.Users, author, after, r.Limit)
 	}
 	if chat.Type == tidemark.Direct && r.Cursor == "" && r.Limit >= len(roster.Users) {
-		return s.directStatus(ctx, status, roster.Users, author)
+		return s.directStatus(ctx, c, status, roster.Users, author)
 	}
 	status.Summary, err = s.storage.Summary(ctx, r.Chat, status.Sequence, author)
 	if err != nil {
@@ -249,7 +251,15 @@ func (s *Server) DeliveryStatus(
 	if err != nil {
 		return DeliveryStatus{}, err
 	}
-	status.Members = members
+	var own tidemark.DeliveryState
+	if !c.noUser() {
+		states, err := s.storage.States(ctx, []storage.StateKey{{User: c.User, Chat: r.Chat}})
+		if err != nil {
+			return DeliveryStatus{}, err
+		}
+		own = states[0]
+	}
+	status.showTo(own, members)
 	if more && len(members) > 0 {
 		status.NextCursor = pagetoken.Encode(pagetoken.Members,
 			string(members[len(members)-1].UserID))
@@ -260,20 +270,38 @@ func (s *Server) DeliveryStatus(
 // directStatus reads the states of a direct chat's members at once. The members never change, so
 // their ids may come from memory.
 func (s *Server) directStatus(
-	ctx context.Context, status DeliveryStatus, users []tidemark.UserID, author tidemark.UserID,
+	ctx context.Context, c Caller, status DeliveryStatus, users []tidemark.UserID,
+	author tidemark.UserID,
 ) (DeliveryStatus, error) {
 	keys := make([]storage.StateKey, len(users))
 	for i, user := range users {
 		keys[i] = storage.StateKey{User: user, Chat: status.Chat.ID}
 	}
-	var err error
-	if status.Members, err = s.storage.States(ctx, keys); err != nil {
+	states, err := s.storage.States(ctx, keys)
+	if err != nil {
 		return DeliveryStatus{}, err
 	}
-	for _, state := range status.Members {
+	var own tidemark.DeliveryState
+	for _, state := range states {
 		status.Summary.Count(state, status.Sequence, author)
+		if state.UserID == c.User {
+			own = state
+		}
 	}
+	status.showTo(own, states)
 	return status, nil
+}
+
+// showTo sets the members as a user sees them whose own state is given.
+func (d *DeliveryStatus) showTo(own tidemark.DeliveryState, states []tidemark.DeliveryState) {
+	d.Members = make([]tidemark.DeliveryState, len(states))
+	for i, state := range states {
+		d.Members[i] = state.ShownTo(own)
+	}
+	//rule:shown_within_real.summary-to-who-hides
+	if own.Hides {
+		d.Summary.Read = 0
+	}
 }
 
 // authorOf returns the author of a message, or "" if there is no such message.

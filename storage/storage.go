@@ -56,6 +56,7 @@ type Store interface {
 	Messages
 	Annotations
 	Deliveries
+	Receipts
 	Unreads
 	Pending
 	Retention
@@ -233,7 +234,8 @@ type Deliveries interface {
 	// Advance raises watermarks: the stored state becomes Raise.Apply of it. Each item is one
 	// atomic step with the check against the chat's head (Raise.Bounded). A stale raise succeeds
 	// and returns the stored state. The first raise that moves a watermark creates the row. Advance
-	// does not check the membership (ADR-008 §3.1).
+	// does not check the membership (ADR-008 §3.1). If the user hides what they read in the chat
+	// (Receipts), the same step sets Raise.Hidden.
 	//
 	// A refused item fails alone: Err of its Advanced is set, and the item changed nothing.
 	//
@@ -245,7 +247,8 @@ type Deliveries interface {
 	Advance(ctx context.Context, advances []Advance) ([]Advanced, error)
 
 	// States returns the delivery state of each user and chat. If there is no row, the watermarks
-	// are 0, and the times are zero. It sees every write that returned before the call.
+	// are 0, and the times are zero. It sees every write that returned before the call. It sets
+	// DeliveryState.Hides of users who are or were members.
 	States(ctx context.Context, keys []StateKey) ([]tidemark.DeliveryState, error)
 
 	// StatesOf returns a page of a user's states in the chats in which they are a member now. The
@@ -493,6 +496,8 @@ func (a *Advance) Of(before tidemark.DeliveryState, now time.Time) Advanced {
 	state, moved := a.Apply(before, now)
 	return Advanced{
 		State: state, Moved: moved, Unmarked: before.UnreadFrom != 0 && state.UnreadFrom == 0,
+		//rule:shown_within_real.others-see-a-difference
+		Shown: moved && before.Exposed() != state.Exposed(),
 	}
 }
 
@@ -502,6 +507,8 @@ type Advanced struct {
 	State tidemark.DeliveryState
 	// Moved reports whether this item raised a watermark.
 	Moved bool
+	// Shown reports whether others see a difference: the exposed boundary moved.
+	Shown bool
 	// Unmarked reports that it ended a mark of MarkUnread. It may also be true after a mark that
 	// another raise ended.
 	Unmarked bool

@@ -170,6 +170,8 @@ func apiCalls() map[string]call {
 	calls["endSessions"] = call{"DELETE", "/sessions", ""}
 	calls["getPush"] = call{"GET", "/push", ""}
 	calls["putPresenceSettings"] = call{"PUT", "/presence/settings", `{"visible":true}`}
+	calls["getReceiptsSettings"] = call{"GET", "/receipts/settings", ""}
+	calls["putReceiptsSettings"] = call{"PUT", "/receipts/settings", `{"read_receipts":"on"}`}
 	calls["putPushSettings"] = call{"PUT", "/push/settings", `{}`}
 	calls["registerDevice"] = call{
 		"PUT", "/push/devices/phone", `{"platform":"fcm","address":"x"}`,

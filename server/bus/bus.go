@@ -74,6 +74,7 @@ type Status struct {
 }
 
 // Own says that the own state of the sessions' user in a chat has changed (tidemark.OwnState).
+// Without a chat, it says that the user has changed who sees what they read (storage.Receipts).
 type Own struct{ Chat tidemark.ChatID }
 
 // Membership says that members joined or left. The receiving node drops cached rosters with an

@@ -301,6 +301,29 @@ func (s gatedStore) UnreadOf(
 		})
 }
 
+func (s gatedStore) SetReceipts(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
+	setting tidemark.ReceiptsSetting,
+) error {
+	_, err := through(ctx, s.n, "SetReceipts", fmt.Sprint(user, chat, setting),
+		func(ctx context.Context) (bool, error) {
+			return true, s.n.simulation.raw.SetReceipts(ctx, user, chat, setting)
+		})
+	return err
+}
+
+func (s gatedStore) ReceiptsOf(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
+) (inChat, inAll tidemark.ReceiptsSetting, err error) {
+	type both = pair[tidemark.ReceiptsSetting, tidemark.ReceiptsSetting]
+	found, err := through(ctx, s.n, "ReceiptsOf", fmt.Sprint(user, chat),
+		func(ctx context.Context) (both, error) {
+			inChat, inAll, err := s.n.simulation.raw.ReceiptsOf(ctx, user, chat)
+			return both{inChat, inAll}, err
+		})
+	return found.a, found.b, err
+}
+
 func (s gatedStore) MarkUnread(
 	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID, from tidemark.Sequence,
 ) (tidemark.DeliveryState, error) {

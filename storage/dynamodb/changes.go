@@ -92,6 +92,10 @@ func (c caller) prepare(
 	if err != nil {
 		return false, err
 	}
+	hiders, err := c.hiders(ctx, usersOf(join))
+	if err != nil {
+		return false, err
+	}
 	it, err := c.Get(ctx, record.Counters, record.ChatKey(chat))
 	if err != nil {
 		return false, err
@@ -128,8 +132,8 @@ func (c caller) prepare(
 		u = call.Update{
 			Table:  record.States,
 			Key:    record.StateKey(m.UserID, chat),
-			Change: "SET member_change = :token",
-			Values: call.Item{},
+			Change: "SET member_change = :token" + hiders.set(m.UserID),
+			Values: hiders.values(m.UserID),
 		}
 		ready, err = c.putToken(ctx, u, "member_change", token, lists[m.UserID])
 		taken[i] = err == nil && !ready
@@ -401,7 +405,7 @@ func (c caller) settleSome(
 				a := storage.Advance{
 					User: row.UserID, Chat: at.ID, Raise: raise, Now: row.Next.At,
 				}
-				if _, err := c.raise(ctx, &a); err != nil {
+				if _, err := c.raise(ctx, &a, true); err != nil {
 					return err
 				}
 			}

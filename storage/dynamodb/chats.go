@@ -24,6 +24,9 @@ func (s *Store) CreateChat(ctx context.Context, new storage.NewChat) (tidemark.C
 	}
 	defer leave()
 	chat, created, err := c.create(ctx, new)
+	if err == nil && created {
+		err = c.copyReceipts(ctx, namesOf(chat.ID, new.Members))
+	}
 	return chat, created, call.Public(err)
 }
 
@@ -41,7 +44,11 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 	if 2+2*len(new.Members) > call.MostActions {
 		return c.createMany(ctx, new, made)
 	}
-	actions := c.creationActions(&made, new)
+	hiders, err := c.hiders(ctx, new.Members)
+	if err != nil {
+		return tidemark.Chat{}, false, err
+	}
+	actions := c.creationActions(&made, new, hiders)
 	for again := 0; ; again++ {
 		refused, doubtful, err := c.Transact(ctx, actions)
 		if err != nil {
@@ -91,7 +98,7 @@ func firstCounter(new storage.NewChat, token string) record.Counter {
 // creationActions returns the transaction that creates a chat. It has the counter first, then the
 // key that keeps a direct chat single, then two items for each member.
 func (c caller) creationActions(
-	made *record.Counter, new storage.NewChat,
+	made *record.Counter, new storage.NewChat, hiders hiders,
 ) []types.TransactWriteItem {
 	actions := []types.TransactWriteItem{c.creation(made, "attribute_not_exists(chat_id)")}
 	if new.Type == tidemark.Direct {
@@ -108,6 +115,8 @@ func (c caller) creationActions(
 		}))
 	}
 	for _, user := range new.Members {
+		values := hiders.values(user)
+		values[":yes"] = call.Flag(true)
 		row := record.Membership{
 			Member: tidemark.Member{
 				UserID:    user,
@@ -125,8 +134,8 @@ func (c caller) creationActions(
 			c.Action(call.Update{
 				Table:  record.States,
 				Key:    record.StateKey(user, new.ID),
-				Change: "SET is_member = :yes",
-				Values: call.Item{":yes": call.Flag(true)},
+				Change: "SET is_member = :yes" + hiders.set(user),
+				Values: values,
 			}))
 	}
 	return actions

@@ -35,7 +35,7 @@ func (s *Store) Advance(
 			results[i].Err = refused[i]
 			return nil
 		}
-		results[i], err = c.raise(ctx, &advances[i])
+		results[i], err = c.raise(ctx, &advances[i], false)
 		return err
 	})
 	if err != nil {
@@ -90,8 +90,11 @@ func (c caller) bound(ctx context.Context, advances []storage.Advance) ([]error,
 
 // raise moves the watermarks of a user in a chat, within the head. It starts from the watermarks
 // that this process remembers, even if they are old or empty. The condition compares with the
-// stored watermarks, and a failed condition returns them.
-func (c caller) raise(ctx context.Context, a *storage.Advance) (storage.Advanced, error) {
+// stored watermarks, and a failed condition returns them. joins says that a user joins, which hides
+// nothing.
+func (c caller) raise(
+	ctx context.Context, a *storage.Advance, joins bool,
+) (storage.Advanced, error) {
 	now := call.Stored(a.Now)
 	image, known := c.Guess(a.User, a.Chat)
 	state := image.DeliveryState
@@ -99,7 +102,10 @@ func (c caller) raise(ctx context.Context, a *storage.Advance) (storage.Advanced
 	depends := a.AckedFrom != 0 || a.ReadWithinAcked
 	sure := false
 	for again := 0; ; again++ {
-		wanted, moves := a.Apply(state, now)
+		raise := a.Raise
+		//rule:shown_within_real.decide-in-the-step-in-dynamodb
+		raise.Hidden = image.Hidden() && !joins
+		wanted, moves := raise.Apply(state, now)
 		//rule:multi_device_highest_wins.ask-storage-when-unsure
 		if !sure && (!moves || depends && !known) {
 			// Only the stored row can prove that nothing moves.
@@ -118,6 +124,7 @@ func (c caller) raise(ctx context.Context, a *storage.Advance) (storage.Advanced
 			if err := c.countSent(ctx, &u, image, wanted.Read, sure); err != nil {
 				return storage.Advanced{}, err
 			}
+			expectShown(&u, image, wanted)
 		}
 		it, done, doubtful, err := c.Update(ctx, u)
 		if err != nil {
@@ -126,11 +133,13 @@ func (c caller) raise(ctx context.Context, a *storage.Advance) (storage.Advanced
 		if image, err = c.stateOf(a.User, a.Chat, it); err != nil {
 			return storage.Advanced{}, err
 		}
-		before := state.Read
+		before, shown := state.Read, state.Exposed() != wanted.Exposed()
 		if state = image.DeliveryState; done || doubtful && state == wanted {
 			//rule:unread_exact.report-ended-mark
 			unmarked := before != state.Read && image.MarkRead > 0 && image.MarkRead >= before
-			return storage.Advanced{State: state, Moved: true, Unmarked: unmarked}, nil
+			return storage.Advanced{
+				State: state, Moved: true, Shown: shown, Unmarked: unmarked,
+			}, nil
 		}
 		sure = true
 		if err := call.Yield(ctx, again); err != nil {
@@ -204,6 +213,12 @@ func (c caller) stateOf(
 	if r.Has("unread_from") && s.MarkRead == s.Read {
 		s.UnreadFrom = r.Sequence("unread_from")
 	}
+	s.HiddenFrom = r.Sequence("hidden_from")
+	if r.Has("shown_at") {
+		s.ShownAt = r.Time("shown_at")
+	}
+	s.Receipts = tidemark.ReceiptsSetting(r.Text("read_receipts"))
+	s.HidesAll = int64(r.Number("hides_read"))
 	if r.Has("acked_at") {
 		s.AckedAt = r.Time("acked_at")
 	}
@@ -226,8 +241,16 @@ func (s *Store) States(
 		return nil, err
 	}
 	defer leave()
-	found, err := c.states(ctx, names, false)
-	return found, call.Public(err)
+	images, err := c.images(ctx, names, false)
+	if err != nil {
+		return nil, call.Public(err)
+	}
+	found := make([]tidemark.DeliveryState, len(images))
+	for i := range images {
+		found[i] = images[i].DeliveryState
+		found[i].Hides = images[i].Hidden()
+	}
+	return found, nil
 }
 
 // states reads delivery states, in the order of their names.

@@ -3,6 +3,7 @@ package dynamodb
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	"slices"
 	"time"
 
@@ -43,6 +44,9 @@ func (s *Store) AddMembers(
 	names := make([]storage.StateKey, len(a.users))
 	for i, user := range a.users {
 		names[i] = storage.StateKey{User: user, Chat: chat}
+	}
+	if err := c.copyReceipts(ctx, names); err != nil {
+		return storage.Added{}, call.Public(err)
 	}
 	added.States, err = c.states(ctx, names, false)
 	return added, call.Public(err)
@@ -230,15 +234,20 @@ func (a *adding) starts(
 	ctx context.Context, now record.Seen, join []record.Membership,
 ) ([]call.Update, error) {
 	starts := make([]call.Update, len(join))
+	hiders, err := a.hiders(ctx, usersOf(join))
+	if err != nil {
+		return nil, err
+	}
 	var names []storage.StateKey
 	for i := range join {
 		user := join[i].UserID
 		starts[i] = call.Update{
 			Table:  record.States,
 			Key:    record.StateKey(user, a.chat),
-			Change: "SET is_member = :yes REMOVE member_change",
-			Values: call.Item{":yes": call.Flag(true)},
+			Change: "SET is_member = :yes" + hiders.set(user) + " REMOVE member_change",
+			Values: hiders.values(user),
 		}
+		starts[i].Values[":yes"] = call.Flag(true)
 		names = append(names, storage.StateKey{User: user, Chat: a.chat})
 	}
 	if now.History != tidemark.HistorySinceJoin || now.Head == 0 {
@@ -255,7 +264,10 @@ func (a *adding) starts(
 			continue
 		}
 		u := raised(found[i], wanted, false)
-		u.Change += ", is_member = :yes REMOVE member_change"
+		user := join[i].UserID
+		u.Change += ", is_member = :yes" + hiders.set(user) +
+			" REMOVE member_change, hidden_from, shown_at"
+		maps.Copy(u.Values, hiders.values(user))
 		u.Values[":yes"] = call.Flag(true)
 		starts[i] = u
 	}

@@ -33,6 +33,8 @@ func (s *Store) Advance(
 			results[i] = storage.Advanced{Err: err}
 			continue
 		}
+		//rule:shown_within_real.decide-in-the-step-in-memory
+		a.Hidden = s.hidden(a.User, a.Chat)
 		results[i] = s.advance(&a)
 	}
 	return results, nil
@@ -66,6 +68,7 @@ func (s *Store) States(
 	states := make([]tidemark.DeliveryState, len(keys))
 	for i, key := range keys {
 		states[i] = s.state(key.User, key.Chat)
+		states[i].Hides = s.hidden(key.User, key.Chat)
 	}
 	return states, nil
 }

@@ -28,6 +28,8 @@ type Store struct {
 	memberOf map[tidemark.UserID]map[tidemark.ChatID]*chat
 	// states holds the delivery states in which a watermark has moved.
 	states map[storage.StateKey]tidemark.DeliveryState
+	// hides holds the settings of storage.Receipts. Those for all chats have no Chat.
+	hides map[storage.StateKey]bool
 	// pending holds the first undelivered sequence of each pending row.
 	pending map[tidemark.UserID]map[tidemark.ChatID]tidemark.Sequence
 	// backlogs holds those of single outlets, and stamps is the last stamp that one got.
@@ -52,6 +54,7 @@ func New() *Store {
 		direct:    map[string]*chat{},
 		memberOf:  map[tidemark.UserID]map[tidemark.ChatID]*chat{},
 		states:    map[storage.StateKey]tidemark.DeliveryState{},
+		hides:     map[storage.StateKey]bool{},
 		pending:   map[tidemark.UserID]map[tidemark.ChatID]tidemark.Sequence{},
 		backlogs:  map[backlogKey]storage.Backlog{},
 		blocks:    map[tidemark.UserID]map[tidemark.UserID]time.Time{},

@@ -188,6 +188,8 @@ const (
 	opUnread
 	opUnreadOf
 	opMarkUnread
+	opSetReceipts
+	opReceiptsOf
 	opMark
 	opClear
 	opPendingOf
@@ -228,10 +230,10 @@ func (op operation) String() string {
 		"create_chat", "chat", "update_chat", "chats_of", "heads", "add_members", "remove_member",
 		"update_member", "rosters", "append", "sent", "ranges", "reactions", "reactors", "pins",
 		"advance", "states", "states_of", "states_in", "summary", "unread", "unread_of",
-		"mark_unread", "mark", "clear", "pending_of", "behind", "expire", "policies",
-		"finish_import", "delete_chat", "purge_chat", "chats_naming", "close_direct",
-		"erase_messages", "erase_member", "erase_user", "put_block", "remove_block", "blocks_of",
-		"apart", "ban", "unban", "bans_of", "shared", "backlogs", "rewind", "settle",
+		"mark_unread", "set_receipts", "receipts_of", "mark", "clear", "pending_of", "behind",
+		"expire", "policies", "finish_import", "delete_chat", "purge_chat", "chats_naming",
+		"close_direct", "erase_messages", "erase_member", "erase_user", "put_block", "remove_block",
+		"blocks_of", "apart", "ban", "unban", "bans_of", "shared", "backlogs", "rewind", "settle",
 		"each_chat", "members_since", "documents", "documents_of", "put_document", "check",
 	}[op]
 }

@@ -13,6 +13,13 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
+// hiddenBy says whether the user of a row r hides what they read in the chat of a row c.
+//
+//rule:shown_within_real.decide-in-the-step-in-postgres
+const hiddenBy = `coalesce(
+			(SELECT hidden FROM receipts WHERE user_id = r.user_id AND chat = c.key LIMIT 1),
+			(SELECT hidden FROM receipts WHERE user_id = r.user_id AND chat = 0 LIMIT 1), false)`
+
 // raiseStates is tidemark.Raise.Apply for many rows in one step, each of another user and chat.
 //
 // The statement computes each raise from its snapshot, and writes only rows that still are as in
@@ -28,7 +35,9 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 		coalesce(s.last_acked_sequence, 0) AS acked, coalesce(s.last_read_sequence, 0) AS read,
 		coalesce(s.acked_at, 0) AS acked_at, coalesce(s.read_at, 0) AS read_at,
 		coalesce(s.unread_from, 0) AS unread_from,
-		coalesce(s.sent_before, 0) AS sent_before
+		coalesce(s.sent_before, 0) AS sent_before,
+		coalesce(s.hidden_from, 0) AS hidden_from, coalesce(s.shown_at, 0) AS shown_at,
+		r.to_read > 0 AND ` + hiddenBy + ` AS hidden
 	FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[],
 		$7::bigint[], $8::bigint[], $9::bigint[])
 		WITH ORDINALITY AS r (chat_id, user_id, to_acked, acked_from, to_read, within_acked,
@@ -44,6 +53,10 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 			WHEN d.read > r.read THEN r.first_now ELSE r.read_at END AS new_read_at,
 		greatest(r.to_acked, r.to_read) <= r.head
 			AND (a.acked, d.read) <> (r.acked, r.read) AS moves,
+		CASE WHEN d.read = r.read THEN r.hidden_from WHEN NOT r.hidden THEN 0
+			WHEN r.hidden_from = 0 THEN r.read + 1 ELSE r.hidden_from END AS new_hidden_from,
+		CASE WHEN d.read = r.read THEN r.shown_at WHEN NOT r.hidden THEN 0
+			WHEN r.hidden_from = 0 THEN r.read_at ELSE r.shown_at END AS new_shown_at,
 		CASE WHEN d.read = r.read THEN r.sent_before
 			WHEN coalesce(` + lastSentBy + `, 0) <= d.read
 				THEN coalesce(` + sentBy + `, 0)
@@ -70,6 +83,7 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 		SET last_acked_sequence = a.new_acked, last_read_sequence = a.new_read,
 			acked_at = a.new_acked_at, read_at = a.new_read_at,
 			unread_from = CASE a.new_read WHEN a.read THEN a.unread_from ELSE 0 END,
+			hidden_from = a.new_hidden_from, shown_at = a.new_shown_at,
 			sent_before = a.new_sent_before
 	FROM applied AS a
 	WHERE a.moves
@@ -77,14 +91,17 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 	RETURNING s.chat, s.user_id
 ), created AS (
 	INSERT INTO delivery_state
-		(chat, user_id, last_acked_sequence, last_read_sequence, acked_at, read_at, sent_before)
-	SELECT key, user_id, new_acked, new_read, new_acked_at, new_read_at, new_sent_before
+		(chat, user_id, last_acked_sequence, last_read_sequence, acked_at, read_at, hidden_from,
+			shown_at, sent_before)
+	SELECT key, user_id, new_acked, new_read, new_acked_at, new_read_at, new_hidden_from,
+			new_shown_at, new_sent_before
 		FROM applied WHERE moves AND place IS NULL ORDER BY no
 	ON CONFLICT DO NOTHING RETURNING chat, user_id
 )
-SELECT no, key, '', head, moves, acked, read, acked_at, read_at, unread_from FROM applied
-UNION ALL SELECT 0, chat, user_id, 0, true, 0, 0, 0, 0, 0 FROM raised
-UNION ALL SELECT 0, chat, user_id, 0, true, 0, 0, 0, 0, 0 FROM created`
+SELECT no, key, '', head, moves, hidden, acked, read, acked_at, read_at, unread_from, hidden_from,
+	shown_at FROM applied
+UNION ALL SELECT 0, chat, user_id, 0, true, false, 0, 0, 0, 0, 0, 0, 0 FROM raised
+UNION ALL SELECT 0, chat, user_id, 0, true, false, 0, 0, 0, 0, 0, 0, 0 FROM created`
 
 // Advance implements storage.Deliveries.
 func (s *Store) Advance(
@@ -140,9 +157,10 @@ type fold struct {
 	items       []int // of the advances
 	// The result of the statement. known: the chat exists and is not deleted, with this head and
 	// state before. moves: the raise changes the state. done: the statement has written it.
-	known, moves, done bool
-	head               tidemark.Sequence
-	before             tidemark.DeliveryState
+	// hidden: the user hides what they read.
+	known, moves, done, hidden bool
+	head                       tidemark.Sequence
+	before                     tidemark.DeliveryState
 }
 
 // plain reports whether a raise does not depend on the state before it. The higher of two plain
@@ -204,7 +222,9 @@ func (f *fold) answer(
 		case refused, f.moves && !f.done:
 			again = append(again, i)
 		default:
-			results[i] = advances[i].Of(state, timeOf(advances[i].Now.UnixMilli()))
+			raise := advances[i]
+			raise.Hidden = f.hidden
+			results[i] = raise.Of(state, timeOf(advances[i].Now.UnixMilli()))
 			if state = results[i].State; results[i].Moved {
 				moved++
 			}
@@ -238,9 +258,9 @@ func (c *conn) raise(ctx context.Context, advances []storage.Advance, folds []*f
 	stored := make(map[pair]*fold, n)
 	var no, chat, head int64
 	var user string
-	var moves bool
+	var moves, hidden bool
 	var before stateRow
-	to := append([]any{&no, &chat, &user, &head, &moves}, before.columns()...)
+	to := append([]any{&no, &chat, &user, &head, &moves, &hidden}, before.columns()...)
 	return c.each(ctx, raiseStates,
 		[]any{chats, users, acked, from, read, within, firstRead, firstNow, readNow},
 		func(row pgx.Rows) error {
@@ -252,7 +272,7 @@ func (c *conn) raise(ctx context.Context, advances []storage.Advance, folds []*f
 				return nil
 			}
 			f := folds[no-1]
-			f.known, f.head, f.moves = true, tidemark.Sequence(head), moves
+			f.known, f.head, f.moves, f.hidden = true, tidemark.Sequence(head), moves, hidden
 			f.before = before.state(f.User, f.Chat)
 			stored[pair{chat, string(f.User)}] = f
 			return nil
@@ -261,14 +281,19 @@ func (c *conn) raise(ctx context.Context, advances []storage.Advance, folds []*f
 
 // stateColumns are the columns that stateRow.columns scans, of a row d that may be missing.
 const stateColumns = `coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0),
-	coalesce(d.acked_at, 0), coalesce(d.read_at, 0), coalesce(d.unread_from, 0)`
+	coalesce(d.acked_at, 0), coalesce(d.read_at, 0), coalesce(d.unread_from, 0),
+	coalesce(d.hidden_from, 0), coalesce(d.shown_at, 0)`
 
 // A stateRow is a row of delivery_state. A missing row is all zeros.
-type stateRow struct{ acked, read, ackedAt, readAt, unreadFrom int64 }
+type stateRow struct {
+	acked, read, ackedAt, readAt, unreadFrom, hiddenFrom, shownAt int64
+}
 
 // columns returns the destinations of stateColumns.
 func (r *stateRow) columns() []any {
-	return []any{&r.acked, &r.read, &r.ackedAt, &r.readAt, &r.unreadFrom}
+	return []any{
+		&r.acked, &r.read, &r.ackedAt, &r.readAt, &r.unreadFrom, &r.hiddenFrom, &r.shownAt,
+	}
 }
 
 func (r *stateRow) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.DeliveryState {
@@ -278,6 +303,10 @@ func (r *stateRow) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.De
 		Acked:      tidemark.Sequence(r.acked),
 		Read:       tidemark.Sequence(r.read),
 		UnreadFrom: tidemark.Sequence(r.unreadFrom),
+		HiddenFrom: tidemark.Sequence(r.hiddenFrom),
+	}
+	if r.shownAt != 0 {
+		s.ShownAt = timeOf(r.shownAt)
 	}
 	if r.ackedAt != 0 {
 		s.AckedAt = timeOf(r.ackedAt)
@@ -288,11 +317,12 @@ func (r *stateRow) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.De
 	return s
 }
 
-const statesOfPairs = `SELECT k.no, ` + stateColumns + `
-	FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS k (chat_id, user_id, no)
-	CROSS JOIN LATERAL (SELECT key FROM chats WHERE id = k.chat_id LIMIT 1) AS c
-	CROSS JOIN LATERAL (SELECT * FROM delivery_state
-		WHERE chat = c.key AND user_id = k.user_id LIMIT 1) AS d`
+// statesOfPairs returns a row for each pair: one without a state may hide what it reads.
+const statesOfPairs = `SELECT r.no, ` + hiddenBy + `, ` + stateColumns + `
+	FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS r (chat_id, user_id, no)
+	LEFT JOIN LATERAL (SELECT key FROM chats WHERE id = r.chat_id LIMIT 1) AS c ON true
+	LEFT JOIN LATERAL (SELECT * FROM delivery_state
+		WHERE chat = c.key AND user_id = r.user_id LIMIT 1) AS d ON true`
 
 // States implements storage.Deliveries.
 func (s *Store) States(
@@ -312,12 +342,14 @@ func readStates(
 	}
 	var no int64
 	var found stateRow
-	to := append([]any{&no}, found.columns()...)
+	var hides bool
+	to := append([]any{&no, &hides}, found.columns()...)
 	return states, c.each(ctx, statesOfPairs, []any{chats, users}, func(row pgx.Rows) error {
 		if err := row.Scan(to...); err != nil {
 			return err
 		}
 		states[no-1] = found.state(keys[no-1].User, keys[no-1].Chat)
+		states[no-1].Hides = hides
 		return nil
 	})
 }
@@ -362,18 +394,19 @@ func (s *Store) StatesIn(
 // summaryOf returns one row for each existing chat, also for a chat without members.
 //
 //rule:group_delivered_requires_all_members.summary-statement-in-postgres
+//rule:shown_within_real.summary-in-postgres
 const summaryOf = `SELECT s.* FROM (SELECT key FROM chats WHERE id = $1 LIMIT 1) AS c
 	CROSS JOIN LATERAL (
 	SELECT count(*),
-		count(*) FILTER (
-			WHERE coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0) >= $2),
+		count(*) FILTER (WHERE coalesce(greatest(d.acked, d.read), 0) >= $2),
 		count(*) FILTER (WHERE coalesce(CASE m.user_id
-			WHEN $3 THEN greatest(d.last_acked_sequence, d.last_read_sequence)
-			ELSE d.last_read_sequence END, 0) >= $2),
-		coalesce(min(coalesce(greatest(d.last_acked_sequence, d.last_read_sequence), 0)), 0),
-		coalesce(min(coalesce(d.last_read_sequence, 0)), 0)
+			WHEN $3 THEN greatest(d.acked, d.read) ELSE d.read END, 0) >= $2),
+		coalesce(min(coalesce(greatest(d.acked, d.read), 0)), 0),
+		coalesce(min(coalesce(d.read, 0)), 0)
 	FROM members AS m
-	LEFT JOIN LATERAL (SELECT * FROM delivery_state
+	LEFT JOIN LATERAL (SELECT last_acked_sequence AS acked,
+			CASE hidden_from WHEN 0 THEN last_read_sequence ELSE hidden_from - 1 END AS read
+		FROM delivery_state
 		WHERE chat = m.chat AND user_id = m.user_id LIMIT 1) AS d ON true
 	WHERE m.chat = c.key AND m.current::int = 1
 ) AS s`

@@ -144,7 +144,9 @@ const (
 			last_read_sequence = greatest(d.last_read_sequence, $3),
 			acked_at = CASE WHEN d.last_acked_sequence < $3 THEN $4 ELSE d.acked_at END,
 			read_at = CASE WHEN d.last_read_sequence < $3 THEN $4 ELSE d.read_at END,
-			unread_from = CASE WHEN d.last_read_sequence < $3 THEN 0 ELSE d.unread_from END
+			unread_from = CASE WHEN d.last_read_sequence < $3 THEN 0 ELSE d.unread_from END,
+			hidden_from = CASE WHEN d.last_read_sequence < $3 THEN 0 ELSE d.hidden_from END,
+			shown_at = CASE WHEN d.last_read_sequence < $3 THEN 0 ELSE d.shown_at END
 		WHERE d.last_acked_sequence < $3 OR d.last_read_sequence < $3`
 	//rule:pending_once.stand-for-members-only
 	standAll = `INSERT INTO pending_deliveries AS p (user_id, chat_id, first_undelivered_seq)

@@ -115,6 +115,9 @@ const (
 		SELECT user_id FROM members WHERE chat = $1 ORDER BY user_id LIMIT $2))`
 	purgeBans = `DELETE FROM bans WHERE chat + 0 = $1 AND ctid = ANY (ARRAY(
 		SELECT ctid FROM bans WHERE chat = $1 ORDER BY user_id LIMIT $2))`
+	// purgeReceipts removes their settings.
+	purgeReceipts = `DELETE FROM receipts WHERE chat = $1 AND user_id = ANY (ARRAY(
+		SELECT user_id FROM members WHERE chat = $1 ORDER BY user_id LIMIT $2))`
 	purgeMembers = `DELETE FROM members WHERE chat + 0 = $1 AND ctid = ANY (ARRAY(
 		SELECT ctid FROM members WHERE chat = $1 ORDER BY user_id LIMIT $2))`
 )
@@ -149,6 +152,7 @@ func (s *Store) PurgeChat(
 			batch.Queue(purgeBans, m.key, limit).Exec(count)
 			batch.Queue(purgeStates, m.key, limit).Exec(count)
 			batch.Queue(purgeRows, m.key, limit, string(id)).Exec(count)
+			batch.Queue(purgeReceipts, m.key, limit).Exec(count)
 			batch.Queue(purgeMembers, m.key, limit).Exec(count)
 		}
 		return m.tx.SendBatch(ctx, &batch).Close()

@@ -376,6 +376,26 @@ func (w *workload) writes() []operation {
 			},
 		},
 		{
+			"`SetReceipts` of a chat", nil,
+			func(int) error {
+				return w.s.SetReceipts(w.t.Context(), "writer", chatNo(90), tidemark.ReceiptsOn)
+			},
+		},
+		{
+			"`SetReceipts`, back to the default", nil,
+			func(int) error {
+				return w.s.SetReceipts(w.t.Context(), "writer", chatNo(90),
+					tidemark.ReceiptsDefault)
+			},
+		},
+		{
+			"`ReceiptsOf`", nil,
+			func(int) error {
+				_, _, err := w.s.ReceiptsOf(w.t.Context(), "writer", chatNo(90))
+				return err
+			},
+		},
+		{
 			"`Advance`, the first of a user and chat",
 			nil, func(r int) error { return w.advance(1, user("first", r), chatNo(1)) },
 		},

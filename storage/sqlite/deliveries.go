@@ -11,10 +11,10 @@ import (
 
 // stateColumns are the columns that scanState reads, of a row d that may be missing.
 const stateColumns = `d.last_acked_sequence, d.last_read_sequence, d.acked_at, d.read_at,
-	d.unread_from`
+	d.unread_from, d.hidden_from, d.shown_at`
 
 // stateWidth is the number of stateColumns.
-const stateWidth = 5
+const stateWidth = 7
 
 // scanState reads stateColumns from column i on. All are NULL if there is no row.
 func scanState(
@@ -29,6 +29,8 @@ func scanState(
 	state.AckedAt = timeOrNever(row.integerAt(i + 2))
 	state.ReadAt = timeOrNever(row.integerAt(i + 3))
 	state.UnreadFrom = tidemark.Sequence(row.integerAt(i + 4))
+	state.HiddenFrom = tidemark.Sequence(row.integerAt(i + 5))
+	state.ShownAt = timeOrNever(row.integerAt(i + 6))
 	return state
 }
 
@@ -64,11 +66,12 @@ func (w *writer) putState(c *chat, before storedState, state tidemark.DeliverySt
 		return err
 	}
 	text := `INSERT INTO delivery_state (last_acked_sequence, last_read_sequence, acked_at, read_at,
-			unread_from, sent_before, chat, user_id)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
+			unread_from, hidden_from, shown_at, sent_before, chat, user_id)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	if before.stored {
 		text = `UPDATE delivery_state SET last_acked_sequence = ?, last_read_sequence = ?,
-				acked_at = ?, read_at = ?, unread_from = ?, sent_before = ?
+				acked_at = ?, read_at = ?, unread_from = ?, hidden_from = ?, shown_at = ?,
+				sent_before = ?
 			WHERE chat = ? AND user_id = ?`
 	}
 	q, err := w.c.prepared(text)
@@ -80,9 +83,11 @@ func (w *writer) putState(c *chat, before storedState, state tidemark.DeliverySt
 	q.integer(3, orNever(state.AckedAt))
 	q.integer(4, orNever(state.ReadAt))
 	q.integer(5, int64(state.UnreadFrom))
-	q.integer(6, sentBefore)
-	q.integer(7, c.key)
-	q.string(8, string(state.UserID))
+	q.integer(6, int64(state.HiddenFrom))
+	q.integer(7, orNever(state.ShownAt))
+	q.integer(8, sentBefore)
+	q.integer(9, c.key)
+	q.string(10, string(state.UserID))
 	return q.run()
 }
 
@@ -206,8 +211,15 @@ func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
 	if err != nil {
 		return storage.Advanced{}, err
 	}
+	raise := *a
+	//rule:shown_within_real.decide-in-the-step-in-sqlite
+	if raise.Read > before.Read {
+		if raise.Hidden, err = w.hides(c, a.User); err != nil {
+			return storage.Advanced{}, err
+		}
+	}
 	//rule:watermark_monotonic.raise-what-is-stored
-	done := a.Of(before.DeliveryState, timeOf(a.Now.UnixMilli()))
+	done := raise.Of(before.DeliveryState, timeOf(a.Now.UnixMilli()))
 	if done.Moved {
 		w.acks++
 		err = w.putState(c, before, done.State)
@@ -215,7 +227,9 @@ func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
 	return done, err
 }
 
-const statesOfPairs = `SELECT ` + stateColumns + `
+const statesOfPairs = `SELECT ` + stateColumns + `, coalesce(
+		(SELECT hidden FROM receipts WHERE user_id = j.value ->> 0 AND chat = c.key),
+		(SELECT hidden FROM receipts WHERE user_id = j.value ->> 0 AND chat = 0), 0)
 	FROM json_each(?) AS j
 	LEFT JOIN chats AS c ON c.id = j.value ->> 1
 	LEFT JOIN delivery_state AS d ON d.chat = c.key AND d.user_id = j.value ->> 0`
@@ -249,7 +263,9 @@ func (s *Store) States(
 		q.string(1, jsonPairs(keys))
 		return q.each(func(row *stmt) bool {
 			key := keys[len(states)]
-			states = append(states, scanState(row, 0, key.User, key.Chat))
+			state := scanState(row, 0, key.User, key.Chat)
+			state.Hides = row.integerAt(stateWidth) != 0
+			states = append(states, state)
 			return true
 		})
 	})
@@ -320,18 +336,22 @@ func page[T any](
 	return rows, more, nil
 }
 
+// shownRead is tidemark.DeliveryState.ShownRead of a row d that may be missing.
+//
+//rule:shown_within_real.summary-in-sqlite
+const shownRead = `coalesce(CASE d.hidden_from WHEN 0 THEN d.last_read_sequence
+			ELSE d.hidden_from - 1 END, 0)`
+
 // summary returns one row, also for a chat without members.
 //
 //rule:group_delivered_requires_all_members.summary-statement
 const summary = `SELECT c.key, count(m.user_id),
-		coalesce(sum(max(coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0))
-			>= ?2), 0),
-		coalesce(sum(coalesce(CASE m.user_id
-			WHEN ?3 THEN max(d.last_acked_sequence, d.last_read_sequence)
-			ELSE d.last_read_sequence END, 0) >= ?2), 0),
-		coalesce(min(max(coalesce(d.last_acked_sequence, 0), coalesce(d.last_read_sequence, 0))),
-			0),
-		coalesce(min(coalesce(d.last_read_sequence, 0)), 0)
+		coalesce(sum(max(coalesce(d.last_acked_sequence, 0), ` + shownRead + `) >= ?2), 0),
+		coalesce(sum(CASE m.user_id
+			WHEN ?3 THEN max(coalesce(d.last_acked_sequence, 0), ` + shownRead + `)
+			ELSE ` + shownRead + ` END >= ?2), 0),
+		coalesce(min(max(coalesce(d.last_acked_sequence, 0), ` + shownRead + `)), 0),
+		coalesce(min(` + shownRead + `), 0)
 	FROM chats AS c
 	LEFT JOIN members AS m ON m.chat = c.key AND m.current = 1
 	LEFT JOIN delivery_state AS d ON d.chat = m.chat AND d.user_id = m.user_id

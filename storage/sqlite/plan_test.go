@@ -212,6 +212,13 @@ func everyMethod(t *testing.T, s *Store) {
 		_, err = s.MarkUnread(ctx, user, chat, 1)
 		ok(err)
 	}
+	for _, setting := range []tidemark.ReceiptsSetting{
+		tidemark.ReceiptsOff, tidemark.ReceiptsDefault,
+	} {
+		ok(s.SetReceipts(ctx, "ben", chat, setting))
+	}
+	_, _, err = s.ReceiptsOf(ctx, "ben", chat)
+	ok(err)
 	for _, before := range []tidemark.Sequence{0, 2} {
 		_, err = s.Ranges(ctx, []storage.Range{{Chat: chat, Before: before, Limit: 10}})
 		ok(err)

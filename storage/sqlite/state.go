@@ -137,7 +137,7 @@ func (w *writer) of(c *chat, text string, limit int) error {
 
 // purges remove at most ?3 rows each of a deleted chat: key ?1 and id ?2. The mentions are those of
 // one user, since their rows have no order by sequence. memberPurges go on with the members. The
-// pending rows of some members go before these members.
+// pending rows and settings of some members go before these members.
 var (
 	purges = []string{
 		`DELETE FROM messages WHERE chat = ?1 AND sequence IN (SELECT sequence FROM messages
@@ -162,6 +162,8 @@ var (
 		`DELETE FROM delivery_state WHERE chat = ?1 AND user_id IN (SELECT user_id
 			FROM delivery_state WHERE chat = ?1 ORDER BY user_id LIMIT ?3)`,
 		`DELETE FROM pending_deliveries WHERE chat_id = ?2 AND user_id IN (SELECT user_id
+			FROM members WHERE chat = ?1 ORDER BY user_id LIMIT ?3)`,
+		`DELETE FROM receipts WHERE chat = ?1 AND user_id IN (SELECT user_id
 			FROM members WHERE chat = ?1 ORDER BY user_id LIMIT ?3)`,
 		`DELETE FROM members WHERE chat = ?1 AND user_id IN (SELECT user_id
 			FROM members WHERE chat = ?1 ORDER BY user_id LIMIT ?3)`,

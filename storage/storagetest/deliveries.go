@@ -42,7 +42,9 @@ var deliveryRules = []rule{
 				want.ReadAt = at(10 + i)
 			}
 			got := f.raise(alice, c, test.raise, at(10+i))
-			f.equal("advanced", got, storage.Advanced{State: want, Moved: test.moved})
+			f.equal("advanced", got, storage.Advanced{
+				State: want, Moved: test.moved, Shown: before.Exposed() != want.Exposed(),
+			})
 			f.equal("state", f.state(alice, c), want)
 		}
 	}},

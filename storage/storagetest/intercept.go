@@ -223,6 +223,24 @@ func (i *intercepted) MarkUnread(
 	})
 }
 
+func (i *intercepted) SetReceipts(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
+	setting tidemark.ReceiptsSetting,
+) error {
+	_, err := results2(i, "SetReceipts", 1, func() (bool, error) {
+		return true, i.Store.SetReceipts(ctx, user, chat, setting)
+	})
+	return err
+}
+
+func (i *intercepted) ReceiptsOf(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
+) (inChat, inAll tidemark.ReceiptsSetting, err error) {
+	return results3(i, "ReceiptsOf", func() (inChat, inAll tidemark.ReceiptsSetting, err error) {
+		return i.Store.ReceiptsOf(ctx, user, chat)
+	})
+}
+
 func (i *intercepted) Mark(ctx context.Context, rows []tidemark.PendingDelivery) ([]bool, error) {
 	return results2(i, "Mark", len(rows), func() ([]bool, error) { return i.Store.Mark(ctx, rows) })
 }

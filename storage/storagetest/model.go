@@ -44,6 +44,7 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 			"role":        m.updateMember,
 			"advance":     m.advance,
 			"mark unread": m.markUnread,
+			"hide reads":  m.setReceipts,
 			"own run":     m.ownRun,
 			"mark":        m.markRows,
 			"clear":       m.clearRows,
@@ -401,6 +402,25 @@ func (m *model) markUnread(rt *rapid.T) {
 	from := m.drawSequence(rt, chat)
 	m.both("MarkUnread",
 		func(f *fixture) (any, error) { return f.store.MarkUnread(f.ctx, user, chat, from) })
+}
+
+// setReceipts sets the setting for one chat. One for all chats may have no effect in chats of which
+// the user was never a member.
+func (m *model) setReceipts(rt *rapid.T) {
+	user, chat := m.drawUser(rt), m.drawChat(rt)
+	setting := rapid.SampledFrom([]tidemark.ReceiptsSetting{
+		tidemark.ReceiptsOn, tidemark.ReceiptsOff, tidemark.ReceiptsDefault,
+	}).Draw(rt, "setting")
+	m.both("SetReceipts", func(f *fixture) (any, error) {
+		return true, f.store.SetReceipts(f.ctx, user, chat, setting)
+	})
+	if m.gone[chat] {
+		return // A store may still have its settings.
+	}
+	m.both("ReceiptsOf", func(f *fixture) (any, error) {
+		inChat, inAll, err := f.store.ReceiptsOf(f.ctx, user, chat)
+		return []tidemark.ReceiptsSetting{inChat, inAll}, err
+	})
 }
 
 func (m *model) markRows(rt *rapid.T) {

@@ -209,6 +209,19 @@ func (t *turns) MarkUnread(
 	return t.next().MarkUnread(ctx, user, chat, from)
 }
 
+func (t *turns) SetReceipts(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
+	setting tidemark.ReceiptsSetting,
+) error {
+	return t.next().SetReceipts(ctx, user, chat, setting)
+}
+
+func (t *turns) ReceiptsOf(
+	ctx context.Context, user tidemark.UserID, chat tidemark.ChatID,
+) (inChat, inAll tidemark.ReceiptsSetting, err error) {
+	return t.next().ReceiptsOf(ctx, user, chat)
+}
+
 func (t *turns) Incarnation() tidemark.Incarnation { return t.next().Incarnation() }
 
 func (t *turns) Shared(

@@ -104,6 +104,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Annotations", annotationRules)
 	s.run(t, "Deliveries", deliveryRules)
 	s.run(t, "Statuses", statusRules)
+	s.run(t, "Receipts", receiptRules)
 	s.run(t, "Unread", unreadRules)
 	s.run(t, "Pending", pendingRules)
 	s.run(t, "Standing", standingRules)

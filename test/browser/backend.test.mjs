@@ -124,6 +124,8 @@ test('tokens, tickets and sessions', async () => {
   const presence = await calls.getPresence('henry', { chat_id: [chat_id] });
   assert.match(JSON.stringify(presence), /"user_id":"gina","online":true/);
   await calls.putPresenceSettings('gina', { visible: false });
+  await calls.putReceiptsSettings('gina', { chat_id, read_receipts: 'off' });
+  assert.equal((await calls.getReceiptsSettings('gina', { chat_id })).hidden, true);
   await calls.endSession('gina', { session_id });
   assert.deepEqual((await calls.listSessions('gina')).sessions, []);
   assert.equal(await calls.endSessions('gina'), undefined);

@@ -80,6 +80,27 @@ func (e NewHistory) Valid() bool {
 	}
 }
 
+// Defines values for NewReceiptsSettingsReadReceipts.
+const (
+	Default NewReceiptsSettingsReadReceipts = "default"
+	Off     NewReceiptsSettingsReadReceipts = "off"
+	On      NewReceiptsSettingsReadReceipts = "on"
+)
+
+// Valid indicates whether the value is a known member of the NewReceiptsSettingsReadReceipts enum.
+func (e NewReceiptsSettingsReadReceipts) Valid() bool {
+	switch e {
+	case Default:
+		return true
+	case Off:
+		return true
+	case On:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NewRole.
 const (
 	NewRoleAdmin  NewRole = "admin"
@@ -710,6 +731,20 @@ type NewMentions struct {
 	UserIds *[]Id `json:"user_ids,omitempty"`
 }
 
+// NewReceiptsSettings Example: {"chat_id":"team","read_receipts":"off"}
+type NewReceiptsSettings struct {
+	// ChatId The chat of the setting. Without it, the setting is for all chats.
+	ChatId *Id `json:"chat_id,omitempty"`
+
+	// ReadReceipts Whether others see what I read. `default`, which only a chat may have, follows the
+	// setting for all chats.
+	ReadReceipts NewReceiptsSettingsReadReceipts `json:"read_receipts"`
+}
+
+// NewReceiptsSettingsReadReceipts Whether others see what I read. `default`, which only a chat may have, follows the
+// setting for all chats.
+type NewReceiptsSettingsReadReceipts string
+
 // NewRelation Example: {"sequence":1}
 type NewRelation struct {
 	// Emoji Only of a `react`, which needs it: at most 64 bytes of UTF-8, without white space and
@@ -866,6 +901,18 @@ type ReactionList struct {
 	// Pagination Example: {"has_more":true,"next_cursor":"bWVtYmVyczpib2I"}
 	Pagination Pagination `json:"pagination"`
 	Reactions  []Reaction `json:"reactions"`
+}
+
+// ReceiptsSettings Example: {"chat_id":"team","hidden":true,"read_receipts":"off"}
+type ReceiptsSettings struct {
+	// ChatId The chat of the setting; null for the setting for all chats.
+	ChatId *Id `json:"chat_id"`
+
+	// Hidden Others do not see now what I read. This follows from both settings.
+	Hidden bool `json:"hidden"`
+
+	// ReadReceipts Whether others see what I read.
+	ReadReceipts string `json:"read_receipts"`
 }
 
 // Relation Example: {"emoji":null,"sequence":1,"target":null}
@@ -1372,6 +1419,12 @@ type GetPresenceParams struct {
 	ChatId *[]Id `form:"chat_id,omitempty" json:"chat_id,omitempty"`
 }
 
+// GetReceiptsSettingsParams defines parameters for GetReceiptsSettings.
+type GetReceiptsSettingsParams struct {
+	// ChatId The setting for this chat. Without it, the one for all chats.
+	ChatId *Id `form:"chat_id,omitempty" json:"chat_id,omitempty"`
+}
+
 // EndSessionsParams defines parameters for EndSessions.
 type EndSessionsParams struct {
 	// Except The session that stays.
@@ -1413,6 +1466,9 @@ type SendMessageJSONRequestBody = SendMessage
 
 // PutPresenceSettingsJSONRequestBody defines body for PutPresenceSettings for application/json ContentType.
 type PutPresenceSettingsJSONRequestBody = PresenceSettings
+
+// PutReceiptsSettingsJSONRequestBody defines body for PutReceiptsSettings for application/json ContentType.
+type PutReceiptsSettingsJSONRequestBody = NewReceiptsSettings
 
 // PutLookJSONRequestBody defines body for PutLook for application/json ContentType.
 type PutLookJSONRequestBody = Look
@@ -1729,6 +1785,12 @@ type ServerInterface interface {
 	// PutPresenceSettings Hide that I am online, or show it again
 	// (PUT /presence/settings)
 	PutPresenceSettings(ctx echo.Context) error
+	// GetReceiptsSettings Whether others see what I read
+	// (GET /receipts/settings)
+	GetReceiptsSettings(ctx echo.Context, params GetReceiptsSettingsParams) error
+	// PutReceiptsSettings Hide what I read, or show it again
+	// (PUT /receipts/settings)
+	PutReceiptsSettings(ctx echo.Context) error
 	// EndSessions End all my sessions, or all others
 	// (DELETE /sessions)
 	EndSessions(ctx echo.Context, params EndSessionsParams) error
@@ -2400,6 +2462,33 @@ func (w *ServerInterfaceWrapper) PutPresenceSettings(ctx echo.Context) error {
 	return err
 }
 
+// GetReceiptsSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) GetReceiptsSettings(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetReceiptsSettingsParams
+	// ------------- Optional query parameter "chat_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "chat_id", ctx.QueryParams(), &params.ChatId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter chat_id: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetReceiptsSettings(ctx, params)
+	return err
+}
+
+// PutReceiptsSettings converts echo context to params.
+func (w *ServerInterfaceWrapper) PutReceiptsSettings(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.PutReceiptsSettings(ctx)
+	return err
+}
+
 // EndSessions converts echo context to params.
 func (w *ServerInterfaceWrapper) EndSessions(ctx echo.Context) error {
 	var err error
@@ -2662,6 +2751,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/pending", wrapper.ListPending, options.OperationMiddlewares["listPending"]...)
 	router.GET(options.BaseURL+"/presence", wrapper.GetPresence, options.OperationMiddlewares["getPresence"]...)
 	router.PUT(options.BaseURL+"/presence/settings", wrapper.PutPresenceSettings, options.OperationMiddlewares["putPresenceSettings"]...)
+	router.GET(options.BaseURL+"/receipts/settings", wrapper.GetReceiptsSettings, options.OperationMiddlewares["getReceiptsSettings"]...)
+	router.PUT(options.BaseURL+"/receipts/settings", wrapper.PutReceiptsSettings, options.OperationMiddlewares["putReceiptsSettings"]...)
 	router.DELETE(options.BaseURL+"/sessions", wrapper.EndSessions, options.OperationMiddlewares["endSessions"]...)
 	router.GET(options.BaseURL+"/sessions", wrapper.ListSessions, options.OperationMiddlewares["listSessions"]...)
 	router.DELETE(options.BaseURL+"/sessions/:session_id", wrapper.EndSession, options.OperationMiddlewares["endSession"]...)

@@ -88,6 +88,7 @@ func (h *Handler) guards() map[string][]echo.MiddlewareFunc {
 		"endSession": limit.LargeCall, "endSessions": limit.LargeCall,
 		"putLook": limit.Call, "getPresence": limit.LargeCall, "putPresenceSettings": limit.Call,
 		"listBlocks": limit.LargeCall, "putBlock": limit.Call, "removeBlock": limit.Call,
+		"getReceiptsSettings": limit.Call, "putReceiptsSettings": limit.LargeCall,
 	})
 	//rule:caller_does_only_what_they_may.operators-see-no-message
 	add([]auth.Scope{auth.ScopeAct, auth.ScopeStats}, map[string]int{

@@ -173,6 +173,7 @@ func kinds(s *suite) {
 			},
 		},
 		{To: leases, Own: &bus.Own{Chat: "c"}},
+		{To: leases, Own: &bus.Own{}},
 		{To: leases, Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
 		{Presence: &bus.Presence{
 			From: nodeB, Looking: true, At: 1, Came: []tidemark.UserID{"bob"},

@@ -298,7 +298,7 @@ func (r *Receipts) advance(
 		}
 		st := done.State
 		//rule:read_implies_delivered.push-exposed-boundary
-		boundary := r.Watermarks.Raise(st).Exposed()
+		_, boundary := r.Watermarks.Raise(st)
 		mayBePending[i] = r.acknowledged(st)
 		//rule:ack_fire_and_forget.tell-what-was-written
 		if done.Moved || advances[i].AckedFrom == 0 {
@@ -314,10 +314,11 @@ func (r *Receipts) advance(
 
 // known returns what this node knows of the watermarks that are raised, before it writes. What it
 // learns during the write may already be the result of it.
-func (r *Receipts) known(advances []storage.Advance) []tidemark.Boundary {
-	all := make([]tidemark.Boundary, len(advances))
+func (r *Receipts) known(advances []storage.Advance) []known {
+	all := make([]known, len(advances))
 	for i, a := range advances {
-		all[i] = r.Watermarks.Marks(storage.StateKey{User: a.User, Chat: a.Chat})
+		all[i].own, all[i].shown = r.Watermarks.Marks(
+			storage.StateKey{User: a.User, Chat: a.Chat})
 	}
 	return all
 }

@@ -122,17 +122,37 @@ func newStatuses() statuses {
 	return statuses{flag: signal.New(), entries: make(map[statusKey]*status)}
 }
 
-// moved records that a raise by a session moved a user's watermarks. before has those that this
-// node knew before the write, or 0. Two writes may be reported in the wrong order, so
-// boundary is the highest known one. A chat whose members are unknown may be large.
+// known are the watermarks of a user that this node knew before a write, or 0: all, and what others
+// see of them.
+type known struct{ own, shown tidemark.Boundary }
+
+// crossed returns the watermarks from which a raise moves others' ticks. after is the state after
+// it. What is shown again has all been hidden since shown. What is hidden moves no tick.
+func (k known) crossed(after tidemark.DeliveryState) tidemark.Boundary {
+	b := k.own
+	//rule:shown_within_real.tell-what-is-shown-again
+	b.Read = k.shown.Read
+	//rule:shown_within_real.hidden-read-crosses-nothing
+	if after.HiddenFrom != 0 {
+		b.Read = after.Read
+	}
+	return b
+}
+
+// moved records that a raise by a session moved a user's watermarks. Two writes may be reported in
+// the wrong order, so boundary is the highest known one. A chat whose members are unknown may be
+// large. Others are told nothing of a raise that they do not see, not even that there was one.
 func (r *Receipts) moved(
-	a *storage.Advance, done storage.Advanced, before, boundary tidemark.Boundary,
+	a *storage.Advance, done storage.Advanced, known known, boundary tidemark.Boundary,
 	by tidemark.SessionID,
 ) {
 	st := done.State
+	before := known.crossed(st)
 	r.statuses.mu.Lock()
 	defer r.statuses.mu.Unlock()
 	switch members := r.Chats.Known(st.ChatID); {
+	//rule:shown_within_real.no-event-of-what-is-hidden
+	case !done.Shown:
 	//rule:published_if_a_tick_changes.aggregate-has-authors
 	case members > r.StatusFanout:
 		r.raiseLocked(statusKey{chat: st.ChatID}, aggregateLevel, tidemark.Boundary{}, "")
@@ -147,7 +167,7 @@ func (r *Receipts) moved(
 	default:
 		r.raiseLocked(statusKey{chat: st.ChatID, user: st.UserID}, levelOf(members), boundary, "")
 	}
-	if ownChanged(a, done, before.Read) {
+	if ownChanged(a, done, known.own.Read) {
 		r.raiseLocked(statusKey{st.ChatID, st.UserID, toUser}, 1, tidemark.Boundary{}, by)
 	}
 }
@@ -496,10 +516,15 @@ func (r *Receipts) leastOf(
 	return []tidemark.StatusUpdate{{ChatID: roster.ChatID, Boundary: v.Boundary}}, nil
 }
 
-// ReceiveOwn makes the sessions that hold the leases read and send their user's own state.
+// ReceiveOwn makes the sessions that hold the leases read and send their user's own state, or read
+// whether the user hides what they read.
 func (r *Receipts) ReceiveOwn(to []registry.Lease, e *bus.Own) {
 	for _, s := range r.Sessions.Held(nil, to) {
-		if s != nil {
+		switch {
+		case s == nil:
+		case e.Chat == "":
+			s.ReceiptsChanged()
+		default:
 			s.RefreshOwn(e.Chat)
 		}
 	}

@@ -115,7 +115,7 @@ func TellWritten(due []Deadline) {
 		s := e.session
 		s.mu.Lock()
 		for _, chat := range s.statuses.written {
-			b := s.host.Watermarks.Exposed(s.User(), chat)
+			b := s.host.Watermarks.Own(s.User(), chat)
 			if b != (tidemark.Boundary{}) {
 				s.statuses.raise(statusKey{chat, s.User()}, b)
 			}

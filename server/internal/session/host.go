@@ -110,29 +110,42 @@ func (s *Session) key(chat tidemark.ChatID) storage.StateKey {
 
 // Boundaries returns what a user may know of the members' watermarks in chats. In chats with more
 // than StatusFanout members, it returns one aggregate, as it is stored now. It omits zero
-// boundaries, and chats of which the user is no member.
+// boundaries, and chats of which the user is no member. In chats in which the user hides what they
+// read, it returns nothing of what others read.
 func (h *Host) Boundaries(
 	ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID,
 ) ([]tidemark.StatusUpdate, error) {
-	updates, _, err := h.boundaries(ctx, user, ids, nil,
+	updates, read, err := h.boundaries(ctx, user, ids, nil,
 		func(p *chat.Roster) (tidemark.Boundary, error) {
 			sum, err := h.Storage.Summary(ctx, p.ChatID, 0, "")
 			return sum.Least, err
 		})
-	return updates, err
+	shown := updates[:0]
+	for _, u := range updates {
+		//rule:shown_within_real.statuses-to-who-hides
+		if u.Boundary, _ = read.mask(u, user); u.Boundary != (tidemark.Boundary{}) {
+			shown = append(shown, u)
+		}
+	}
+	return shown, err
 }
 
 // boundaries is Boundaries with the aggregate that least returns.
 //
 // also names users who may be former members of these chats; their boundaries are returned too.
-// read has the rosters of the chats whose boundaries were read member by member.
+// read has the rosters of the chats whose boundaries were read member by member, and of all chats
+// whether the user hides what they read. Updates do not heed that. That of the user has their own
+// marks.
 func (h *Host) boundaries(
 	ctx context.Context, user tidemark.UserID, ids []tidemark.ChatID, also []storage.StateKey,
 	least func(*chat.Roster) (tidemark.Boundary, error),
-) (updates []tidemark.StatusUpdate, read []*chat.Roster, err error) {
+) (updates []tidemark.StatusUpdate, read baselines, err error) {
 	all, err := h.Chats.Rosters(ctx, ids)
 	if err != nil {
-		return nil, nil, err
+		return nil, baselines{}, err
+	}
+	read = baselines{
+		members: make(map[tidemark.ChatID]*chat.Roster), hides: make(map[tidemark.ChatID]sight),
 	}
 	var keys []storage.StateKey
 	for _, p := range all {
@@ -146,14 +159,15 @@ func (h *Host) boundaries(
 		if len(p.Users) > h.StatusFanout {
 			b, err := least(p)
 			if err != nil {
-				return nil, nil, err
+				return nil, baselines{}, err
 			}
+			keys = append(keys, storage.StateKey{User: user, Chat: p.ChatID})
 			if b != (tidemark.Boundary{}) {
 				updates = append(updates, tidemark.StatusUpdate{ChatID: p.ChatID, Boundary: b})
 			}
 			continue
 		}
-		read = append(read, p)
+		read.members[p.ChatID] = p
 		for _, member := range p.Users {
 			//rule:blocked_is_closed.no-boundary-of-the-other
 			if p.State.Closed() && member != user {
@@ -169,9 +183,22 @@ func (h *Host) boundaries(
 	}
 	states, err := h.Storage.States(ctx, keys)
 	if err != nil {
-		return nil, nil, err
+		return nil, baselines{}, err
 	}
-	return append(updates, h.Watermarks.Statuses(states)...), read, nil
+	for i, st := range states {
+		if st.UserID != user {
+			updates = append(updates, h.Watermarks.Statuses(states[i:i+1])...)
+			continue
+		}
+		h.Watermarks.Learn(st)
+		read.hides[st.ChatID] = sightOf(st)
+		own := st.Marks().Exposed()
+		if _, small := read.members[st.ChatID]; small && own != (tidemark.Boundary{}) {
+			updates = append(updates,
+				tidemark.StatusUpdate{ChatID: st.ChatID, UserID: user, Boundary: own})
+		}
+	}
+	return updates, read, nil
 }
 
 // owns returns a user's own states in those of some chats of which they are a member.
@@ -233,7 +260,8 @@ func (h *Host) acked(
 		return nil, err
 	}
 	for _, st := range states {
-		acked[st.ChatID] = h.Watermarks.Raise(st).Acked
+		own, _ := h.Watermarks.Raise(st)
+		acked[st.ChatID] = own.Acked
 	}
 	return acked, nil
 }

@@ -335,6 +335,10 @@ func (s *Session) sendStatuses(buf []tidemark.Event, until int) []tidemark.Event
 func (s *Session) sendStatus(
 	buf []tidemark.Event, u tidemark.StatusUpdate, asked bool,
 ) []tidemark.Event {
+	var news bool
+	if u.Boundary, news = s.statuses.baselines.mask(u, s.User()); !news && !asked {
+		return buf
+	}
 	if u.UserID == "" {
 		sent, rose := s.statuses.aggregate(u.ChatID, u.Boundary)
 		//rule:tick_monotone.repeat-on-request
@@ -342,6 +346,11 @@ func (s *Session) sendStatus(
 			return buf
 		}
 		u.Boundary = sent
+		// An aggregate that was sent before the user hid their reads may have more.
+		u.Boundary, _ = s.statuses.baselines.mask(u, s.User())
+	}
+	if u.Boundary == (tidemark.Boundary{}) {
+		return buf
 	}
 	r := run{kind: runStatus, chat: u.ChatID}
 	payload := u.AppendJSON(make([]byte, 0, statusBytes))

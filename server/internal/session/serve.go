@@ -211,7 +211,7 @@ func (s *Session) serveStatuses(
 		}
 		return buf, err
 	}
-	s.statuses.learnBaselines(read)
+	s.statuses.learn(read)
 	if len(look.later) > 0 {
 		s.statuses.lookLater(look.later)
 		s.host.Again.push(Deadline{session: s})
@@ -290,13 +290,15 @@ func (s *Session) serveOwn(
 }
 
 // readBaselines reads the boundaries that the client may already know. These are of all members of
-// the chats of st.keys, and of the users in st.keys, who may be former members. An aggregate needs
-// no baseline.
+// the chats of st.keys, and of the users in st.keys, who may be former members. Of the chats of
+// aggregates, it only has to know whether the user hides what they read there.
 func (s *Session) readBaselines(ctx context.Context, r *Reader, st step) error {
 	var ids []tidemark.ChatID
-	also := make([]storage.StateKey, len(st.keys))
-	for i, key := range st.keys {
-		also[i] = storage.StateKey{User: key.user, Chat: key.chat}
+	var also []storage.StateKey
+	for _, key := range st.keys {
+		if key.user != "" { // An aggregate is of nobody.
+			also = append(also, storage.StateKey{User: key.user, Chat: key.chat})
+		}
 		if !slices.Contains(ids, key.chat) {
 			ids = append(ids, key.chat)
 		}
@@ -312,7 +314,7 @@ func (s *Session) readBaselines(ctx context.Context, r *Reader, st step) error {
 	if err := s.ownedBy(r); err != nil || s.statuses.left != st.left {
 		return err
 	}
-	s.statuses.learnBaselines(read)
+	s.statuses.learn(read)
 	for _, u := range updates {
 		s.newest(u)
 	}
@@ -323,7 +325,12 @@ func (s *Session) readBaselines(ctx context.Context, r *Reader, st step) error {
 // newest returns a boundary that was read, or a higher one that is known. waits reports whether an
 // update of the same member is queued; it is then raised to this boundary.
 func (s *Session) newest(u tidemark.StatusUpdate) (newest tidemark.StatusUpdate, waits bool) {
-	if u.UserID != "" {
+	switch u.UserID {
+	case "":
+	case s.User():
+		// Others must not be sent the own marks, so these are not announced.
+		u.Boundary = u.Boundary.Merge(s.host.Watermarks.Own(u.UserID, u.ChatID))
+	default:
 		// The client may have been sent a higher boundary since. A lower update may still arrive.
 		//rule:tick_monotone.remember-snapshot
 		u.Boundary = s.host.Watermarks.Announce(u)

@@ -244,6 +244,17 @@ func (s *Session) RefreshOwn(chat tidemark.ChatID) {
 	}
 }
 
+// ReceiptsChanged makes the session read again whether the user hides what they read, and with it
+// the statuses of the recent chats.
+func (s *Session) ReceiptsChanged() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.residence.final() {
+		s.statuses.receiptsChanged()
+		s.attachment.flag.Set()
+	}
+}
+
 // LeaseLost records that the lease is being requested again, because it may be lost.
 func (s *Session) LeaseLost() {
 	s.mu.Lock()

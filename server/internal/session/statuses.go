@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/server/internal/chat"
 )
 
 // Limits of statuses.
@@ -36,7 +35,8 @@ type statusKey struct {
 //	ready          ready          ready                    dropped
 //
 // The baseline is the boundary that another node may have sent to the client. Nothing is sent until
-// it was read, so that a boundary never falls (tick_monotone). An aggregate needs no baseline.
+// it was read, so that a boundary never falls (tick_monotone). Of an aggregate only that is read
+// whether the user hides what they read in the chat.
 type pendingStatus struct {
 	tidemark.Boundary
 	state statusState
@@ -83,11 +83,10 @@ const (
 type statuses struct {
 	// pending has the queued boundaries, and order the sequence in which they are sent. unread has
 	// the keys that need their baseline.
-	pending map[statusKey]pendingStatus
-	order   []statusKey
-	unread  []statusKey
-	// baselines has the members whose boundaries were read since the session came to this node.
-	baselines map[tidemark.ChatID]*chat.Roster
+	pending   map[statusKey]pendingStatus
+	order     []statusKey
+	unread    []statusKey
+	baselines baselines
 	// aggregates has what was sent of large chats.
 	aggregates map[tidemark.ChatID]tidemark.Boundary
 	// refresh has the chats whose statuses have to be read and sent, and own those whose own state
@@ -102,7 +101,8 @@ type statuses struct {
 	snapshot bool
 	// recent is the list of recent chats that has still to be read.
 	recent recentList
-	// left counts the chats that the user left. Statuses that were read before that are not sent.
+	// left counts the chats that the user left, and the changes of who sees what they read.
+	// Statuses that were read before that are not sent.
 	left uint32
 	// members counts the members of chats that were refreshed with a bound since the time from.
 	members int
@@ -143,9 +143,11 @@ func (s *statuses) raise(key statusKey, b tidemark.Boundary) bool {
 // baselineKnown reports whether a member's baseline was read.
 func (s *statuses) baselineKnown(key statusKey) bool {
 	if key.user == "" {
-		return true
+		//rule:shown_within_real.know-before-an-aggregate
+		_, known := s.baselines.hides[key.chat]
+		return known
 	}
-	roster := s.baselines[key.chat]
+	roster := s.baselines.members[key.chat]
 	if roster == nil {
 		return false
 	}
@@ -154,25 +156,16 @@ func (s *statuses) baselineKnown(key statusKey) bool {
 	return member
 }
 
-// learnBaselines records chats whose members' boundaries were read.
-func (s *statuses) learnBaselines(read []*chat.Roster) {
-	for _, roster := range read {
-		if s.baselines == nil || len(s.baselines) >= maxStatuses {
-			s.baselines = make(map[tidemark.ChatID]*chat.Roster)
-		}
-		s.baselines[roster.ChatID] = roster
-	}
-}
-
 // settle removes keys from unread after the baselines of some chats were read. Keys of other chats
 // are dropped: the user is no member there, or the chat has become large.
-func (s *statuses) settle(keys []statusKey, read []*chat.Roster) {
+func (s *statuses) settle(keys []statusKey, read baselines) {
 	s.unread = slices.Delete(s.unread, 0, len(keys))
 	for _, key := range keys {
 		p, waits := s.pending[key]
-		known := slices.ContainsFunc(read, func(roster *chat.Roster) bool {
-			return roster.ChatID == key.chat
-		})
+		_, known := read.members[key.chat]
+		if key.user == "" {
+			_, known = read.hides[key.chat]
+		}
 		if known && waits {
 			p.state = ready
 			s.pending[key] = p
@@ -362,5 +355,5 @@ func (s *statuses) leave(chat tidemark.ChatID) {
 	looks := func(l lookAgain) bool { return l.chat == chat }
 	s.waiting, s.again = slices.DeleteFunc(s.waiting, looks), slices.DeleteFunc(s.again, looks)
 	delete(s.aggregates, chat)
-	delete(s.baselines, chat)
+	s.baselines.leave(chat)
 }

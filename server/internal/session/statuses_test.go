@@ -19,20 +19,31 @@ func membersOf(id tidemark.ChatID, users ...tidemark.UserID) *chat.Roster {
 	return p
 }
 
+// baselinesOf is what was read of a chat of members in which the user hides nothing.
+func baselinesOf(id tidemark.ChatID, users ...tidemark.UserID) baselines {
+	return baselines{
+		members: map[tidemark.ChatID]*chat.Roster{id: membersOf(id, users...)},
+		hides:   map[tidemark.ChatID]sight{id: seesAll},
+	}
+}
+
 func TestStatuses_tick_monotone_nothing_is_ready_before_its_baseline(t *testing.T) {
 	ann, all := statusKey{"c", "ann"}, statusKey{chat: "c"}
 	five := tidemark.Boundary{Acked: 5}
 	var s statuses
 	s.raise(ann, five)
 	s.raise(all, five)
-	if got := s.pending[ann].state; got != needBaseline {
-		t.Errorf("a member: state %d, want needBaseline", got)
+	for _, key := range []statusKey{ann, all} {
+		if got := s.pending[key].state; got != needBaseline {
+			t.Errorf("%q: state %d, want needBaseline", key.user, got)
+		}
 	}
+	read := baselinesOf("c", "ann")
+	s.learn(read)
+	s.settle([]statusKey{ann, all}, read)
 	if got := s.pending[all].state; got != ready {
 		t.Errorf("an aggregate: state %d, want ready", got)
 	}
-	s.learnBaselines([]*chat.Roster{membersOf("c", "ann")})
-	s.settle([]statusKey{ann}, []*chat.Roster{membersOf("c", "ann")})
 	if got := s.pending[ann].state; got != ready || len(s.unread) != 0 {
 		t.Errorf("after its baseline: state %d, %d unread, want ready and none", got, len(s.unread))
 	}
@@ -47,7 +58,7 @@ func TestStatuses_of_a_chat_without_a_baseline_are_dropped(t *testing.T) {
 	ann := statusKey{"c", "ann"}
 	var s statuses
 	s.raise(ann, tidemark.Boundary{Acked: 5})
-	s.settle([]statusKey{ann}, nil)
+	s.settle([]statusKey{ann}, baselines{})
 	if len(s.pending)+len(s.order)+len(s.unread) != 0 {
 		t.Errorf("got %+v, want nothing", s)
 	}
@@ -80,11 +91,11 @@ func TestStatuses_nothing_outside_membership_leave_drops_everything_of_the_chat(
 		s.raise(statusKey{id, "ann"}, tidemark.Boundary{Acked: 5})
 		s.refreshChat(id)
 		s.aggregate(id, tidemark.Boundary{Acked: 5})
-		s.learnBaselines([]*chat.Roster{membersOf(id, "ann")})
+		s.learn(baselinesOf(id, "ann"))
 	}
 	s.leave("c")
 	if len(s.pending) != 1 || len(s.order) != 1 || len(s.unread) != 1 || len(s.refresh) != 1 ||
-		len(s.aggregates) != 1 || len(s.baselines) != 1 || s.left != 1 {
+		len(s.aggregates) != 1 || len(s.baselines.members) != 1 || s.left != 1 {
 		t.Errorf("got %+v, want only chat d", s)
 	}
 }

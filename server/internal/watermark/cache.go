@@ -15,15 +15,27 @@ type Cache struct {
 	most int
 
 	mu     sync.Mutex
-	states map[storage.StateKey]tidemark.Boundary
+	states map[storage.StateKey]marks
 	// announced has what other nodes sent to the members. states may be lower.
 	announced map[storage.StateKey]tidemark.Boundary
+}
+
+// marks are the watermarks of a user: what they are, and what others see of them.
+type marks struct{ own, shown tidemark.Boundary }
+
+// merge returns the higher values of the marks and of a state.
+func (m marks) merge(st tidemark.DeliveryState) marks {
+	//rule:tick_monotone.merge-known-boundary
+	m.own = m.own.Merge(st.Marks())
+	//rule:shown_within_real.cache-what-is-shown
+	m.shown = m.shown.Merge(st.Shown().Marks())
+	return m
 }
 
 // New returns an empty Cache of at most most watermarks and as many announced boundaries.
 func New(most int) *Cache {
 	return &Cache{
-		most: most, states: make(map[storage.StateKey]tidemark.Boundary),
+		most: most, states: make(map[storage.StateKey]marks),
 		announced: make(map[storage.StateKey]tidemark.Boundary),
 	}
 }
@@ -32,15 +44,25 @@ func New(most int) *Cache {
 func (c *Cache) Acked(key storage.StateKey) (tidemark.Sequence, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b, ok := c.states[key]
-	return b.Acked, ok
+	m, ok := c.states[key]
+	return m.own.Acked, ok
 }
 
-// Marks returns both watermarks, or 0 if they are not cached.
-func (c *Cache) Marks(key storage.StateKey) tidemark.Boundary {
+// Marks returns both watermarks, and those of them that others see, or 0 if they are not cached.
+func (c *Cache) Marks(key storage.StateKey) (own, shown tidemark.Boundary) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.states[key]
+	m := c.states[key]
+	return m.own, m.shown
+}
+
+// Own returns the highest known boundary of a user as they see it themselves, or 0. Others may only
+// see Exposed.
+func (c *Cache) Own(user tidemark.UserID, chat tidemark.ChatID) tidemark.Boundary {
+	key := storage.StateKey{User: user, Chat: chat}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.states[key].own.Exposed().Merge(c.exposedLocked(key))
 }
 
 // Exposed returns the highest known boundary that other users may see, or 0.
@@ -51,7 +73,7 @@ func (c *Cache) Exposed(user tidemark.UserID, chat tidemark.ChatID) tidemark.Bou
 }
 
 func (c *Cache) exposedLocked(key storage.StateKey) tidemark.Boundary {
-	return c.states[key].Exposed().Merge(c.announced[key])
+	return c.states[key].shown.Exposed().Merge(c.announced[key])
 }
 
 // Announce records what the members are sent, and returns the highest known boundary. Announcements
@@ -65,11 +87,8 @@ func (c *Cache) Announce(u tidemark.StatusUpdate) tidemark.Boundary {
 	return b
 }
 
-// keep enters a boundary. If there are most already, it replaces an arbitrary one.
-func keep(
-	memory map[storage.StateKey]tidemark.Boundary, most int, key storage.StateKey,
-	b tidemark.Boundary,
-) {
+// keep enters a value. If there are most already, it replaces an arbitrary one.
+func keep[V any](memory map[storage.StateKey]V, most int, key storage.StateKey, v V) {
 	//rule:bounded_use.limit-known-boundaries
 	if _, there := memory[key]; !there && len(memory) >= most {
 		for other := range memory { // the order of a map is random
@@ -77,7 +96,7 @@ func keep(
 			break
 		}
 	}
-	memory[key] = b
+	memory[key] = v
 }
 
 // Learn raises a cached state to one that was read. It does not enter new states, so that a long
@@ -86,8 +105,8 @@ func (c *Cache) Learn(st tidemark.DeliveryState) {
 	key := storage.StateKey{User: st.UserID, Chat: st.ChatID}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b, there := c.states[key]; there {
-		c.states[key] = b.Merge(st.Marks())
+	if m, there := c.states[key]; there {
+		c.states[key] = m.merge(st)
 	}
 }
 
@@ -108,14 +127,12 @@ func (c *Cache) Statuses(states []tidemark.DeliveryState) (updates []tidemark.St
 }
 
 // Raise enters or raises a state that was read or written, and returns the highest known
-// watermarks of the user.
-func (c *Cache) Raise(st tidemark.DeliveryState) tidemark.Boundary {
+// watermarks of the user, and the highest known boundary that others may see.
+func (c *Cache) Raise(st tidemark.DeliveryState) (own, exposed tidemark.Boundary) {
 	key := storage.StateKey{User: st.UserID, Chat: st.ChatID}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := c.states[key]
-	//rule:tick_monotone.merge-known-boundary
-	b = b.Merge(st.Marks())
-	keep(c.states, c.most, key, b)
-	return b
+	m := c.states[key].merge(st)
+	keep(c.states, c.most, key, m)
+	return m.own, m.shown.Exposed()
 }

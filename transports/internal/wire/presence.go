@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"strconv"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
 )
@@ -52,6 +54,46 @@ func AppendPresenceSettings(b []byte, visible bool) []byte {
 		return append(b, `{"visible":true}`...)
 	}
 	return append(b, `{"visible":false}`...)
+}
+
+// DecodeReceiptsSettings decodes the body of PUT /receipts/settings. chat is empty if it is absent.
+func DecodeReceiptsSettings(raw []byte) (
+	chat tidemark.ChatID, setting tidemark.ReceiptsSetting, err error,
+) {
+	if err := check(raw); err != nil {
+		return "", "", err
+	}
+	err = eachField(raw, wholeBody, func(key string, v value) error {
+		switch key {
+		case "chat_id":
+			if err := v.text(key, (*string)(&chat)); err != nil {
+				return err
+			}
+			return tidemark.CheckID(key, chat)
+		case "read_receipts":
+			if err := v.text(key, (*string)(&setting)); err != nil {
+				return err
+			}
+			if !setting.Valid() {
+				return tidemark.BadParam(tidemark.Invalid, key, "must be on, off or default")
+			}
+		}
+		return nil
+	})
+	if err == nil && setting == "" {
+		err = tidemark.BadParam(tidemark.Invalid, "read_receipts", "is missing")
+	}
+	return chat, setting, err
+}
+
+// AppendReceiptsSettings appends the answer to GET and PUT /receipts/settings.
+func AppendReceiptsSettings(b []byte, s server.ReceiptsSettings) []byte {
+	b = append(b, `{"chat_id":`...)
+	b = appendOrNull(b, string(s.Chat))
+	b = append(b, `,"read_receipts":`...)
+	b = tidemark.AppendString(b, string(s.Setting))
+	b = append(b, `,"hidden":`...)
+	return append(strconv.AppendBool(b, s.Hidden), '}')
 }
 
 // AppendPresence appends the answer to GET /presence. Each entry has the chat and its presence,

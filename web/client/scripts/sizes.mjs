@@ -12,7 +12,7 @@ const tabs = "export * from './src/tabs/index.ts';";
 /** KiB. React, and what a page has anyway, is not counted. */
 const entries = [
   { name: 'core', code: core, target: 10.5, bound: 28 },
-  { name: 'core, store and tabs', code: core + store + tabs, target: 15, bound: 30 },
+  { name: 'core, store and tabs', code: core + store + tabs, target: 15, bound: 30.5 },
   { name: 'store-indexeddb', code: store, target: 2.5, bound: 2.5 },
   { name: 'tabs', code: tabs, target: 2, bound: 2 },
   { name: 'react', code: "export * from './src/react/index.ts';", target: 1.5, bound: 1.5 },

@@ -21,7 +21,7 @@ import type {
 } from './types.js';
 import { has, isShown } from './wire/events.js';
 import type {
-  Chat, DeliveryStatus, Message, MessageList, PinList, Typing,
+  Chat, DeliveryStatus, Message, MessageList, PinList, ReceiptsSettings, Typing,
 } from './wire.gen.js';
 
 const PAGE = 50;
@@ -426,6 +426,16 @@ export function createClient(options: Options): Client {
     retryNow: () => { tab.wake(); },
     persist: () => platform.persist?.() ?? Promise.resolve(false),
     signOut: ({ unsent: what = 'refuse' } = {}) => tab.signOut(what),
+    async readReceipts(chatId) {
+      const of = chatId === undefined ? '' : `?chat_id=${encodeURIComponent(chatId)}`;
+      const answer = await call('GET', `/receipts/settings${of}`, '$receipts');
+      return answer.body as ReceiptsSettings;
+    },
+    async setReadReceipts(setting, chatId) {
+      const answer = await call('PUT', '/receipts/settings', '$receipts',
+        { chat_id: chatId, read_receipts: setting });
+      return answer.body as ReceiptsSettings;
+    },
     async createChat(request) {
       if (!('type' in request)) throw invalid('A chat needs a type.');
       const named = 'client_chat_id' in request || 'chat_id' in request;

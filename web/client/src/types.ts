@@ -2,7 +2,8 @@
 // wire.gen.ts has those types.
 
 import type {
-  Attachment, Chat, CreateChat, DeliveryStatus, Message, NewMentions, Pin, StatusUpdate,
+  Attachment, Chat, CreateChat, DeliveryStatus, Message, NewMentions, Pin, ReceiptsSettings,
+  StatusUpdate,
 } from './wire.gen.js';
 
 /** A way to carry the stream. Clients try them in the order of `Options.transports`. */
@@ -108,6 +109,18 @@ export interface Client {
    * outbox is not empty, unless `unsent` is `discard`.
    */
   signOut(options?: { unsent?: 'refuse' | 'discard' }): Promise<void>;
+  /**
+   * Returns whether others see what the user reads, in a chat or, without one, in all. It is asked
+   * for at the server. Rejects with a `TidemarkError`.
+   */
+  readReceipts(chatId?: string): Promise<ReceiptsSettings>;
+  /**
+   * Sets whether others see what the user reads from now on, in a chat or, without one, in all.
+   * While it is `off`, the user does not see what others read. Rejects with a `TidemarkError`.
+   */
+  setReadReceipts(
+    setting: 'on' | 'off' | 'default', chatId?: string,
+  ): Promise<ReceiptsSettings>;
   createChat(request: CreateChat): Promise<ChatHandle>;
   chat(chatId: string): ChatHandle;
   /** Returns a new id for a send: see `Draft.client_message_id`. */

@@ -648,6 +648,33 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/receipts/settings": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /** Whether others see what I read */
+        readonly get: operations["getReceiptsSettings"];
+        /**
+         * Hide what I read, or show it again
+         * @description With `off`, others do not see what I read from now on, and I see `last_read_sequence` 0 of
+         *     them. What was delivered stays visible. With `on`, they see it again from the next message
+         *     on that I read; that reveals what I read before it. A chat with `default` follows the
+         *     setting for all chats.
+         *
+         *     The setting holds for all that I read after the answer. After a 503 it may hold in some
+         *     chats: repeat the request.
+         */
+        readonly put: operations["putReceiptsSettings"];
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/push": {
         readonly parameters: {
             readonly query?: never;
@@ -2507,6 +2534,37 @@ export interface components {
         readonly PresenceSettings: {
             /** @description Whether others see when I am online, and when I was last seen. */
             readonly visible: boolean;
+        };
+        /**
+         * @example {
+         *       "chat_id": "team",
+         *       "read_receipts": "off"
+         *     }
+         */
+        readonly NewReceiptsSettings: {
+            /** @description The chat of the setting. Without it, the setting is for all chats. */
+            readonly chat_id?: components["schemas"]["Id"];
+            /**
+             * @description Whether others see what I read. `default`, which only a chat may have, follows the
+             *     setting for all chats.
+             * @enum {string}
+             */
+            readonly read_receipts: "on" | "off" | "default";
+        };
+        /**
+         * @example {
+         *       "chat_id": "team",
+         *       "read_receipts": "off",
+         *       "hidden": true
+         *     }
+         */
+        readonly ReceiptsSettings: {
+            /** @description The chat of the setting; null for the setting for all chats. */
+            readonly chat_id: components["schemas"]["Id"] | null;
+            /** @description Whether others see what I read. */
+            readonly read_receipts: string;
+            /** @description Others do not see now what I read. This follows from both settings. */
+            readonly hidden: boolean;
         };
         /**
          * @example {
@@ -4428,6 +4486,8 @@ export type StatusResults = components['schemas']['StatusResults'];
 export type StatusResult = components['schemas']['StatusResult'];
 export type Look = components['schemas']['Look'];
 export type PresenceSettings = components['schemas']['PresenceSettings'];
+export type NewReceiptsSettings = components['schemas']['NewReceiptsSettings'];
+export type ReceiptsSettings = components['schemas']['ReceiptsSettings'];
 export type PresenceResults = components['schemas']['PresenceResults'];
 export type PresenceResult = components['schemas']['PresenceResult'];
 export type PendingList = components['schemas']['PendingList'];
@@ -5623,6 +5683,69 @@ export interface operations {
             readonly 400: components["responses"]["Invalid"];
             readonly 401: components["responses"]["Unauthenticated"];
             readonly 403: components["responses"]["Forbidden"];
+            readonly 413: components["responses"]["TooLarge"];
+            readonly 415: components["responses"]["UnsupportedMediaType"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly getReceiptsSettings: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description The setting for this chat. Without it, the one for all chats. */
+                readonly chat_id?: components["schemas"]["Id"];
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The setting. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ReceiptsSettings"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly putReceiptsSettings: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["NewReceiptsSettings"];
+            };
+        };
+        readonly responses: {
+            /** @description The setting. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["ReceiptsSettings"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
             readonly 413: components["responses"]["TooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
             readonly 429: components["responses"]["TooMany"];

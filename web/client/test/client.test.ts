@@ -196,6 +196,37 @@ void test('unread is exact, also with a mark', async () => {
   await scene.until(() => bob.unread.get().total === 0);
 });
 
+void test('who hides what they read is not seen to read, and sees no reads', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { client: bob } = await scene.started('bob');
+  const { client: ann } = await scene.started('ann');
+  const of = async <T>(promise: Promise<T>): Promise<T> => scene.within(5_000, promise);
+  for (let i = 0; i < 5; i++) scene.says('ann', `text ${i}`);
+  await scene.until(() => bob.unread.get().total === 5);
+  bob.chat('team').shown(2);
+  await scene.until(() => scene.state('bob').read === 2);
+  const all = await of(bob.setReadReceipts('off'));
+  assert.deepEqual(all, { chat_id: null, read_receipts: 'off', hidden: true });
+  bob.chat('team').shown(4);
+  await scene.until(() => scene.state('bob').read === 4);
+  const readBy = async (client: typeof ann, user: string) => {
+    const { members } = await of(client.chat('team').status());
+    return members.find((m) => m.user_id === user)?.last_read_sequence;
+  };
+  assert.equal(await readBy(ann, 'bob'), 2);
+  ann.chat('team').shown(5);
+  await scene.until(() => scene.state('ann').read === 5);
+  assert.equal(await readBy(bob, 'ann'), 0);
+  await of(bob.setReadReceipts('on', 'team'));
+  const { read_receipts, hidden } = await of(bob.readReceipts('team'));
+  assert.deepEqual([read_receipts, hidden], ['on', false]);
+  assert.equal(await readBy(ann, 'bob'), 2);
+  bob.chat('team').shown(5);
+  await scene.until(() => scene.state('bob').read === 5);
+  assert.equal(await readBy(ann, 'bob'), 5);
+  assert.equal(await readBy(bob, 'ann'), 5);
+});
+
 void test('a message of a kind of tomorrow is acknowledged and read, and not counted', async () => {
   const scene = new Scene('ann', 'bob');
   const { client: bob } = await scene.started('bob', { store: memoryStore() });

@@ -39,6 +39,7 @@ const (
 	kindReport       = 16
 	kindPresence     = 17
 	kindAccess       = 18
+	kindReceipts     = 19
 )
 
 // Flags of a notification.
@@ -69,6 +70,8 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 		return appendEvent(b, kindNotification, appendNotification(body, e.To, e.Notification))
 	case e.Status != nil:
 		return appendEvent(b, kindStatus, appendStatus(body, e.To, e.Status))
+	case e.Own != nil && e.Own.Chat == "":
+		return appendEvent(b, kindReceipts, appendLeases(body, e.To))
 	case e.Own != nil:
 		return appendEvent(b, kindOwn, appendLeases(appendText(body, e.Own.Chat), e.To))
 	case e.Membership != nil:

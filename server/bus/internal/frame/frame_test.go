@@ -154,8 +154,9 @@ func examples() map[string]bus.Event {
 				ChatUpdate: tidemark.ChatUpdate{ChatID: "c", Version: 1 << 40}, MembersVersion: 7,
 			},
 		},
-		"own":    {To: leases("bob"), Own: &bus.Own{Chat: "c"}},
-		"typing": {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
+		"own":      {To: leases("bob"), Own: &bus.Own{Chat: "c"}},
+		"receipts": {To: leases("bob"), Own: &bus.Own{}},
+		"typing":   {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
 		"presence": {Presence: &bus.Presence{
 			From: other, Looking: true, At: 1 << 41, Came: []tidemark.UserID{"bob", "eve"},
 			Left: []tidemark.UserID{"carol"}, Changed: []tidemark.UserID{"dave"},
@@ -357,8 +358,8 @@ func TestRead_what_no_node_writes_is_malformed(t *testing.T) {
 		"an update of no chat": func(m map[string]bus.Event) {
 			m["update"].Update.ChatID = ""
 		},
-		"an own state in no chat": func(m map[string]bus.Event) {
-			m["own"].Own.Chat = ""
+		"an own state in a bad chat": func(m map[string]bus.Event) {
+			m["own"].Own.Chat = "c'"
 		},
 		"typing in no chat": func(m map[string]bus.Event) {
 			m["typing"].Typing.ChatID = ""

@@ -62,6 +62,8 @@ func (c *Contents) add(kind byte, r reader) {
 	case kindOwn:
 		e.Own = &bus.Own{Chat: kept[tidemark.ChatID](&r)}
 		e.To = r.leases()
+	case kindReceipts:
+		e.Own, e.To = &bus.Own{}, r.leases()
 	case kindMembership:
 		e.To, e.Membership = r.membership()
 	case kindUpdate:

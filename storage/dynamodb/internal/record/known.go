@@ -72,6 +72,15 @@ type State struct {
 	MarkRead tidemark.Sequence
 	// Sender has the numbers that were moved here from the counter.
 	Sender Sender
+	// Receipts is the user's setting for the chat, or "". HidesAll is a copy of the one for all
+	// chats: they hide what they read if it is odd.
+	Receipts tidemark.ReceiptsSetting
+	HidesAll int64
+}
+
+// Hidden reports whether the user hides what they read.
+func (s *State) Hidden() bool {
+	return s.Receipts == tidemark.ReceiptsOff || s.Receipts == "" && s.HidesAll%2 == 1
 }
 
 // SentBefore returns the number of the user's messages up to UnreadAfter.

@@ -14,6 +14,8 @@ import { Icon } from './Icon';
 
 const Visible = later(() => import('./Presence').then((all) => all.Visible));
 
+const Receipts = later(() => import('./Presence').then((all) => all.Receipts));
+
 const THEMES: readonly (readonly [Theme, string])[] = [
   ['system', 'System'], ['light', 'Light'], ['dark', 'Dark'],
 ];
@@ -99,6 +101,7 @@ export function Menu({ session }: { session: Session }) {
         </button>}
         {problem !== '' && <p class="problem" role="alert">{problem}</p>}
         <Visible session={session} />
+        <Receipts session={session} />
         <button class="button wide" onClick={leave} data-testid="logout">Sign out</button>
         <p class="hint">Signing out removes your messages from this browser.</p>
       </div>}

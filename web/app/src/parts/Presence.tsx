@@ -72,3 +72,26 @@ export function Visible({ session: { client } }: { session: Session }) {
     {failed && <p class="problem" role="alert">It does not work now. Try again later.</p>}
   </>;
 }
+
+/** Shows whether others see what the user reads, and changes it. */
+export function Receipts({ session: { client } }: { session: Session }) {
+  const [shown, setShown] = useState<boolean>();
+  const [failed, setFailed] = useState(false);
+  useEffect(() => {
+    client.readReceipts().then(({ hidden }) => setShown(!hidden), () => undefined);
+  }, []);
+  if (shown === undefined) return null;
+  const change = () => {
+    client.setReadReceipts(shown ? 'off' : 'on').then(({ hidden }) => {
+      setShown(!hidden);
+      setFailed(false);
+    }, () => setFailed(true));
+  };
+  return <>
+    <button class="switch wide" role="switch" aria-checked={shown} data-testid="receipts"
+      title="While you hide it, you do not see it of others either" onClick={change}>
+      Show what I have read<span class="knob" aria-hidden="true" />
+    </button>
+    {failed && <p class="problem" role="alert">It does not work now. Try again later.</p>}
+  </>;
+}

@@ -40,6 +40,8 @@ export const CALLS = {
   putLook: 'PUT /sessions/{session_id}/look',
   getPresence: 'GET /presence',
   putPresenceSettings: 'PUT /presence/settings',
+  getReceiptsSettings: 'GET /receipts/settings',
+  putReceiptsSettings: 'PUT /receipts/settings',
   acknowledge: 'POST /acks',
   sync: 'POST /sync',
   createTicket: 'POST /tickets',

@@ -393,6 +393,7 @@ export class Core implements Host {
 
   #advance(user: string, chat: string, raise: Raise, by: string | undefined): void {
     const before = this.data.state(user, chat);
+    const shown = JSON.stringify(this.exposed(user, chat));
     const moved = this.data.advance(user, chat, raise, this.clock.now());
     const after = this.data.state(user, chat);
     for (const session of this.sessionsOf(user)) session.acknowledged(chat, after.acked);
@@ -403,7 +404,9 @@ export class Core implements Host {
     if (!moved) return;
     // Only messages of the user were crossed: that changes no tick of others.
     const ownRun = own > 0 && (after.read === before.read || own <= before.read + 1);
-    if (!(small && ownRun)) {
+    if (shown === JSON.stringify(this.exposed(user, chat))) {
+      // Others see nothing of it.
+    } else if (!(small && ownRun)) {
       this.#tell(`status ${stateKey(user, chat)}`, () => {
         this.#publishStatus(user, chat);
       });
@@ -422,7 +425,7 @@ export class Core implements Host {
     for (const session of this.sessionsOf(user)) {
       if (!session.written(chat)) continue;
       this.clock.timer(this.#times.confirmInterval, () => {
-        if (boot === this.#boot) session.tellWritten((id) => this.#statusOf(user, id));
+        if (boot === this.#boot) session.tellWritten((id) => this.#ownStatus(user, id));
       });
     }
   }
@@ -511,7 +514,23 @@ export class Core implements Host {
   statuses(user: string, id: string): StatusUpdate[] {
     const chat = this.data.chats.get(id);
     const member = isOpen(chat?.members.get(user)?.intervals ?? []);
-    return chat === undefined || !member ? [] : this.statusesOf(chat);
+    return chat === undefined || !member ? [] : this.statusesFor(user, chat);
+  }
+
+  /** Returns the statuses of a chat as a user sees them. */
+  statusesFor(user: string, chat: ChatRecord): StatusUpdate[] {
+    return this.statusesOf(chat).map((update) => this.seenBy(user, update)).filter(
+      (u) => ('user_id' in u ? u.last_acked_sequence : u.all_acked_sequence) > 0);
+  }
+
+  /** Returns a status as a user sees it: with their own marks, and if they hide, no reads. */
+  seenBy(user: string, update: StatusUpdate): StatusUpdate {
+    if ('user_id' in update && update.user_id === user) {
+      return this.#ownStatus(user, update.chat_id);
+    }
+    if (!this.data.hidden(user, update.chat_id)) return update;
+    return 'user_id' in update ? { ...update, last_read_sequence: 0, read_at: null }
+      : { ...update, all_read_sequence: 0 };
   }
 
   statusesOf(chat: ChatRecord): StatusUpdate[] {
@@ -537,8 +556,17 @@ export class Core implements Host {
   exposed(
     user: string, chat: string,
   ): { acked: number; read: number; ackedAt: number; readAt: number } {
-    const s = this.data.state(user, chat);
-    return s.read > s.acked ? { ...s, acked: s.read, ackedAt: s.readAt } : s;
+    const { acked, read, ackedAt, readAt } = this.data.shown(user, chat);
+    return read > acked ? { acked: read, read, ackedAt: readAt, readAt }
+      : { acked, read, ackedAt, readAt };
+  }
+
+  /** Returns a member's watermarks as another one sees them. */
+  exposedTo(
+    other: string, user: string, chat: string,
+  ): { acked: number; read: number; ackedAt: number; readAt: number } {
+    const b = this.exposed(user, chat);
+    return other !== user && this.data.hidden(other, chat) ? { ...b, read: 0, readAt: 0 } : b;
   }
 
   ownState(user: string, chat: ChatRecord): OwnState {
@@ -551,8 +579,13 @@ export class Core implements Host {
     };
   }
 
-  #statusOf(user: string, chat: string): StatusUpdate {
-    const b = this.exposed(user, chat);
+  #ownStatus(user: string, chat: string): StatusUpdate {
+    const { acked, read, ackedAt, readAt } = this.data.state(user, chat);
+    return this.#statusOf(user, chat, read > acked
+      ? { acked: read, read, ackedAt: readAt, readAt } : { acked, read, ackedAt, readAt });
+  }
+
+  #statusOf(user: string, chat: string, b = this.exposed(user, chat)): StatusUpdate {
     const at = (ms: number): string | null => (ms === 0 ? null : timeOf(ms));
     return {
       chat_id: chat, scope: 'member', user_id: user, last_acked_sequence: b.acked,
@@ -621,6 +654,14 @@ export class Core implements Host {
     this.#flush();
     this.data.markUnread(user, chat, from);
     this.#ownChanged(user, chat, '');
+  }
+
+  setReceipts(user: string, chat: string, hides: boolean | undefined): void {
+    if (chat !== '') this.data.member(user, chat);
+    this.#flush();
+    if (hides === undefined) this.data.hides.delete(stateKey(user, chat));
+    else this.data.hides.set(stateKey(user, chat), hides);
+    for (const session of this.sessionsOf(user)) session.receiptsChanged();
   }
 
   // ---- Members ----------------------------------------------------------------------------------

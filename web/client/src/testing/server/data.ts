@@ -42,6 +42,10 @@ export interface StateRecord {
   unreadFrom: number;
   ackedAt: number;
   readAt: number;
+  /** What is read from here on is hidden from others; 0: nothing. */
+  hiddenFrom: number;
+  /** What `readAt` was then. */
+  shownAt: number;
 }
 
 /** A wish to raise watermarks. */
@@ -79,11 +83,15 @@ export interface Page {
   readonly next: number;
 }
 
-const nothing: StateRecord = { acked: 0, read: 0, unreadFrom: 0, ackedAt: 0, readAt: 0 };
+const nothing: StateRecord = {
+  acked: 0, read: 0, unreadFrom: 0, ackedAt: 0, readAt: 0, hiddenFrom: 0, shownAt: 0,
+};
 
 export class Data {
   readonly chats = new Map<string, ChatRecord>();
   readonly states = new Map<string, StateRecord>();
+  /** Who hides what they read, by user and chat, and with '' in all chats. */
+  readonly hides = new Map<string, boolean>();
   /** The first sequence that waits, by user and chat. */
   readonly pending = new Map<string, number>();
   readonly lives: { readonly number: number; readonly name: string }[] = [];
@@ -99,6 +107,7 @@ export class Data {
       });
     }
     for (const [key, state] of this.states) copy.states.set(key, { ...state });
+    for (const [key, hides] of this.hides) copy.hides.set(key, hides);
     for (const [key, first] of this.pending) copy.pending.set(key, first);
     copy.lives.push(...this.lives);
     return copy;
@@ -148,6 +157,17 @@ export class Data {
     return this.states.get(stateKey(user, chat)) ?? nothing;
   }
 
+  /** Whether a user hides what they read in a chat. */
+  hidden(user: string, chat: string): boolean {
+    return this.hides.get(stateKey(user, chat)) ?? this.hides.get(stateKey(user, '')) ?? false;
+  }
+
+  /** Returns a state as others see it. */
+  shown(user: string, chat: string): StateRecord {
+    const s = this.state(user, chat);
+    return s.hiddenFrom === 0 ? s : { ...s, read: s.hiddenFrom - 1, readAt: s.shownAt };
+  }
+
   /** Throws INVALID_SEQUENCE if the raise is above the head. Returns whether a mark moved. */
   advance(user: string, id: string, raise: Raise, now: number): boolean {
     const head = headOf(this.chat(id));
@@ -160,8 +180,13 @@ export class Data {
     const read = Math.max(before.read, target);
     if (acked === before.acked && read === before.read) return false;
     const moved = read !== before.read;
+    const hidden = this.hidden(user, id);
+    const hides = !moved || (hidden && before.hiddenFrom > 0)
+      ? { hiddenFrom: before.hiddenFrom, shownAt: before.shownAt }
+      : hidden ? { hiddenFrom: before.read + 1, shownAt: before.readAt }
+        : { hiddenFrom: 0, shownAt: 0 };
     this.states.set(stateKey(user, id), {
-      acked, read, unreadFrom: moved ? 0 : before.unreadFrom,
+      ...hides, acked, read, unreadFrom: moved ? 0 : before.unreadFrom,
       ackedAt: acked === before.acked ? before.ackedAt : now,
       readAt: moved ? now : before.readAt,
     });

@@ -126,6 +126,9 @@ export class Rest {
       route('GET', '/presence', ({ who, query }) => (
         { body: this.#core.presence.results(who.user, query.getAll('chat_id')) })),
       route('PUT', '/presence/settings', (c) => this.#hide(c)),
+      route('GET', '/receipts/settings', ({ who, query }) => (
+        { body: this.#receipts(who.user, query.get('chat_id') ?? undefined) })),
+      route('PUT', '/receipts/settings', (c) => this.#setReceipts(c)),
       route('PUT', '/sessions/*/look', (c) => this.#look(c)),
       route('GET', '/sessions', (c) => this.#listSessions(c)),
       route('DELETE', '/sessions', (c) => this.#endSessions(c)),
@@ -264,7 +267,7 @@ export class Rest {
       (i) => last.sequence >= i.from && (i.to === 0 || last.sequence <= i.to));
     const other = c.type === 'direct' && own
       ? [...c.members.keys()].find((user) => user !== who.user) : undefined;
-    const peer = other === undefined ? undefined : this.#core.exposed(other, c.id);
+    const peer = other === undefined ? undefined : this.#core.exposedTo(who.user, other, c.id);
     return {
       chat_id: c.id, type: c.type, name: c.name, metadata: c.metadata, version: c.version,
       history: c.history, created_at: timeOf(c.createdAt),
@@ -491,7 +494,11 @@ export class Rest {
 
   // ---- Delivery ---------------------------------------------------------------------------------
 
-  #state(user: string, chat: string, s = this.#core.data.state(user, chat)): DeliveryState {
+  #state(
+    user: string, chat: string,
+    s: { acked: number; read: number; ackedAt: number; readAt: number }
+      = this.#core.data.state(user, chat),
+  ): DeliveryState {
     const at = Math.max(s.ackedAt, s.readAt);
     return {
       chat_id: chat, user_id: user, last_acked_sequence: s.acked, last_read_sequence: s.read,
@@ -615,9 +622,12 @@ export class Rest {
     const roster = this.#core.data.roster(chat);
     const all = roster.map((m) => ({ user: m.user, ...this.#core.exposed(m.user, id) }));
     const delivered = all.filter((s) => s.acked >= sequence).length;
-    const read = all.filter(
+    const read = this.#core.data.hidden(who.user, id) ? 0 : all.filter(
       (s) => s.read >= sequence || (s.user === author && s.acked >= sequence)).length;
-    const rest = all.filter((s) => s.user > after);
+    const masked = (user: string): boolean => (
+      user !== who.user && this.#core.data.hidden(who.user, id));
+    const rest = all.filter((s) => s.user > after).map(
+      (s) => ({ ...s, ...this.#core.exposedTo(who.user, s.user, id) }));
     return {
       body: {
         chat_id: id, chat_type: chat.type, member_count: all.length,
@@ -628,7 +638,8 @@ export class Rest {
         },
         members: rest.slice(0, limit).map((s) => ({
           user_id: s.user, display_name: s.user, last_acked_sequence: s.acked,
-          last_read_sequence: s.read, updated_at: this.#state(s.user, id).updated_at,
+          last_read_sequence: s.read, updated_at: this.#state(s.user, id, masked(s.user) ? s
+            : this.#core.data.shown(s.user, id)).updated_at,
         })),
         pagination: page(rest, limit, 'm', (s) => s.user),
       },
@@ -669,6 +680,31 @@ export class Rest {
     if (visible === undefined) throw invalid('visible', 'is missing');
     this.#core.presence.setVisible(who.user, visible);
     return { body: { visible } };
+  }
+
+  #setReceipts({ who, request }: Call): { body: object } {
+    const f = bodyOf(request);
+    const chat = decode.id(f, 'chat_id');
+    const setting = decode.text(f, 'read_receipts');
+    const known = setting === 'on' || setting === 'off' || setting === 'default';
+    if (!known || (chat === undefined && setting === 'default')) {
+      throw invalid('read_receipts', 'is missing or unknown');
+    }
+    this.#core.setReceipts(who.user, chat ?? '',
+      setting === 'default' ? undefined : setting === 'off');
+    return { body: this.#receipts(who.user, chat) };
+  }
+
+  #receipts(user: string, chat: string | undefined): object {
+    const { data } = this.#core;
+    if (chat !== undefined) data.member(user, decode.checkId('chat_id', chat));
+    const set = data.hides.get(stateKey(user, chat ?? ''));
+    return {
+      chat_id: chat ?? null,
+      read_receipts: set === undefined ? (chat === undefined ? 'on' : 'default')
+        : set ? 'off' : 'on',
+      hidden: data.hidden(user, chat ?? ''),
+    };
   }
 
   #ticket({ who }: Call): { status: number; body: object } {

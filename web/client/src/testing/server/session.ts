@@ -13,12 +13,18 @@ export interface Host {
   readonly heartbeatSeconds: number;
   readonly resumeSeconds: number;
   now(): number;
-  statusesOf(chat: ChatRecord): StatusUpdate[];
+  statusesFor(user: string, chat: ChatRecord): StatusUpdate[];
+  seenBy(user: string, update: StatusUpdate): StatusUpdate;
   ownState(user: string, chat: ChatRecord): OwnState;
   /** A session has given an event to its connection. */
   onEvent(session: string, event: Event): void;
   /** What a session has sent after an event will come again, with new numbers. */
   onResume(session: string, after: number): void;
+}
+
+/** Names whose status it is. */
+function keyOf(update: StatusUpdate): string {
+  return `${update.chat_id} ${'user_id' in update ? update.user_id : ''}`;
 }
 
 /** Reads a session for one connection. The newest reader of a session owns it. */
@@ -89,6 +95,8 @@ export class Session {
   #presence: Presence[] = [];
   // Statuses.
   readonly #raised = new Map<string, StatusUpdate>();
+  /** What was told of others while the user hides what they read. */
+  readonly #masked = new Map<string, number>();
   #refresh: string[] = [];
   #own: string[] = [];
   /** The chats in which the user's own status was written and is not told. */
@@ -290,18 +298,33 @@ export class Session {
 
   /** Nobody is told of themselves. */
   raised(update: StatusUpdate): void {
-    if (!('user_id' in update) || update.user_id !== this.user) this.#raise(update);
+    if ('user_id' in update && update.user_id === this.user) return;
+    const seen = this.#host.seenBy(this.user, update);
+    const key = keyOf(update);
+    if (this.#host.data.hidden(this.user, update.chat_id)) {
+      // Who sees no reads gets no event of them.
+      const acked = 'user_id' in seen ? seen.last_acked_sequence : seen.all_acked_sequence;
+      if (acked <= (this.#masked.get(key) ?? 0)) return;
+      this.#masked.set(key, acked);
+    }
+    this.#raise(seen);
+  }
+
+  /** The user has changed who sees what they read. */
+  receiptsChanged(): void {
+    this.#masked.clear();
+    if (this.#snapshot) this.#recentStatuses = true;
+    this.#wake();
   }
 
   #raise(update: StatusUpdate): void {
-    this.#raised.set(`${update.chat_id} ${'user_id' in update ? update.user_id : ''}`, update);
+    this.#raised.set(keyOf(update), update);
     this.#wake();
   }
 
   /** An older status comes late. It takes the place of no newer one. */
   raisedLate(update: StatusUpdate): void {
-    const key = `${update.chat_id} ${'user_id' in update ? update.user_id : ''}`;
-    if (!this.#raised.has(key)) this.raised(update);
+    if (!this.#raised.has(keyOf(update))) this.raised(update);
   }
 
   refreshOwn(chat: string): void {
@@ -466,7 +489,9 @@ export class Session {
     for (const id of this.#refresh) {
       const chat = this.#visible(id);
       if (chat === undefined) continue;
-      for (const update of this.#host.statusesOf(chat)) this.#sendStatus(events, update);
+      for (const update of this.#host.statusesFor(this.user, chat)) {
+        this.#sendStatus(events, update);
+      }
     }
     this.#refresh = [];
     for (const id of this.#own) {
