@@ -25,7 +25,6 @@ func (a *Attachments) Remove(
 		return err
 	}
 	for _, r := range records {
-		//rule:erased_nowhere.files
 		if r == nil || r.Owner != user {
 			continue
 		}

@@ -44,7 +44,6 @@ func (w *Worker) page(
 	}
 	*j = now
 	if j.After = next; more {
-		//rule:erased_nowhere.position-after-the-work
 		return false, w.put(ctx, d, j)
 	}
 	return true, nil

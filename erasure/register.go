@@ -161,7 +161,6 @@ func (r *Register) begin(
 // bury stores the tombstone of a user, unless it is there.
 func (r *Register) bury(ctx context.Context, of hash, j *job) error {
 	name := fmt.Sprintf("%013d-%s", j.AskedAt, of)
-	//rule:erased_nowhere.tombstone-before-the-job
 	_, err := r.store.PutDocument(ctx, storage.Document{
 		Kind: tombKind, Name: name, Value: []byte(`{}`),
 	})

@@ -46,7 +46,6 @@ func (e *Engine) forgetParked(ctx context.Context, id storage.OutletID, text []b
 		}
 		for _, d := range found {
 			after = d.Name
-			//rule:erased_nowhere.parked-events
 			if !bytes.Contains(d.Value, text) {
 				continue
 			}

@@ -116,6 +116,5 @@ func (s *Server) Kinds() []string { return s.presence.Kinds() }
 // Reread makes all nodes drop what they have cached of a chat's messages up to a sequence, because
 // the stored ones have changed.
 func (s *Server) Reread(ctx context.Context, id tidemark.ChatID, through tidemark.Sequence) {
-	//rule:erased_nowhere.drop-the-messages-of-all-nodes
 	s.delivery.Wipe(ctx, tidemark.MessageRef{ChatID: id, Sequence: through + 1})
 }

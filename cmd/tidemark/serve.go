@@ -470,7 +470,6 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	if err := core.Start(ctx); err != nil {
 		return errors.Join(fmt.Errorf("start: %w", err), listener.Close())
 	}
-	//rule:erased_nowhere.replay-before-serving
 	if err := a.erases.worker.Replay(ctx, a.told.store); err != nil {
 		return errors.Join(fmt.Errorf("erase users again: %w", err), listener.Close(),
 			core.Stop(ctx))

@@ -288,7 +288,6 @@ func (x *erasing) beside(ctx context.Context, m *tidemark.Message) error {
 		u := x.renamed(record.AnnotationKey(m))
 		u.Condition += " AND message_sequence = :n"
 		u.Values[":n"] = call.Number(m.Sequence)
-		//rule:erased_nowhere.pins-in-dynamodb
 		if _, _, _, err := x.Update(ctx, u); err != nil {
 			return err
 		}
@@ -297,7 +296,6 @@ func (x *erasing) beside(ctx context.Context, m *tidemark.Message) error {
 		if !m.Kind.Counts() {
 			continue
 		}
-		//rule:erased_nowhere.who-mentioned-in-dynamodb
 		_, _, _, err := x.Update(ctx, x.renamed(placeOf(partition, m.Sequence)))
 		if err != nil {
 			return err
@@ -324,7 +322,6 @@ func (x *erasing) put(
 		_, done, _, err = x.Update(ctx, u)
 		return done, err
 	}
-	//rule:erased_nowhere.reactions-in-dynamodb
 	refused, _, err := x.Transact(ctx, []types.TransactWriteItem{
 		x.Action(u),
 		{Delete: &types.Delete{
@@ -395,7 +392,6 @@ func (x *erasing) member(ctx context.Context, limit int) (more, ended bool, err 
 	actions := []types.TransactWriteItem{
 		remove(record.States, record.StateKey(x.of.User, x.chat.ID)),
 		remove(record.Pendings, record.PendingKey(x.of.User, x.chat.ID)),
-		//rule:erased_nowhere.membership-in-dynamodb
 		remove(record.Memberships, record.MemberKey(x.chat.ID, x.of.User)),
 	}
 	if _, sent := x.chat.Senders.Of(x.of.User); row.Ever() || sent {

@@ -216,7 +216,6 @@ func (m *membership) erase(
 		names = []string{unread.Everyone}
 	}
 	if len(names) > 0 {
-		//rule:erased_nowhere.who-mentioned-in-postgres
 		batch.Queue(renameMentions, m.key, names, int64(before.Sequence), string(e.Alias))
 	}
 }
@@ -231,7 +230,6 @@ const (
 		SELECT ctid FROM mentions WHERE chat = $1 AND user_id = $2 ORDER BY sequence LIMIT $3))`
 	eraseState  = `DELETE FROM delivery_state WHERE chat = $1 AND user_id = $2`
 	eraseSender = `DELETE FROM senders WHERE chat = $1 AND user_id = $2`
-	//rule:erased_nowhere.membership-in-postgres
 	eraseMember = `DELETE FROM members WHERE chat = $1 AND user_id = $2`
 )
 

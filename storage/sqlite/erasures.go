@@ -221,7 +221,6 @@ func (w *writer) erase(
 	}
 	for _, name := range names {
 		by := tidemark.Erasure{User: name, Alias: e.Alias}
-		//rule:erased_nowhere.who-mentioned-in-sqlite
 		err := w.about(c, by, `UPDATE mentions SET sender_id = ?3
 			WHERE chat = ?1 AND user_id = ?2 AND sequence = ?4`, int64(before.Sequence))
 		if err != nil {
@@ -263,7 +262,6 @@ var (
 	}
 	eraseLast = []string{
 		`DELETE FROM delivery_state WHERE chat = ?1 AND user_id = ?2`,
-		//rule:erased_nowhere.membership-in-sqlite
 		`DELETE FROM members WHERE chat = ?1 AND user_id = ?2`,
 	}
 )

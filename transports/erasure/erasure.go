@@ -63,7 +63,6 @@ func (a *Adapter) guarded(
 		if err != nil {
 			return err
 		}
-		//rule:caller_does_only_what_they_may.erasures-need-the-scope
 		if err := id.Permits(scopes...); err != nil {
 			return err
 		}
@@ -72,7 +71,6 @@ func (a *Adapter) guarded(
 		if err != nil {
 			return err
 		}
-		//rule:caller_does_only_what_they_may.erasures-for-keys-only
 		if err := id.Operates(scopes[0]); err != nil {
 			return err
 		}

@@ -55,7 +55,6 @@ func (p *Presence) Forget(ctx context.Context, user tidemark.UserID) error {
 	if p.profiles.store == nil {
 		return nil
 	}
-	//rule:erased_nowhere.presence
 	_, _, err := storage.EditDocument(ctx, p.profiles.store, keyOf(user),
 		func([]byte) ([]byte, error) { return nil, nil })
 	return err
