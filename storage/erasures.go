@@ -108,8 +108,8 @@ func NotDirect(chat tidemark.ChatID) error {
 	return tidemark.Errorf(tidemark.Conflict, "the chat %s is no direct chat", chat)
 }
 
-// Closed returns the other member of a direct chat after the step of CloseDirect.
-func Closed(m tidemark.Member) tidemark.Member {
+// AsReader returns the other member of a direct chat after the step of CloseDirect.
+func AsReader(m tidemark.Member) tidemark.Member {
 	//rule:erased_nowhere.nobody-sends-to-the-erased
 	m.Role = tidemark.Reader
 	return m

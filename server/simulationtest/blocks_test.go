@@ -51,3 +51,9 @@ func (s gatedStore) BansOf(
 ) ([]storage.Ban, bool, error) {
 	return s.n.simulation.raw.BansOf(ctx, chat, after, limit)
 }
+
+func (s gatedStore) CloseDirect(
+	ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time,
+) (storage.Removed, error) {
+	return s.n.simulation.raw.CloseDirect(ctx, chat, user, now)
+}

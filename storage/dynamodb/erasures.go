@@ -138,7 +138,7 @@ func (r *removing) close(ctx context.Context) (*storage.Removed, error) {
 			m.Intervals, m.Metadata = m.Intervals.Left(now.Head), nil
 		} else {
 			actions = append(actions, r.removal(pairKey(tidemark.DirectKey(r.user, m.UserID))))
-			m = storage.Closed(m)
+			m = storage.AsReader(m)
 		}
 		actions = append(actions, r.put(now, m, r.token))
 	}

@@ -78,7 +78,7 @@ func (s *Store) CloseDirect(
 	defer s.news(c, storage.PositionOf(&c.Chat))
 	for other, m := range c.members {
 		if other != user {
-			c.put(c.MembersVersion+1, storage.Closed(m))
+			c.put(c.MembersVersion+1, storage.AsReader(m))
 		}
 	}
 	member.Intervals, member.Metadata = member.Intervals.Left(c.Head), nil

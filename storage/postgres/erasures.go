@@ -79,7 +79,7 @@ func (s *Store) CloseDirect(
 		var batch pgx.Batch
 		batch.Queue(leave, m.key, string(user), member.Intervals.Left(m.chat.Head).Text(),
 			m.next())
-		batch.Queue(closeRole, m.key, string(user), string(storage.Closed(member).Role), m.next())
+		batch.Queue(closeRole, m.key, string(user), string(storage.AsReader(member).Role), m.next())
 		batch.Queue(unpair, m.key)
 		batch.Queue(hold, string(user), string(chat))
 		batch.Queue(unmark, string(user), string(chat))

@@ -77,7 +77,7 @@ func (s *Store) CloseDirect(
 			if other.UserID == user {
 				other.Intervals, other.Metadata = m.Intervals.Left(c.head), nil
 			} else {
-				other = storage.Closed(other)
+				other = storage.AsReader(other)
 			}
 			if err := w.putMember(c, other, 0, c.version+1); err != nil {
 				return err
