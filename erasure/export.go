@@ -164,12 +164,15 @@ func (w *exporting) chats(ctx context.Context) error {
 			return err
 		}
 		for _, id := range w.left(chats) {
-			if err := w.chat(ctx, id); err != nil {
+			// NotFound: the chat was removed meanwhile.
+			if err := w.chat(ctx, id); err != nil && tidemark.CodeOf(err) != tidemark.NotFound {
 				return err
 			}
 		}
-		w.from = place{Page: next}
-		if err := w.position(); more && err != nil {
+		if w.from = (place{Page: next}); !more {
+			break // A position would lead to the beginning.
+		}
+		if err := w.position(); err != nil {
 			return err
 		}
 	}
