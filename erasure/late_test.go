@@ -179,7 +179,10 @@ func TestExport_goes_on_at_the_end(t *testing.T) {
 	export := func(after string) (kinds []string, last string) {
 		t.Helper()
 		w.ok(x.Export(w.ctx, zoe, after, func(line []byte) error {
-			var l struct{ Type, After string }
+			var l struct {
+				Type  string
+				After string `json:"next_cursor"`
+			}
 			err := json.Unmarshal(line, &l)
 			if kinds = append(kinds, l.Type); l.Type == "position" {
 				last = l.After

@@ -180,6 +180,7 @@ func (r *Register) queue(ctx context.Context, of hash) error {
 // bury stores the tombstone of a user, unless it is there.
 func (r *Register) bury(ctx context.Context, of hash, j *job) error {
 	key := tombKey(of, j)
+	//rule:erased_nowhere.tombstone
 	_, err := r.store.PutDocument(ctx, storage.Document{
 		Kind: key.Kind, Name: key.Name, Value: []byte(`{}`),
 	})

@@ -141,6 +141,7 @@ func (w *Worker) settle(ctx context.Context, d storage.Document) (ended bool, er
 	}
 	for j.Step != done {
 		now := w.cfg.Register.millis()
+		//rule:bounded_use.one-process-erases-a-user
 		if chores.Ahead(now, j.ClaimedUntil, chores.ClaimFor) ||
 			chores.Ahead(now, j.RestUntil, againAfter) ||
 			chores.Ahead(now, j.StepAt+j.Step.rest().Milliseconds(), settleFor) {
