@@ -1,7 +1,6 @@
 package tidemark
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"time"
@@ -98,20 +97,20 @@ func (m *Message) wipe(e Erasure, head Sequence) {
 func (m *Message) names(user UserID) bool {
 	return slices.Contains(m.Mentions.Users, user) ||
 		hasWord(m.Content, string(user)) ||
-		bytes.Contains(m.Metadata, []byte(user)) || bytes.Contains(m.Attachments, []byte(user))
+		hasWord(string(m.Metadata), string(user)) || hasWord(string(m.Attachments), string(user))
 }
 
 // hasWord reports whether a text has a word, with no letter and no digit beside it.
 func hasWord(text, word string) bool {
-	for {
-		before, after, found := strings.Cut(text, word)
-		if !found {
+	for from := 0; ; from++ {
+		at := strings.Index(text[from:], word)
+		if at < 0 {
 			return false
 		}
-		if !endsWord(before) && !beginsWord(after) {
+		from += at
+		if !endsWord(text[:from]) && !beginsWord(text[from+len(word):]) {
 			return true
 		}
-		text = text[len(before)+1:]
 	}
 }
 

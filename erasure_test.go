@@ -52,6 +52,9 @@ func TestMessage_Erase_erased_nowhere(t *testing.T) {
 	says := func(content string) func(*tidemark.Message) {
 		return func(m *tidemark.Message) { m.Content = content }
 	}
+	metadata := func(text string) func(*tidemark.Message) {
+		return func(m *tidemark.Message) { m.Metadata = []byte(text) }
+	}
 	about := func(emoji string) func(*tidemark.Message) {
 		return func(m *tidemark.Message) {
 			m.Relation = &tidemark.Relation{Sequence: 2, Emoji: emoji}
@@ -110,6 +113,15 @@ func TestMessage_Erase_erased_nowhere(t *testing.T) {
 		"line about another": {
 			with(kind(tidemark.KindSystem), says("zoey has joined Azoe")),
 			with(kind(tidemark.KindSystem), says("zoey has joined Azoe")), tidemark.Untouched,
+		},
+		"line with a number that has the id": {
+			with(kind(tidemark.KindSystem), says("zozoe"), metadata(`{"a":"xzoe"}`)),
+			with(kind(tidemark.KindSystem), says("zozoe"), metadata(`{"a":"xzoe"}`)),
+			tidemark.Untouched,
+		},
+		"line with metadata about zoe": {
+			with(kind(tidemark.KindSystem), metadata(`{"user":"zoe"}`)),
+			with(gone, bob, kind(tidemark.KindSystem)), tidemark.Wiped,
 		},
 		"of another, with the word": {with(says("hello zoe")), with(says("hello zoe")),
 			tidemark.Untouched},

@@ -25,6 +25,7 @@ func (a *Attachments) Remove(
 		return err
 	}
 	for _, r := range records {
+		//rule:erased_nowhere.files
 		if r == nil || r.Owner != user {
 			continue
 		}

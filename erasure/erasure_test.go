@@ -181,7 +181,7 @@ func traces(t *testing.T, s *memory.Store) (found []string) {
 	}
 	rows, _, err := s.PendingOf(ctx, zoe, "", 100)
 	note("rows", rows, err)
-	for _, kind := range []string{"erasure", "erased"} {
+	for _, kind := range []string{"erasure", "erasing", "erased"} {
 		documents, _, err := s.Documents(ctx, kind, "", 1_000)
 		for _, d := range documents {
 			note("document "+kind, string(d.Value)+d.Name, err)

@@ -36,6 +36,7 @@ func (s step) rest() time.Duration {
 	case refusing:
 		return refuseFor
 	case settling:
+		//rule:erased_nowhere.wait-for-late-writes
 		return settleFor
 	case wiping, wipingAgain, recording, done:
 	}

@@ -59,8 +59,8 @@ func (w *Worker) rows(ctx context.Context, user tidemark.UserID) error {
 	}
 }
 
-// erase forgets the user of a job in a chat. A chat that is on hold, or that is being deleted or
-// changed, is counted and left out.
+// erase forgets the user of a job in a chat. A chat that is on hold, or that is being deleted,
+// imported or changed, is counted and left out.
 func (w *Worker) erase(ctx context.Context, j *job, id tidemark.ChatID) error {
 	err := w.eraseIn(ctx, j, id)
 	switch tidemark.CodeOf(err) {
@@ -71,15 +71,17 @@ func (w *Worker) erase(ctx context.Context, j *job, id tidemark.ChatID) error {
 		// PurgeChat removes what is left of it. Until then the job waits.
 		j.Left++
 		return nil
-	case tidemark.Conflict:
-		chat, err := w.cfg.Store.Chat(ctx, id)
-		if err != nil {
-			return err
-		}
-		if chat.Policy.Hold {
+	case tidemark.Conflict, tidemark.Unavailable:
+		chat, failed := w.cfg.Store.Chat(ctx, id)
+		switch {
+		case failed != nil:
+			return failed
+		case chat.Policy.Hold:
 			j.Held++
-		} else {
+		case chat.State == tidemark.ChatImporting || tidemark.CodeOf(err) == tidemark.Conflict:
 			j.Left++
+		default:
+			return err
 		}
 		return nil
 	}
@@ -92,7 +94,8 @@ func (w *Worker) eraseIn(ctx context.Context, j *job, id tidemark.ChatID) error 
 		return err
 	}
 	e := tidemark.Erasure{User: j.User, Alias: j.alias(id), At: time.UnixMilli(j.AskedAt)}
-	for page := (storage.ErasePage{Limit: storage.MaxErased}); ; {
+	page := storage.ErasePage{Limit: storage.MaxErased}
+	for {
 		if err := w.files(ctx, j, id, page); err != nil {
 			return err
 		}
@@ -108,6 +111,9 @@ func (w *Worker) eraseIn(ctx context.Context, j *job, id tidemark.ChatID) error 
 			break
 		}
 	}
+	// A process may have ended before it told the nodes. Then nothing is left to wipe here.
+	//rule:erased_nowhere.tell-nodes-again
+	w.cfg.Core.Reread(ctx, id, page.After)
 	for {
 		done, err := w.cfg.Store.EraseMember(ctx, id, e, storage.MaxErased)
 		if err != nil || done {

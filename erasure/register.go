@@ -18,13 +18,15 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// The kinds of the documents. A document of jobKind is named by the hash of a user. One of
-// tombKind is named by its time and that hash, so that the latest ones are read by a range.
+// The kinds of the documents. A document of jobKind is named by the hash of a user. So is one of
+// queueKind, which is there while the job is not done: workers look for work among these few. One
+// of tombKind is named by its time and that hash, so that the latest ones are read by a range.
 const (
-	jobKind  = "erasure"
-	tombKind = "erased"
-	keyKind  = "erasure-key"
-	keyName  = "key"
+	jobKind   = "erasure"
+	queueKind = "erasing"
+	tombKind  = "erased"
+	keyKind   = "erasure-key"
+	keyName   = "key"
 )
 
 const (
@@ -141,6 +143,10 @@ func (r *Register) begin(
 	ctx context.Context, user tidemark.UserID, anew func(*job) bool,
 ) (j job, err error) {
 	of := hashOf(r.key, user)
+	// A crash must not leave a job that no worker finds.
+	if err := r.queue(ctx, of); err != nil {
+		return j, err
+	}
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
 	_, _, err = storage.EditDocument(ctx, r.store, jobKey(of), func(value []byte) ([]byte, error) {
@@ -152,23 +158,43 @@ func (r *Register) begin(
 		j = job{User: user, Secret: secret, Step: refusing, AskedAt: now, StepAt: now}
 		return json.Marshal(j)
 	})
+	if err == nil && j.Step != done {
+		// A worker that has read a job before it was replaced must not take the new one off.
+		err = r.queue(ctx, of)
+	}
 	if err == nil {
 		err = r.bury(ctx, of, &j)
 	}
 	return j, err
 }
 
+// queue makes workers look at the job of a user. The document gets another version each time, so a
+// worker that takes it off has read the job after that.
+func (r *Register) queue(ctx context.Context, of hash) error {
+	_, _, err := storage.EditDocument(ctx, r.store,
+		storage.DocumentKey{Kind: queueKind, Name: string(of)},
+		func([]byte) ([]byte, error) { return json.Marshal(rand.Text()) })
+	return err
+}
+
 // bury stores the tombstone of a user, unless it is there.
 func (r *Register) bury(ctx context.Context, of hash, j *job) error {
-	name := fmt.Sprintf("%013d-%s", j.AskedAt, of)
+	key := tombKey(of, j)
+	//rule:erased_nowhere.tombstone
 	_, err := r.store.PutDocument(ctx, storage.Document{
-		Kind: tombKind, Name: name, Value: []byte(`{}`),
+		Kind: key.Kind, Name: key.Name, Value: []byte(`{}`),
 	})
 	if err != nil && tidemark.CodeOf(err) != tidemark.Conflict {
 		return err
 	}
 	r.add(of)
 	return nil
+}
+
+// buried reports whether the tombstone of a user is there.
+func (r *Register) buried(ctx context.Context, of hash, j *job) (bool, error) {
+	found, err := r.store.DocumentsOf(ctx, []storage.DocumentKey{tombKey(of, j)})
+	return err == nil && found[0].Value != nil, err
 }
 
 // add notes that a user was erased.
@@ -220,6 +246,8 @@ func (r *Register) from() string {
 	if _, err := fmt.Sscanf(r.latest, "%d-", &at); err != nil {
 		return ""
 	}
+	// A node whose clock is ahead must not hide the tombstones of the others.
+	at = min(at, r.millis())
 	return fmt.Sprintf("%013d", max(0, at-overlap.Milliseconds()))
 }
 
@@ -249,6 +277,12 @@ func (r *Register) millis() int64 { return r.clock().UnixMilli() }
 
 func jobKey(of hash) storage.DocumentKey {
 	return storage.DocumentKey{Kind: jobKind, Name: string(of)}
+}
+
+func tombKey(of hash, j *job) storage.DocumentKey {
+	return storage.DocumentKey{
+		Kind: tombKind, Name: fmt.Sprintf("%013d-%s", j.AskedAt, of),
+	}
 }
 
 func damaged(err error) error {

@@ -88,19 +88,34 @@ func (w *Worker) Run(ctx context.Context) {
 	})
 }
 
-// look goes through all documents, and takes the next step of each job. unfinished reports that
-// some are not done.
+// look goes through the queue, and takes the next step of each job. unfinished reports that some
+// are not done.
 func (w *Worker) look(ctx context.Context) (unfinished bool, err error) {
 	for after, more := "", true; more; {
 		var found []storage.Document
-		found, more, err = w.cfg.Store.Documents(ctx, jobKind, after, jobsAtOnce)
+		found, more, err = w.cfg.Store.Documents(ctx, queueKind, after, jobsAtOnce)
 		if err != nil {
 			return unfinished, err
 		}
-		for _, d := range found {
-			after = d.Name
+		keys := make([]storage.DocumentKey, len(found))
+		for i, queued := range found {
+			after, keys[i] = queued.Name, jobKey(hash(queued.Name))
+		}
+		jobs, err := w.cfg.Store.DocumentsOf(ctx, keys)
+		if err != nil {
+			return unfinished, err
+		}
+		for i, d := range jobs {
+			if d.Value == nil {
+				continue // Begin is under way, or has ended here and will be repeated.
+			}
 			ended, err := w.settle(ctx, d)
 			unfinished = unfinished || !ended
+			if ended && err == nil {
+				queued := found[i]
+				queued.Value = nil
+				_, err = w.cfg.Store.PutDocument(ctx, queued)
+			}
 			switch {
 			case ctx.Err() != nil:
 				return unfinished, ctx.Err()
@@ -126,6 +141,7 @@ func (w *Worker) settle(ctx context.Context, d storage.Document) (ended bool, er
 	}
 	for j.Step != done {
 		now := w.cfg.Register.millis()
+		//rule:bounded_use.one-process-erases-a-user
 		if chores.Ahead(now, j.ClaimedUntil, chores.ClaimFor) ||
 			chores.Ahead(now, j.RestUntil, againAfter) ||
 			chores.Ahead(now, j.StepAt+j.Step.rest().Milliseconds(), settleFor) {
@@ -150,9 +166,7 @@ func (w *Worker) settle(ctx context.Context, d storage.Document) (ended bool, er
 func (w *Worker) take(ctx context.Context, d *storage.Document, j *job) (whole bool, err error) {
 	switch j.Step {
 	case refusing:
-		// The process that has begun may have ended before it stored the tombstone. Then nodes
-		// begin to refuse only now.
-		return true, w.cfg.Register.bury(ctx, hash(d.Name), j)
+		return w.refuse(ctx, d, j)
 	case wiping, wipingAgain:
 		return w.pass(ctx, d, j)
 	case recording:
@@ -161,6 +175,23 @@ func (w *Worker) take(ctx context.Context, d *storage.Document, j *job) (whole b
 	case settling, done:
 	}
 	return true, nil
+}
+
+// refuse makes sure that the nodes have had the time of the step to read the tombstone. The process
+// that has begun may have ended before it stored one. Then the step begins again, and so does the
+// name of the tombstone: nodes look only for those that are not old.
+func (w *Worker) refuse(ctx context.Context, d *storage.Document, j *job) (whole bool, err error) {
+	there, err := w.cfg.Register.buried(ctx, hash(d.Name), j)
+	if err != nil || there {
+		return there, err
+	}
+	now := w.cfg.Register.millis()
+	//rule:erased_nowhere.late-tombstone
+	j.AskedAt, j.StepAt = now, now
+	if err := w.put(ctx, d, j); err != nil {
+		return false, err
+	}
+	return false, w.cfg.Register.bury(ctx, hash(d.Name), j)
 }
 
 // pass goes through all chats, from where the job is. whole reports that it left none out.

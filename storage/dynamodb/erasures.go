@@ -288,6 +288,7 @@ func (x *erasing) beside(ctx context.Context, m *tidemark.Message) error {
 		u := x.renamed(record.AnnotationKey(m))
 		u.Condition += " AND message_sequence = :n"
 		u.Values[":n"] = call.Number(m.Sequence)
+		//rule:erased_nowhere.pins-in-dynamodb
 		if _, _, _, err := x.Update(ctx, u); err != nil {
 			return err
 		}
@@ -322,6 +323,7 @@ func (x *erasing) put(
 		_, done, _, err = x.Update(ctx, u)
 		return done, err
 	}
+	//rule:erased_nowhere.reactions-in-dynamodb
 	refused, _, err := x.Transact(ctx, []types.TransactWriteItem{
 		x.Action(u),
 		{Delete: &types.Delete{
@@ -392,6 +394,7 @@ func (x *erasing) member(ctx context.Context, limit int) (more, ended bool, err 
 	actions := []types.TransactWriteItem{
 		remove(record.States, record.StateKey(x.of.User, x.chat.ID)),
 		remove(record.Pendings, record.PendingKey(x.of.User, x.chat.ID)),
+		//rule:erased_nowhere.membership-in-dynamodb
 		remove(record.Memberships, record.MemberKey(x.chat.ID, x.of.User)),
 	}
 	if _, sent := x.chat.Senders.Of(x.of.User); row.Ever() || sent {

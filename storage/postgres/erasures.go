@@ -230,6 +230,7 @@ const (
 		SELECT ctid FROM mentions WHERE chat = $1 AND user_id = $2 ORDER BY sequence LIMIT $3))`
 	eraseState  = `DELETE FROM delivery_state WHERE chat = $1 AND user_id = $2`
 	eraseSender = `DELETE FROM senders WHERE chat = $1 AND user_id = $2`
+	//rule:erased_nowhere.membership-in-postgres
 	eraseMember = `DELETE FROM members WHERE chat = $1 AND user_id = $2`
 )
 

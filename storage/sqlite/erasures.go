@@ -262,6 +262,7 @@ var (
 	}
 	eraseLast = []string{
 		`DELETE FROM delivery_state WHERE chat = ?1 AND user_id = ?2`,
+		//rule:erased_nowhere.membership-in-sqlite
 		`DELETE FROM members WHERE chat = ?1 AND user_id = ?2`,
 	}
 )

@@ -17,6 +17,7 @@ const placesAtOnce = 500
 //
 // Errors: Unavailable.
 func (r *Registry) Forget(ctx context.Context, user tidemark.UserID) error {
+	//rule:erased_nowhere.devices-and-settings
 	_, _, err := storage.EditDocument(ctx, r.store, keyOfUser(user),
 		func([]byte) ([]byte, error) { return nil, nil })
 	for n := 0; n < kinds && err == nil; n++ {

@@ -9,6 +9,8 @@ import (
 )
 
 // erased are the attributes of a message's item that tidemark.Message.Erase changes.
+//
+//rule:erased_nowhere.attributes-in-dynamodb
 var erased = append([]string{"sender_id", "client_message_id"}, revised...)
 
 // Erasing returns the change of an item that was read to what tidemark.Message.Erase has made of
