@@ -93,9 +93,9 @@ func (s *Server) changeBlock(
 	}
 }
 
-// announcePair notifies all nodes of the state of a direct chat. It also does so if the call changed
-// nothing: an earlier one may have ended before it. If the chat was closed or opened, it notifies
-// the members' sessions, too. They get nothing else: it would say who has blocked whom.
+// announcePair notifies all nodes of the state of a direct chat. It also does so if the call
+// changed nothing: an earlier one may have ended before it. If the chat was closed or opened, it
+// notifies the members' sessions, too. They get nothing else: it would say who has blocked whom.
 func (s *Server) announcePair(ctx context.Context, pair storage.PairChat, turned bool) {
 	if pair.ID == "" {
 		return

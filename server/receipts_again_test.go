@@ -9,8 +9,8 @@ import (
 	"github.com/tidemark-im/tidemark/server"
 )
 
-// A message of their own is the first that bob reads after he shows it again. It shows all that he
-// has read, so it is told, although it crosses only his own message.
+// A message of bob is the first that they read after they show it again. It shows all that they
+// have read, so it is told, although it crosses only their own message.
 func TestReceipts_shown_within_real_again_by_an_own_message(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCluster(t)

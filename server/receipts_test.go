@@ -61,7 +61,7 @@ func (c *core) seen(user tidemark.UserID, chat tidemark.ChatID) string {
 var times = regexp.MustCompile(`,"(AckedAt|ReadAt)":("[^"]*"|\d+)`)
 
 // TestReceipts_shown_within_real_nothing_leaves runs two worlds. They differ only in whether bob
-// reads, which he hides. Others get the same events and answers, at the same times.
+// reads, which they hide. Others get the same events and answers, at the same times.
 func TestReceipts_shown_within_real_nothing_leaves(t *testing.T) {
 	for _, members := range []int{2, 3, 60} {
 		t.Run(fmt.Sprint(members), func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestReceipts_shown_within_real_nothing_leaves(t *testing.T) {
 	}
 }
 
-// hiddenReads returns all that others get while bob hides what he reads, if he does.
+// hiddenReads returns all that others get while bob hides what they read, if they do.
 func hiddenReads(t *testing.T, members int, reads bool) (log []string) {
 	w := newCluster(t)
 	a, b := w.node("a"), w.node("b")
