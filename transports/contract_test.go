@@ -227,7 +227,7 @@ func generic(e exchange, status string) (exchange, bool) {
 		return e, false
 	case status == "404":
 		e.path = strings.Replace(e.path, "team", "nowhere", 1)
-		if strings.HasSuffix(e.path, "/look") {
+		if strings.HasSuffix(e.path, "/look") || path == "/receipts/settings" {
 			e.body = strings.Replace(e.body, "team", "nowhere", 1)
 		}
 		e.path = strings.Replace(e.path, "outlets/crm", "outlets/nowhere", 1)

@@ -318,7 +318,8 @@ func (e exchange) with(p *openapi3.Parameter, value string) (target, head string
 	switch p.In {
 	case openapi3.ParameterInPath:
 		old := map[string]string{
-			"chat_id": "/team", "user_id": "/cid", "session_id": "/gone", "device_id": "/gone",
+			"chat_id": "/team", "session_id": "/gone", "device_id": "/gone",
+			"user_id":       userIn(path),
 			"sequence":      "/1",
 			"outlet_id":     "/crm",
 			"event_id":      "/" + reachtest.ParkedEvent,
@@ -347,6 +348,16 @@ func (e exchange) with(p *openapi3.Parameter, value string) (target, head string
 		query.Set(p.Name, value)
 		return path + "?" + query.Encode(), "", err == nil
 	}
+}
+
+// userIn returns the last part of a path that names a user, or "".
+func userIn(path string) string {
+	for _, user := range []string{"/zoe", "/zed", "/cid", "/ann"} {
+		if strings.Contains(path, user) {
+			return user
+		}
+	}
+	return ""
 }
 
 // loose reports whether contract and server may differ about a value.

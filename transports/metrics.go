@@ -103,7 +103,7 @@ var metricTable = []metric{
 	{"last_seen_lost_total", "Such times that were not written.", ""},
 	{"typing_total", "Typing notices taken from clients and published.", ""},
 	{"hook_requests_total", "Requests that asked the hook about messages.", ""},
-	{"hook_microseconds_total", "Time of these requests together, in microseconds.", ""},
+	{"hook_seconds_total", "Time of these requests together.", ""},
 	{
 		"hook_messages_total",
 		"Messages about which the hook was asked, by its answer. Failed: it gave none that is " +

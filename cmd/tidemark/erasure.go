@@ -17,6 +17,17 @@ import (
 type erasureFlags struct {
 	Ledger        string `env:"TIDEMARK_LEDGER" placeholder:"FILE" help:"File outside the database that notes who was erased, by keyed hashes. After a restore of a backup, these users are erased again before the server serves."`
 	LedgerKeyFile string `name:"ledger-key-file" env:"TIDEMARK_LEDGER_KEY_FILE" placeholder:"FILE" help:"File with the key of these hashes, at least 32 bytes. Keep it apart from the ledger, and never change it."`
+
+	// Clock is that of the job, for tests that do not wait for it. nil: time.Now.
+	Clock func() time.Time `kong:"-"`
+}
+
+// now returns the clock of the job.
+func (f erasureFlags) now() func() time.Time {
+	if f.Clock == nil {
+		return time.Now
+	}
+	return f.Clock
 }
 
 // check returns a usageError if only one of the two files is named.
@@ -56,7 +67,7 @@ func (o *options) register(
 	if err != nil {
 		return e, err
 	}
-	e.register, err = erasure.OpenRegister(ctx, store, ledger, log, time.Now)
+	e.register, err = erasure.OpenRegister(ctx, store, ledger, log, o.core.Erasure.now())
 	return e, err
 }
 
