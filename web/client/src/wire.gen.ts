@@ -2543,7 +2543,7 @@ export interface components {
          */
         readonly NewReceiptsSettings: {
             /** @description The chat of the setting. Without it, the setting is for all chats. */
-            readonly chat_id?: components["schemas"]["Id"];
+            readonly chat_id?: components["schemas"]["Id"] | null;
             /**
              * @description Whether others see what I read. `default`, which only a chat may have, follows the
              *     setting for all chats.
