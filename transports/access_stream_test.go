@@ -1,0 +1,90 @@
+package transports_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/test/wait"
+	"github.com/tidemark-im/tidemark/transports/transporttest"
+)
+
+// pollToEnd polls until a poll fails, or until one has waited in vain.
+func pollToEnd(t *testing.T, s *transporttest.Stack, user tidemark.UserID) error {
+	query := url.Values{"wait_seconds": {"60"}}
+	for {
+		page, err := transporttest.Poll(wait.Context(t), t, s, user, query)
+		if err != nil {
+			return err
+		}
+		if len(page.Events) == 0 {
+			return errors.New("the poll has waited in vain")
+		}
+		query.Set("session_id", string(page.Session))
+		for _, ev := range page.Events {
+			if ev.ID > 0 {
+				query.Set("after_event_id", strconv.FormatUint(ev.ID, 10))
+			}
+		}
+	}
+}
+
+// barredLive has an open stream and a waiting poll of ann when a backend makes a call. Both must end
+// with a code. Those of bob go on.
+func barredLive(t *testing.T, call exchange, code string) {
+	t.Helper()
+	s := transporttest.New(t, transporttest.Options{})
+	chat := s.Group("ann", "bob")
+	streams := map[string]*transporttest.EventStream{}
+	for _, who := range []string{"ann", "bob"} {
+		streams[who] = transporttest.DialSSE(t, s, http.DefaultTransport, nil,
+			http.Header{"Authorization": {"Bearer dev:" + who}})
+		if got := streams[who].Response.StatusCode; got != http.StatusOK {
+			t.Fatalf("the stream of %s: %d, want 200", who, got)
+		}
+	}
+	polled := make(chan error, 1)
+	go func() { polled <- pollToEnd(t, s, "ann") }()
+	wait.Until(t, "the poll waits", func() bool { return s.LongPoll.Connections() == 1 })
+
+	call.try(t, s)
+	if err := <-polled; err == nil || !strings.Contains(err.Error(), code) {
+		t.Errorf("the waiting poll ends with %v, want %s", err, code)
+	}
+	for {
+		_, err := streams["ann"].Next(wait.Context(t))
+		if err != nil {
+			if !strings.Contains(err.Error(), "ended with "+code) {
+				t.Errorf("the open stream ends with %v, want %s", err, code)
+			}
+			break
+		}
+	}
+	s.Send("bob", chat, 1, 1)
+	for {
+		ev, err := streams["bob"].Next(wait.Context(t))
+		if err != nil {
+			t.Fatalf("the stream of bob ends: %v", err)
+		}
+		if strings.Contains(string(ev.Payload), `"sequence":1`) {
+			return
+		}
+	}
+}
+
+func TestSuspension_suspended_does_nothing_on_what_is_open(t *testing.T) {
+	barredLive(t, exchange{
+		who: "key", method: "PUT", path: "/users/ann/suspension", status: 200,
+		body: `{"reason":"you sent spam"}`,
+	}, "DENIED")
+}
+
+func TestSignOut_signed_out_stays_out_on_what_is_open(t *testing.T) {
+	barredLive(t, exchange{
+		who: "key", method: "POST", path: "/users/ann/sign-out", status: 200,
+	}, "UNAUTHENTICATED")
+}
