@@ -95,6 +95,7 @@ func TestServe_flag_then_variable_then_file_then_default(t *testing.T) {
 			tc.want.Observe = observeFlags{
 				LogFormat: "text", LogLevel: "info", Traces: traceFlags{Sample: 0.01},
 			}
+			tc.want.Core.OpenChats = "members"
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
