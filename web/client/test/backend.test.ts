@@ -88,6 +88,7 @@ void test('backend: the calls are those of openapi.yaml', () => {
     addMembers: true,
     updateMember: true, removeMember: true, createToken: true, getDeliveryStatus: true,
     getSuspension: true, putSuspension: true, deleteSuspension: true, signOutUser: true,
+    listBans: true, putBan: true, removeBan: true,
   };
   assert.deepEqual([...alone].sort(), Object.keys(forItself).sort());
   assert.deepEqual([...posts], [], 'a POST does not say why it may be repeated');
