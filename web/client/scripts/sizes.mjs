@@ -17,7 +17,8 @@ const entries = [
   { name: 'tabs', code: tabs, target: 2, bound: 2 },
   { name: 'react', code: "export * from './src/react/index.ts';", target: 1.5, bound: 1.5 },
   { name: 'presence', code: "export * from './src/presence/index.ts';", target: 2.2, bound: 2.2 },
-  { name: 'backend', code: "export * from './src/backend/index.ts';", target: 1.6, bound: 1.7 },
+  // The table of its calls grows with openapi.yaml. A backend does not load it over a network.
+  { name: 'backend', code: "export * from './src/backend/index.ts';", target: 1.6, bound: 1.9 },
 ];
 
 /** What an entry takes from the core is in the core's figure. */

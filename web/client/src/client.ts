@@ -21,7 +21,7 @@ import type {
 } from './types.js';
 import { has, isShown } from './wire/events.js';
 import type {
-  Chat, DeliveryStatus, Message, MessageList, PinList, ReceiptsSettings, Typing,
+  Block, BlockList, Chat, DeliveryStatus, Message, MessageList, PinList, ReceiptsSettings, Typing,
 } from './wire.gen.js';
 
 const PAGE = 50;
@@ -323,7 +323,7 @@ export function createClient(options: Options): Client {
   async function call(method: string, path: string, shape: string, body?: object):
   Promise<{ body: unknown; of?: string | undefined }> {
     const answer = await rest.call(method, path, body);
-    if (answer.is === 'ok' && has(shape, answer.body)) return answer;
+    if (answer.is === 'ok' && (shape === '' || has(shape, answer.body))) return answer;
     if (answer.is === 'refused') {
       throw new TidemarkError(answer.problem.code, answer.problem.detail);
     }
@@ -435,6 +435,19 @@ export function createClient(options: Options): Client {
       const answer = await call('PUT', '/receipts/settings', '$receipts',
         { chat_id: chatId, read_receipts: setting });
       return answer.body as ReceiptsSettings;
+    },
+    async block(userId) { await call('PUT', `/blocks/${encodeURIComponent(userId)}`, ''); },
+    async unblock(userId) { await call('DELETE', `/blocks/${encodeURIComponent(userId)}`, ''); },
+    async blocks() {
+      const all: Block[] = [];
+      for (let next: string | null = ''; next !== null;) {
+        const at = next && `?cursor=${encodeURIComponent(next)}`;
+        const list: BlockList =
+          (await call('GET', `/blocks${at}`, '$blocks')).body as BlockList;
+        all.push(...list.blocks);
+        next = list.pagination.next_cursor;
+      }
+      return all;
     },
     async createChat(request) {
       if (!('type' in request)) throw invalid('A chat needs a type.');

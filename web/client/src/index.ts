@@ -6,6 +6,6 @@ export { memoryStore } from './store/memory.js';
 export { TidemarkError, codeOf, signedOut } from './errors.js';
 export type * from './types.js';
 export type {
-  Attachment, Chat, CreateChat, DeliveryStatus, Mentions, Message, NewMentions, Pin,
+  Attachment, Block, Chat, CreateChat, DeliveryStatus, Mentions, Message, NewMentions, Pin,
   ReceiptsSettings, StatusUpdate,
 } from './wire.gen.js';

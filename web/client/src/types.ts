@@ -2,8 +2,8 @@
 // wire.gen.ts has those types.
 
 import type {
-  Attachment, Chat, CreateChat, DeliveryStatus, Message, NewMentions, Pin, ReceiptsSettings,
-  StatusUpdate,
+  Attachment, Block, Chat, CreateChat, DeliveryStatus, Message, NewMentions, Pin,
+  ReceiptsSettings, StatusUpdate,
 } from './wire.gen.js';
 
 /** A way to carry the stream. Clients try them in the order of `Options.transports`. */
@@ -121,6 +121,15 @@ export interface Client {
   setReadReceipts(
     setting: 'on' | 'off' | 'default', chatId?: string,
   ): Promise<ReceiptsSettings>;
+  /**
+   * Blocks another user. That closes the direct chat of the two: `row.chat.closed` is then true, and
+   * sends fail with the code `DENIED`. Rejects with a `TidemarkError`.
+   */
+  block(userId: string): Promise<void>;
+  /** Ends what `block` began, unless the other user has blocked this one, too. */
+  unblock(userId: string): Promise<void>;
+  /** Returns all whom the user has blocked, by id. Rejects with a `TidemarkError`. */
+  blocks(): Promise<readonly Block[]>;
   createChat(request: CreateChat): Promise<ChatHandle>;
   chat(chatId: string): ChatHandle;
   /** Returns a new id for a send: see `Draft.client_message_id`. */

@@ -911,6 +911,67 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/users/{user_id}/erasure": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        /**
+         * How far an erasure has come
+         * @description For API keys with the scope `erase`. The answer stays for good, so that you can show that
+         *     a user was erased. It has counts, and nothing of the user.
+         */
+        readonly get: operations["getErasure"];
+        readonly put?: never;
+        /**
+         * Erase a user
+         * @description For API keys with the scope `erase`; users get 403. What the user wrote is removed as by a
+         *     redaction, and what is left names another id, a different one in each chat. Nobody can
+         *     undo it ([privacy](docs/privacy.md)). The answer comes at once; the work takes two minutes
+         *     or more.
+         *
+         *     From the answer on, the user's credentials and all requests that name the user get 403. An
+         *     id is never used again. A repeated request returns how far the erasure has come.
+         */
+        readonly post: operations["startErasure"];
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
+    readonly "/users/{user_id}/export": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        /**
+         * All that is stored of a user
+         * @description For API keys with the scope `export` or `erase`. The answer is JSON Lines: objects with a
+         *     `type`, one a line. They are `user`, `push` (devices and settings), `presence`, `membership`
+         *     (a chat and the marks in it), `message` (one that the user has sent), `position` and `end`.
+         *
+         *     The line `end` says that the export is whole. If it is missing, the server could not read
+         *     on: send the `next_cursor` of the last `position` as `cursor`, and append the lines of the
+         *     answer. A few lines may then come twice. There are no messages of others in it.
+         */
+        readonly get: operations["exportUser"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/users/{user_id}/suspension": {
         readonly parameters: {
             readonly query?: never;
@@ -3556,6 +3617,39 @@ export interface components {
             readonly expires_at: string;
         };
         /**
+         * @description How far the erasure of a user has come.
+         * @example {
+         *       "user_id": "zoe",
+         *       "state": "erased",
+         *       "step": "done",
+         *       "asked_at": "2026-01-31T10:00:05.100Z",
+         *       "completed_at": "2026-01-31T10:01:55.700Z",
+         *       "held_chats": 0,
+         *       "chats": 3,
+         *       "messages_wiped": 120,
+         *       "messages_renamed": 7
+         *     }
+         */
+        readonly Erasure: {
+            readonly user_id: components["schemas"]["Id"];
+            /** @description `waiting`: chats are on hold, and the erasure goes on when no hold is left. */
+            readonly state: string;
+            /** @description What the job does now, or waits for. */
+            readonly step: string;
+            /** Format: date-time */
+            readonly asked_at: string;
+            /** Format: date-time */
+            readonly completed_at: string | null;
+            /** @description Chats that the erasure waits for. */
+            readonly held_chats: number;
+            /** @description Chats that had something of the user. */
+            readonly chats: number;
+            /** @description Messages that say nothing any more. */
+            readonly messages_wiped: number;
+            /** @description Other messages that named the user. */
+            readonly messages_renamed: number;
+        };
+        /**
          * @example {
          *       "ends_at": "2026-02-07T00:00:00.000Z",
          *       "reason": "You sent spam."
@@ -4269,7 +4363,7 @@ export interface components {
                 readonly "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `NOT_FOUND`: there is no such chat, message, file, outlet or parked event. */
+        /** @description `NOT_FOUND`: there is no such chat, message, file, outlet, event or erasure. */
         readonly NotFound: {
             headers: {
                 readonly [name: string]: unknown;
@@ -4539,6 +4633,7 @@ export type SyncChat = components['schemas']['SyncChat'];
 export type SyncResponse = components['schemas']['SyncResponse'];
 export type TokenRequest = components['schemas']['TokenRequest'];
 export type Token = components['schemas']['Token'];
+export type Erasure = components['schemas']['Erasure'];
 export type SuspensionRequest = components['schemas']['SuspensionRequest'];
 export type Suspension = components['schemas']['Suspension'];
 export type SignOut = components['schemas']['SignOut'];
@@ -6093,6 +6188,94 @@ export interface operations {
             readonly 413: components["responses"]["TooLarge"];
             readonly 415: components["responses"]["UnsupportedMediaType"];
             readonly 429: components["responses"]["TooMany"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly getErasure: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The erasure. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Erasure"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 404: components["responses"]["NotFound"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly startErasure: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The erasure has begun, or began before. */
+            readonly 202: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Erasure"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly exportUser: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description The `next_cursor` of the page before. Opaque. */
+                readonly cursor?: components["parameters"]["cursor"];
+            };
+            readonly header?: never;
+            readonly path: {
+                readonly user_id: components["parameters"]["user_id"];
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description The lines. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/x-ndjson": string;
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
             readonly 503: components["responses"]["Unavailable"];
         };
     };

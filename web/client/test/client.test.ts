@@ -227,6 +227,25 @@ void test('who hides what they read is not seen to read, and sees no reads', asy
   assert.equal(await readBy(bob, 'ann'), 5);
 });
 
+void test('a block closes the direct chat, until it is lifted', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { client: bob } = await scene.started('bob');
+  const of = async <T>(promise: Promise<T>): Promise<T> => scene.within(5_000, promise);
+  const chat = await of(bob.createChat({ type: 'direct', member_ids: ['ann'] }));
+  await of(bob.block('ann'));
+  await of(bob.block('ann'));
+  await scene.until(() => chat.row.get()?.chat.closed === true);
+  const sent = await of(chat.send({ content: 'hello' }));
+  await assert.rejects(of(sent.confirmed()), { code: 'DENIED' });
+  assert.deepEqual((await of(bob.blocks())).map(({ user_id }) => user_id), ['ann']);
+  await of(bob.unblock('ann'));
+  await scene.until(() => chat.row.get()?.chat.closed === false);
+  assert.deepEqual(await of(bob.blocks()), []);
+  const again = await of(chat.send({ content: 'hello again' }));
+  assert.equal((await of(again.confirmed())).content, 'hello again');
+  await assert.rejects(of(bob.block('bob')), { code: 'INVALID' });
+});
+
 void test('a message of a kind of tomorrow is acknowledged and read, and not counted', async () => {
   const scene = new Scene('ann', 'bob');
   const { client: bob } = await scene.started('bob', { store: memoryStore() });

@@ -45,10 +45,11 @@ export function Composer({ session, chat, row, text }: Props) {
     area.style.height = `${Math.min(area.scrollHeight, MAX_HEIGHT)}px`;
   }, [draft, text]);
 
-  if (row.left || row.chat.role === 'reader') {
+  if (row.left || row.chat.closed || row.chat.role === 'reader') {
     return <p class="bar foot note">{row.left
       ? 'You are no longer a member of this chat. You can still read it.'
-      : 'You may read this chat only.'} <span class="problem" role="alert">{problem}</span></p>;
+      : row.chat.closed ? 'This chat is closed. You can still read it.'
+        : 'You may read this chat only.'} <span class="problem" role="alert">{problem}</span></p>;
   }
 
   const sendFiles = () => {

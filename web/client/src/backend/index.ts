@@ -56,6 +56,8 @@ export const CALLS = {
   putSuspension: 'PUT /users/{user_id}/suspension',
   deleteSuspension: 'DELETE /users/{user_id}/suspension',
   signOutUser: 'POST /users/{user_id}/sign-out',
+  startErasure: 'POST /users/{user_id}/erasure',
+  getErasure: 'GET /users/{user_id}/erasure',
   signOut: 'POST /sign-out',
 } as const satisfies Partial<Record<keyof operations, string>>;
 
@@ -65,7 +67,7 @@ export type Call = keyof typeof CALLS;
 export type CallForItself = 'createChat' | 'getChat' | 'updateChat' | 'deleteChat' | 'listMembers'
   | 'addMembers' | 'updateMember' | 'removeMember' | 'createToken' | 'getDeliveryStatus'
   | 'listBans' | 'putBan' | 'removeBan' | 'getSuspension' | 'putSuspension' | 'deleteSuspension'
-  | 'signOutUser';
+  | 'signOutUser' | 'startErasure' | 'getErasure';
 
 type Path<C extends Call> = operations[C]['parameters'] extends { path: infer P } ? P : unknown;
 type Query<C extends Call> = operations[C]['parameters'] extends { query?: infer Q }
@@ -80,7 +82,7 @@ export type Arguments<C extends Call> = Path<C> & Query<C> & Body<C>;
 
 /** What a call answers. */
 export type Answer<C extends Call> = {
-  [S in keyof Responses<C>]: S extends 200 | 201 | 204 ? Json<Responses<C>[S]> : never
+  [S in keyof Responses<C>]: S extends 200 | 201 | 202 | 204 ? Json<Responses<C>[S]> : never
 }[keyof Responses<C>];
 
 export interface CallOptions {

@@ -36,6 +36,7 @@ const SHAPES: Readonly<Record<string, readonly [string, string, string?]>> = {
   $of_chat: ['chat_id', ''],
   $counted: ['', '', 'reactions:$reaction'],
   $reaction: ['emoji', 'count'],
+  $blocks: ['', '', 'blocks:$member'],
   $receipts: ['read_receipts', ''],
   $pins: ['', '', 'pins:$pin'],
   $pin: ['pinned_by', 'pin_sequence'],

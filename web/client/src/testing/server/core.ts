@@ -6,6 +6,7 @@ import type {
 import type { VirtualClock } from '../clock.js';
 import type { Dice } from '../random.js';
 import { mayPin } from './annotations.js';
+import { closed } from './blocks.js';
 import {
   Data, headOf, stateKey, timeOf, type ChatRecord, type Draft, type MemberRecord, type Raise,
   type StateRecord,
@@ -519,7 +520,9 @@ export class Core implements Host {
 
   /** Returns the statuses of a chat as a user sees them. */
   statusesFor(user: string, chat: ChatRecord): StatusUpdate[] {
-    return this.statusesOf(chat).map((update) => this.seenBy(user, update)).filter(
+    const all = this.data.blocks.closed(chat) ? [this.#ownStatus(user, chat.id)]
+      : this.statusesOf(chat).map((update) => this.seenBy(user, update));
+    return all.filter(
       (u) => ('user_id' in u ? u.last_acked_sequence : u.all_acked_sequence) > 0);
   }
 
@@ -565,6 +568,10 @@ export class Core implements Host {
   exposedTo(
     other: string, user: string, chat: string,
   ): { acked: number; read: number; ackedAt: number; readAt: number } {
+    const of = this.data.chats.get(chat);
+    if (of && this.data.blocks.closed(of)) {
+      return other === user ? this.#real(user, chat) : { acked: 0, read: 0, ackedAt: 0, readAt: 0 };
+    }
     const b = this.exposed(user, chat);
     return other !== user && this.data.hidden(other, chat) ? { ...b, read: 0, readAt: 0 } : b;
   }
@@ -580,9 +587,16 @@ export class Core implements Host {
   }
 
   #ownStatus(user: string, chat: string): StatusUpdate {
+    return this.#statusOf(user, chat, this.#real(user, chat));
+  }
+
+  /** Returns a member's watermarks as they see them. */
+  #real(
+    user: string, chat: string,
+  ): { acked: number; read: number; ackedAt: number; readAt: number } {
     const { acked, read, ackedAt, readAt } = this.data.state(user, chat);
-    return this.#statusOf(user, chat, read > acked
-      ? { acked: read, read, ackedAt: readAt, readAt } : { acked, read, ackedAt, readAt });
+    return read > acked ? { acked: read, read, ackedAt: readAt, readAt }
+      : { acked, read, ackedAt, readAt };
   }
 
   #statusOf(user: string, chat: string, b = this.exposed(user, chat)): StatusUpdate {
@@ -595,6 +609,7 @@ export class Core implements Host {
 
   #publishStatus(user: string, id: string): void {
     const chat = this.data.chat(id);
+    if (this.data.blocks.closed(chat)) return;
     const roster = this.data.roster(chat);
     const updates = roster.length > this.statusFanout ? this.statusesOf(chat)
       : [this.#statusOf(user, id)];
@@ -664,6 +679,21 @@ export class Core implements Host {
     for (const session of this.sessionsOf(user)) session.receiptsChanged();
   }
 
+  /** A user blocks another one, or does so no longer. */
+  block(user: string, other: string, blocks: boolean): void {
+    const pair = [...this.data.chats.values()].find((c) => c.type === 'direct'
+      && c.members.has(user) && c.members.has(other));
+    const before = pair && this.data.blocks.closed(pair);
+    if (blocks) this.data.blocks.add(user, other, this.clock.now());
+    else this.data.blocks.remove(user, other);
+    if (!pair || this.data.blocks.closed(pair) === before) return;
+    pair.version++;
+    pair.membersVersion++;
+    this.announceUpdate(pair);
+    this.presence.turned(pair.id);
+    if (before) this.recompute(pair);
+  }
+
   // ---- Members ----------------------------------------------------------------------------------
 
   /** Tells the members' sessions, and those of `also`, of changes. */
@@ -718,6 +748,7 @@ export class Core implements Host {
   typing(user: string, id: string): void {
     const { chat, member } = this.data.member(user, id);
     if (member.role === 'reader') throw new Refusal('DENIED', 'readers may not send');
+    if (this.data.blocks.closed(chat)) throw closed();
     const roster = this.data.roster(chat);
     const now = this.clock.monotonic();
     const last = this.#typed.get(stateKey(user, id)) ?? Number.NEGATIVE_INFINITY;

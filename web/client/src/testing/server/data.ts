@@ -2,6 +2,7 @@
 
 import type { Chat, Member, Message } from '../../wire.gen.js';
 import { mayRelate } from './annotations.js';
+import { Blocks, closed } from './blocks.js';
 import { contains, gapOf, isOpen, joined, left, pieces, type Interval } from './intervals.js';
 import { invalidSequence, Refusal } from './refusal.js';
 
@@ -92,6 +93,10 @@ export class Data {
   readonly states = new Map<string, StateRecord>();
   /** Who hides what they read, by user and chat, and with '' in all chats. */
   readonly hides = new Map<string, boolean>();
+  /** Whom users have blocked. */
+  blocks = new Blocks();
+  /** Who is banned from groups. */
+  bans = new Blocks();
   /** The first sequence that waits, by user and chat. */
   readonly pending = new Map<string, number>();
   readonly lives: { readonly number: number; readonly name: string }[] = [];
@@ -108,6 +113,8 @@ export class Data {
     }
     for (const [key, state] of this.states) copy.states.set(key, { ...state });
     for (const [key, hides] of this.hides) copy.hides.set(key, hides);
+    copy.blocks = this.blocks.copy();
+    copy.bans = this.bans.copy();
     for (const [key, first] of this.pending) copy.pending.set(key, first);
     copy.lives.push(...this.lives);
     return copy;
@@ -227,7 +234,7 @@ export class Data {
     const chat = this.chat(draft.chat);
     const before = this.sent(user, draft);
     if (before !== undefined) return { message: before, duplicate: true };
-    this.mustSend(user, chat);
+    this.mustSend(user, chat, backend && draft.kind === 'redact');
     const { relation, emoji } = draft;
     if (relation !== null) mayRelate(user, draft, chat, relation, backend);
     const says: Says = {
@@ -248,11 +255,12 @@ export class Data {
     return { message, duplicate: false };
   }
 
-  /** Throws unless the user may send to the chat. */
-  mustSend(user: string, chat: ChatRecord): void {
+  /** Throws unless the user may send to the chat. A backend redacts also in a closed one. */
+  mustSend(user: string, chat: ChatRecord, redacts = false): void {
     const member = chat.members.get(user);
     if (member === undefined || !isOpen(member.intervals)) throw notMember(user, chat.id);
     if (member.role === 'reader') throw new Refusal('DENIED', 'readers may not send');
+    if (!redacts && this.blocks.closed(chat)) throw closed();
   }
 
   /** Returns the message of a key. Throws CONFLICT if it is another one than the draft. */

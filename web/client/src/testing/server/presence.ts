@@ -90,6 +90,12 @@ export class Presence {
     this.#change(user);
   }
 
+  /** A chat was closed or opened: who looks at it gets all of its members. */
+  turned(id: string): void {
+    for (const session of this.#host.sessions()) session.lookAgain(id);
+    this.#later(pauseMs);
+  }
+
   /** Answers `GET /presence`. */
   results(user: string, chats: readonly string[]): PresenceResults {
     if (chats.length > maxLooks) throw invalid('chat_id', 'names too many chats');
@@ -124,10 +130,12 @@ export class Presence {
       const count = users.filter((user) => this.#isOnline(user)).length;
       return { chat_id: chat.id, online_count: count, members: null };
     }
+    const closed = this.#host.data.blocks.closed(chat);
     return {
       chat_id: chat.id, online_count: null,
       members: users.filter((user) => only?.has(user) !== false)
-        .map((user) => this.#member(looker, user)),
+        .map((user) => closed ? { user_id: user, online: false, last_seen_at: null }
+          : this.#member(looker, user)),
     };
   }
 

@@ -1,11 +1,12 @@
 // The REST calls of the fake server.
 
 import type {
-  AckResults, Chat, ChatList, DeliveryState, DeliveryStatus, Member, MemberList, Message,
+  AckResults, BanList, BlockList, Chat, ChatList, DeliveryState, DeliveryStatus, Member, MemberList, Message,
   MessageList, Pagination, PinList, ReactionList, StatusResults,
 } from '../../wire.gen.js';
 import { mayPin, reactionsTo, standing } from './annotations.js';
 import type { Auth, Identity } from './auth.js';
+import { closed, type Times } from './blocks.js';
 import { membership, type Core } from './core.js';
 import {
   activity, headOf, messageAt, stateKey, timeOf, type ChatRecord, type MemberRecord, type Page,
@@ -110,6 +111,12 @@ export class Rest {
       route('POST', '/chats/*/members', (c) => this.#addMembers(c), 'optional'),
       route('PATCH', '/chats/*/members/*', (c) => this.#updateMember(c), 'optional'),
       route('DELETE', '/chats/*/members/*', (c) => this.#removeMember(c), 'optional'),
+      route('GET', '/chats/*/bans', (c) => this.#listBans(c), 'optional'),
+      route('PUT', '/chats/*/bans/*', (c) => this.#ban(c), 'optional'),
+      route('DELETE', '/chats/*/bans/*', (c) => this.#unban(c), 'optional'),
+      route('GET', '/blocks', (c) => this.#listBlocks(c)),
+      route('PUT', '/blocks/*', (c) => this.#block(c, true)),
+      route('DELETE', '/blocks/*', (c) => this.#block(c, false)),
       route('GET', '/chats/*/messages', (c) => this.#listMessages(c)),
       route('POST', '/chats/*/messages', (c) => this.#sendMessage(c)),
       route('GET', '/chats/*/messages/*/reactions', (c) => this.#listReactions(c)),
@@ -198,6 +205,10 @@ export class Rest {
     const pair = type === 'direct' ? [...chats.values()].find((c) => c.type === 'direct' &&
       members.every((m) => c.members.has(m))) : undefined;
     const existing = pair ?? chats.get(id);
+    const { blocks } = this.#core.data;
+    const apart = type === 'direct' ? blocks.apart(members[0] ?? '', members[1] ?? '')
+      : who.user !== '' && members.some((m) => blocks.apart(who.user, m));
+    if (apart && !pair && existing?.creation !== creation) throw closed();
     if (existing !== undefined) {
       if (pair === undefined && existing.creation !== creation) {
         throw new Refusal('CONFLICT', 'the id is used by another chat',
@@ -274,7 +285,7 @@ export class Rest {
       role: own && isOpen(member?.intervals ?? []) ? member?.role ?? null : null,
       member_count: data.roster(c).length, head_sequence: headOf(c),
       floor_sequence: 1, keep_days: null, hold: who.backend ? false : null,
-      closed: false,
+      closed: data.blocks.closed(c),
       last_acked_sequence: own ? state.acked : null, last_read_sequence: own ? state.read : null,
       unread_count: own ? unread.messages : null, mention_count: own ? unread.mentions : null,
       unread_from_sequence: own && state.unreadFrom > 0 ? state.unreadFrom : null,
@@ -312,6 +323,7 @@ export class Rest {
     if (users.length === 0) throw invalid('user_ids', 'must name at least one user');
     const { chat, member } = this.#manage(who, id);
     if (!who.backend) grant(member, role);
+    this.#mayAdd(who, chat, users);
     const now = this.#core.clock.now();
     const added = users.filter((user) => this.#core.data.addMember(chat, user, role, now));
     if (added.length > 0) chat.membersVersion++;
@@ -393,6 +405,13 @@ export class Rest {
       }
     }
     if (!there) return {};
+    this.#remove(chat, target);
+    return {};
+  }
+
+  #remove(chat: ChatRecord, target: MemberRecord): void {
+    const { data } = this.#core;
+    const { user } = target;
     const heir = this.#heir(chat, user, false);
     const wasLarge = data.roster(chat).length > this.#core.statusFanout;
     data.removeMember(chat, target);
@@ -400,7 +419,63 @@ export class Rest {
     if (heir !== undefined) changes.push(membership(chat, heir, 'role_changed'));
     this.#core.announce(chat, changes, [user]);
     if (wasLarge) this.#core.recompute(chat);
+  }
+
+  // ---- Blocks and bans --------------------------------------------------------------------------
+
+  /** Nobody adds whom they have blocked, or who has blocked them, or who is banned. */
+  #mayAdd(who: Identity, chat: ChatRecord, users: readonly string[]): void {
+    const { blocks, bans } = this.#core.data;
+    const apart = (user: string): boolean => who.user !== '' && blocks.apart(who.user, user);
+    if (users.some(apart)) throw new Refusal('DENIED', 'you cannot add them', 'user_ids');
+    if (users.some((user) => bans.of(chat.id).has(user))) {
+      throw new Refusal('DENIED', 'they are banned', 'user_ids');
+    }
+  }
+
+  #block({ who, path }: Call, blocks: boolean): { body?: object } {
+    const other = decode.checkId('user_id', path[0] ?? '');
+    if (other === who.user) throw invalid('user_id', 'is your own');
+    this.#core.block(who.user, other, blocks);
     return {};
+  }
+
+  #listBlocks({ who, query }: Call): { body: BlockList } {
+    const { list, pagination } = users(this.#core.data.blocks.of(who.user), query, 'b');
+    return {
+      body: { blocks: list.map(([user_id, at]) => ({ user_id, blocked_at: at })), pagination },
+    };
+  }
+
+  #ban({ who, path }: Call): { body?: object } {
+    const [id = '', user = ''] = path;
+    decode.checkId('chat_id', id);
+    decode.checkId('user_id', user);
+    if (user === who.user) throw invalid('user_id', 'is your own');
+    const { chat, member } = this.#manage(who, id);
+    const target = chat.members.get(user);
+    const there = target !== undefined && isOpen(target.intervals);
+    if (there && !who.backend && !manages(member?.role ?? '', target.role)) {
+      throw new Refusal('DENIED', 'an admin may not ban an owner or an admin');
+    }
+    const isNew = this.#core.data.bans.add(chat.id, user, this.#core.clock.now());
+    if (there) this.#remove(chat, target);
+    else if (isNew) chat.membersVersion++;
+    return {};
+  }
+
+  #unban({ who, path }: Call): { body?: object } {
+    const [id = '', user = ''] = path;
+    decode.checkId('chat_id', id);
+    decode.checkId('user_id', user);
+    this.#core.data.bans.remove(this.#manage(who, id).chat.id, user);
+    return {};
+  }
+
+  #listBans({ who, path, query }: Call): { body: BanList } {
+    const { chat } = this.#manage(who, decode.checkId('chat_id', path[0] ?? ''));
+    const { list, pagination } = users(this.#core.data.bans.of(chat.id), query, 'n');
+    return { body: { bans: list.map(([user_id, at]) => ({ user_id, banned_at: at })), pagination } };
   }
 
   // ---- Messages ---------------------------------------------------------------------------------
@@ -620,9 +695,13 @@ export class Rest {
     }
     const author = sequence === 0 ? '' : messageAt(chat, sequence).sender_id;
     const roster = this.#core.data.roster(chat);
-    const all = roster.map((m) => ({ user: m.user, ...this.#core.exposed(m.user, id) }));
+    const shut = this.#core.data.blocks.closed(chat);
+    const all = roster.map((m) => ({
+      user: m.user,
+      ...shut ? this.#core.exposedTo(who.user, m.user, id) : this.#core.exposed(m.user, id),
+    }));
     const delivered = all.filter((s) => s.acked >= sequence).length;
-    const read = this.#core.data.hidden(who.user, id) ? 0 : all.filter(
+    const read = !shut && this.#core.data.hidden(who.user, id) ? 0 : all.filter(
       (s) => s.read >= sequence || (s.user === author && s.acked >= sequence)).length;
     const masked = (user: string): boolean => (
       user !== who.user && this.#core.data.hidden(who.user, id));
@@ -638,7 +717,7 @@ export class Rest {
         },
         members: rest.slice(0, limit).map((s) => ({
           user_id: s.user, display_name: s.user, last_acked_sequence: s.acked,
-          last_read_sequence: s.read, updated_at: this.#state(s.user, id, masked(s.user) ? s
+          last_read_sequence: s.read, updated_at: this.#state(s.user, id, shut || masked(s.user) ? s
             : this.#core.data.shown(s.user, id)).updated_at,
         })),
         pagination: page(rest, limit, 'm', (s) => s.user),
@@ -792,6 +871,19 @@ function page<T>(
   const last = rest[limit - 1];
   const more = rest.length > limit && last !== undefined;
   return pagination(more ? decode.encodeToken(kind, id(last)) : null);
+}
+
+/** Returns a page of users by id, each with a time. */
+function users(
+  all: Times, query: URLSearchParams, kind: string,
+): { list: (readonly [string, string])[]; pagination: Pagination } {
+  const limit = decode.limitOf(query);
+  const after = decode.decodeToken(kind, query);
+  const rest = [...all].filter(([user]) => user > after).sort(([a], [b]) => order(a, b));
+  return {
+    list: rest.slice(0, limit).map(([user, at]) => [user, timeOf(at)] as const),
+    pagination: page(rest, limit, kind, ([user]) => user),
+  };
 }
 
 function order(a: string, b: string): number {

@@ -253,9 +253,9 @@ export class Session {
     this.#typing = this.#typing.filter((t) => this.#looks?.has(t.chat_id));
   }
 
-  /** The client gets all members of the chats that it shows. */
-  lookAgain(): void {
-    for (const one of this.#looks?.values() ?? []) one.fresh = true;
+  /** The client gets all members of the chats that it shows, or of one of them. */
+  lookAgain(only?: string): void {
+    for (const [id, one] of this.#looks ?? []) one.fresh ||= only === undefined || only === id;
   }
 
   /** Returns the chats that the client shows. After this, none of them is new to it. */
