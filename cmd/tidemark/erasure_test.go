@@ -133,7 +133,7 @@ func (s *site) want(status int, user, method, path, body string) string {
 func (s *site) fill() {
 	s.t.Helper()
 	s.want(http.StatusCreated, "bob", http.MethodPost, "/chats",
-		`{"type":"group","chat_id":"team","client_chat_id":"k","member_ids":["zoe-canary"]}`)
+		`{"type":"group","chat_id":"team","member_ids":["zoe-canary"]}`)
 	s.want(http.StatusCreated, "zoe-canary", http.MethodPost, "/chats/team/messages",
 		`{"client_message_id":"k1","content":"a secret canary"}`)
 	s.want(http.StatusCreated, "bob", http.MethodPost, "/chats/team/messages",
