@@ -157,7 +157,7 @@ func (s *Store) changeBlock(
 // closing returns the state of a locked direct chat by the blocks between its members.
 func (m *membership) closing(ctx context.Context) (tidemark.ChatState, error) {
 	roster, err := m.roster(ctx)
-	if err != nil {
+	if err != nil || len(roster.Members) < 2 { // The other member was erased.
 		return tidemark.ChatLive, err
 	}
 	first, second, err := pairBlocks(ctx, m.tx, roster.Members[0].UserID, roster.Members[1].UserID)
