@@ -16,8 +16,7 @@ import (
 const (
 	lockPair = `SELECT pg_advisory_xact_lock(hashtextextended('direct chat ' || $1, 0))`
 	// blocksOfPair says who of a pair has blocked the other one, and whom the first has blocked.
-	blocksOfPair = `SELECT
-		EXISTS (SELECT 1 FROM blocks WHERE user_id = $1 AND blocked_id = $2),
+	blocksOfPair = `SELECT EXISTS (SELECT 1 FROM blocks WHERE user_id = $1 AND blocked_id = $2),
 		EXISTS (SELECT 1 FROM blocks WHERE user_id = $2 AND blocked_id = $1)`
 	countBlocks = `SELECT count(*) FROM blocks WHERE user_id = $1`
 	insertBlock = `INSERT INTO blocks (user_id, blocked_id, blocked_at) VALUES ($1, $2, $3)`

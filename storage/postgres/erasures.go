@@ -288,7 +288,7 @@ const (
 	eraseBlocksBy = `DELETE FROM blocks WHERE user_id = $1 AND blocked_id = ANY (ARRAY(
 		SELECT blocked_id FROM blocks WHERE user_id = $1 ORDER BY blocked_id LIMIT $2))`
 	eraseBlocksOf = `DELETE FROM blocks WHERE blocked_id = $1 AND user_id = ANY (ARRAY(
-		SELECT user_id FROM blocks WHERE blocked_id = $1 ORDER BY user_id LIMIT $2))`
+		SELECT user_id FROM blocks WHERE blocked_id || '' = $1 LIMIT $2))`
 	eraseLeases = `DELETE FROM leases WHERE user_id = $1`
 )
 
