@@ -146,7 +146,7 @@ func (s *Server) SignOut(ctx context.Context, user tidemark.UserID) (time.Time, 
 }
 
 // bar changes the record of a user and tells all nodes. When it returns, the user's sessions on
-// this node have ended if they may not go on.
+// this node have ended if they may not go on. Denied: the user was erased.
 func (s *Server) bar(
 	ctx context.Context, user tidemark.UserID, change access.Change,
 ) (access.Record, error) {
@@ -154,6 +154,9 @@ func (s *Server) bar(
 		return access.Record{}, err
 	}
 	defer s.calls.end()
+	if err := s.erased(user); err != nil {
+		return access.Record{}, err
+	}
 	//rule:suspended_does_nothing.change-nothing-while-cut-off
 	if err := s.leases.Degraded(); err != nil {
 		return access.Record{}, tidemark.Wrap(tidemark.Unavailable, err,

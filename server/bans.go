@@ -47,11 +47,14 @@ func (s *Server) Bans(
 // themselves. It may be repeated.
 //
 // Errors: Invalid (the user), NotFound, NotMember (the caller), Denied (also above
-// tidemark.MaxBans), Unavailable (repeat the call).
+// tidemark.MaxBans, and if the user was erased), Unavailable (repeat the call).
 func (s *Server) Ban(
 	ctx context.Context, c Caller, id tidemark.ChatID, user tidemark.UserID,
 ) error {
 	if err := s.mayBan(c, user); err != nil {
+		return err
+	}
+	if err := s.erased(user); err != nil {
 		return err
 	}
 	if err := s.calls.begin(); err != nil {

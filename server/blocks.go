@@ -44,9 +44,12 @@ func (s *Server) Blocks(
 // one, nor add the other to a group. After nil, nothing is stored in that chat, unless a backend
 // redacts. Groups that both are in go on. It may be repeated.
 //
-// Errors: Invalid (the id, or the user's own), Denied (above tidemark.MaxBlocks), Unavailable
-// (repeat the call).
+// Errors: Invalid (the id, or the user's own), Denied (above tidemark.MaxBlocks, or the other user
+// was erased), Unavailable (repeat the call).
 func (s *Server) Block(ctx context.Context, user, other tidemark.UserID) error {
+	if err := s.erased(other); err != nil {
+		return err
+	}
 	return s.changeBlock(ctx, user, other, func(ctx context.Context) (storage.PairChat, error) {
 		return s.storage.PutBlock(ctx, user, other, s.now())
 	})

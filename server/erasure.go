@@ -6,6 +6,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/internal/access"
 	"github.com/tidemark-im/tidemark/server/internal/delivery"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -100,8 +101,12 @@ func (s *Server) closeDirect(
 	}
 }
 
-// Forget removes the settings of a user, and when they were seen (erasure.Keeper).
+// Forget removes the settings of a user, when they were seen, and whether they are suspended or have
+// signed out (erasure.Keeper). Nodes refuse the user without that.
 func (s *Server) Forget(ctx context.Context, user tidemark.UserID) error {
+	if err := s.access.Erase(ctx, user); err != nil {
+		return err
+	}
 	return s.presence.Forget(ctx, user)
 }
 
@@ -111,7 +116,7 @@ func (s *Server) ExportPresence(ctx context.Context, user tidemark.UserID) (any,
 }
 
 // Kinds returns the kinds of documents in storage that are named by users (erasure.Keeper).
-func (s *Server) Kinds() []string { return s.presence.Kinds() }
+func (s *Server) Kinds() []string { return append(s.presence.Kinds(), access.Kinds()...) }
 
 // Reread makes all nodes drop what they have cached of a chat's messages up to a sequence, because
 // the stored ones have changed.

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 var errGone = tidemark.Errorf(tidemark.Denied, "the user was erased")
@@ -40,6 +42,10 @@ func TestErasures_erased_nowhere_in_calls(t *testing.T) {
 		_, errs["Send by them"] = a.Send(a.ctx, "zoe", d)
 		d.Mentions = tidemark.NewMentions(false, []tidemark.UserID{"zoe"})
 		_, errs["Send that names them"] = a.Send(a.ctx, "alice", d)
+		errs["Block"] = a.Block(a.ctx, "alice", "zoe")
+		errs["Ban"] = a.Ban(a.ctx, backend, chat, "zoe")
+		_, errs["Suspend"] = a.Suspend(a.ctx, "zoe", time.Time{}, "")
+		_, errs["SignOut"] = a.SignOut(a.ctx, "zoe")
 		for call, err := range errs {
 			if !errors.Is(err, errGone) {
 				t.Errorf("%s: %v", call, err)
@@ -89,5 +95,92 @@ func TestLeaveForGood_erased_nowhere_in_chats(t *testing.T) {
 			wantCode(t, "the list", err, "")
 		}
 		wantCode(t, "no chat", a.LeaveForGood(a.ctx, "none", "zoe"), tidemark.NotFound)
+	})
+}
+
+// TestLeaveForGood_erased_nowhere_in_a_closed_chat: a block has closed the direct chat before. The
+// other member still reads it, and their unblocking changes nothing.
+func TestLeaveForGood_erased_nowhere_in_a_closed_chat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newClusterInMemory(t)
+		a, b := w.node("a"), w.node("b")
+		nodesTrust()
+		direct, _, err := a.CreateChat(a.ctx, server.Caller{User: "zoe"}, server.CreateChatRequest{
+			Type: tidemark.Direct, MemberIDs: []tidemark.UserID{"bob"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = a.Send(a.ctx, "bob",
+			tidemark.Draft{ChatID: direct.ID, ClientMessageID: "1", Content: "x"})
+		if err == nil {
+			err = b.Block(b.ctx, "bob", "zoe")
+		}
+		if err == nil {
+			err = a.LeaveForGood(a.ctx, direct.ID, "zoe")
+		}
+		for done := false; err == nil && !done; {
+			done, err = w.raw.EraseUser(a.ctx, "zoe", storage.MaxErased)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, node := range []*core{a, b} {
+			if err := node.Unblock(node.ctx, "bob", "zoe"); err != nil {
+				t.Error(err)
+			}
+			_, err := node.Send(node.ctx, "bob",
+				tidemark.Draft{ChatID: direct.ID, ClientMessageID: "2", Content: "x"})
+			wantCode(t, "a message to nobody", err, tidemark.Denied)
+			view, err := node.Chat(node.ctx, server.Caller{User: "bob"}, direct.ID)
+			if err != nil || view.Peer != nil || view.MemberCount != 1 {
+				t.Errorf("the direct chat is %+v, %v", view, err)
+			}
+			page, err := node.Chats(node.ctx, "bob", 10, "")
+			if err != nil || len(page.Chats) != 1 {
+				t.Errorf("the list is %+v, %v", page, err)
+			}
+			status, err := node.DeliveryStatus(node.ctx, server.Caller{User: "bob"},
+				server.DeliveryStatusRequest{Chat: direct.ID, Limit: 10})
+			if err != nil {
+				t.Errorf("the status is %+v, %v", status, err)
+			}
+		}
+	})
+}
+
+// TestForget_erased_nowhere_in_records: nothing says any more that a user was suspended.
+func TestForget_erased_nowhere_in_records(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newClusterInMemory(t)
+		a := w.node("a", func(cfg *server.Config) { cfg.Documents = w.raw })
+		if _, err := a.Suspend(a.ctx, "zoe", time.Time{}, "spam"); err != nil {
+			t.Fatal(err)
+		}
+		count := func() (found int) {
+			for _, kind := range a.Kinds() {
+				documents, _, err := w.raw.Documents(a.ctx, kind, "", 100)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found += len(documents)
+			}
+			return found
+		}
+		if got := count(); got != 1 {
+			t.Errorf("%d documents name the user, want 1", got)
+		}
+		for range 2 {
+			if err := a.Forget(a.ctx, "zoe"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := count(); got != 0 {
+			t.Errorf("%d documents name the user after the erasure", got)
+		}
+		now, err := a.SuspensionOf(a.ctx, "zoe")
+		if err != nil || now.Suspended {
+			t.Errorf("the suspension is %+v, %v", now, err)
+		}
 	})
 }

@@ -6,6 +6,9 @@ CREATE TABLE blocks (
     PRIMARY KEY (user_id, blocked_id)
 ) STRICT, WITHOUT ROWID;
 
+-- Who has blocked a user. It is read when the user is erased.
+CREATE INDEX blocks_of ON blocks (blocked_id);
+
 -- Who is banned from which group. chat is chats.key.
 CREATE TABLE bans (
     chat      INTEGER NOT NULL,

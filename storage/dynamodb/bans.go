@@ -184,22 +184,31 @@ func (c caller) unban(
 		return err == nil, err
 	}
 	refused, _, err := c.Transact(ctx, []types.TransactWriteItem{
-		{Delete: &types.Delete{
-			TableName: c.Table(record.Documents), Key: banKey(chat, user),
-			ConditionExpression: aws.String("attribute_exists(kind)"),
-		}},
-		c.Action(call.Update{
-			Table:  record.Counters,
-			Key:    record.ChatKey(chat),
-			Change: "SET bans = bans - :one",
-			Condition: "bans >= :one AND (attribute_not_exists(chat_state) OR " +
-				"chat_state <> :deleted)",
-			Values: call.Item{
-				":one": call.Number(1), ":deleted": call.Text(tidemark.ChatDeleted),
-			},
-		}),
+		c.lift(chat, user), c.Action(banLifted(chat)),
 	})
 	return err == nil && refused == nil, err
+}
+
+// lift removes a ban that stands.
+func (c caller) lift(chat tidemark.ChatID, user tidemark.UserID) types.TransactWriteItem {
+	return types.TransactWriteItem{Delete: &types.Delete{
+		TableName: c.Table(record.Documents), Key: banKey(chat, user),
+		ConditionExpression: aws.String("attribute_exists(kind)"),
+	}}
+}
+
+// banLifted returns the update of the counter of a chat from which a ban is lifted.
+func banLifted(chat tidemark.ChatID) call.Update {
+	return call.Update{
+		Table:  record.Counters,
+		Key:    record.ChatKey(chat),
+		Change: "SET bans = bans - :one",
+		Condition: "bans >= :one AND (attribute_not_exists(chat_state) OR " +
+			"chat_state <> :deleted)",
+		Values: call.Item{
+			":one": call.Number(1), ":deleted": call.Text(tidemark.ChatDeleted),
+		},
+	}
 }
 
 // BansOf implements storage.Bans with one strongly consistent query.

@@ -14,10 +14,11 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
 )
 
-// A block changes three items in one transaction, and the counter of the direct chat. The item of
+// A block changes four items in one transaction, and the counter of the direct chat. The item of
 // the pair names that chat, and decides whether a block stands. The others are in the table of the
-// documents: the block in the list of the user, and the length of the list. No kind of a document
-// contains a bar.
+// documents: the block in the list of the user, the length of the list, and the block in the list
+// of those who have blocked the other one, which is read when they are erased. No kind of a
+// document contains a bar.
 
 // A pair is the item of two users: their direct chat, "" if there is none, and the state that the
 // blocks between them ask for, "" if there are none.
@@ -37,10 +38,14 @@ func (c caller) pair(ctx context.Context, key string) (pair, error) {
 }
 
 // pairOf reads the item of the pair of a direct chat. It returns nil if the chat changes meanwhile.
+// If one of the two was erased, the chat is that of no pair, and the key is "".
 func (c caller) pairOf(ctx context.Context, counter *record.Counter) (*pair, error) {
 	roster, err := c.RosterAt(ctx, counter)
 	if err != nil || roster.Version != counter.MembersVersion {
 		return nil, err
+	}
+	if len(roster.Members) < 2 {
+		return &pair{}, nil
 	}
 	key := tidemark.DirectKey(roster.Members[0].UserID, roster.Members[1].UserID)
 	now, err := c.pair(ctx, key)
@@ -132,7 +137,16 @@ func closing(before, after *tidemark.Chat) call.Update {
 
 // blockKey returns the key of a block in the list of the user who blocks.
 func blockKey(user, blocked tidemark.UserID) call.Item {
-	return call.Item{"kind": call.Text("block|" + string(user)), "name": call.Text(blocked)}
+	return call.Item{"kind": call.Text(blocksBy(user)), "name": call.Text(blocked)}
+}
+
+// blocksBy and blocksOf return the partitions with the blocks by a user, and of a user.
+func blocksBy(user tidemark.UserID) string { return "block|" + string(user) }
+func blocksOf(user tidemark.UserID) string { return "blocked|" + string(user) }
+
+// blockedKey returns the key of a block in the list of those who have blocked a user.
+func blockedKey(user, blocked tidemark.UserID) call.Item {
+	return call.Item{"kind": call.Text(blocksOf(blocked)), "name": call.Text(user)}
 }
 
 // blocksKey returns the key of the number of users whom a user has blocked.
@@ -165,18 +179,8 @@ func (s *Store) changeBlock(
 	}
 	defer leave()
 	b.caller = c
-	for again := 0; ; again++ {
-		found, err := b.attempt(ctx)
-		if err != nil {
-			return storage.PairChat{}, call.Public(err)
-		}
-		if found != nil {
-			return *found, nil
-		}
-		if err := call.Yield(ctx, again); err != nil {
-			return storage.PairChat{}, call.Public(err)
-		}
-	}
+	found, err := b.run(ctx)
+	return found, call.Public(err)
 }
 
 // A blocking executes PutBlock or RemoveBlock: the block stands afterwards, or not.
@@ -185,6 +189,21 @@ type blocking struct {
 	user, blocked tidemark.UserID
 	stands        bool
 	at            time.Time
+}
+
+func (b *blocking) run(ctx context.Context) (storage.PairChat, error) {
+	for again := 0; ; again++ {
+		found, err := b.attempt(ctx)
+		if err != nil {
+			return storage.PairChat{}, err
+		}
+		if found != nil {
+			return *found, nil
+		}
+		if err := call.Yield(ctx, again); err != nil {
+			return storage.PairChat{}, err
+		}
+	}
 }
 
 // attempt changes the block in one transaction. It returns nil if another write was in the way. If
@@ -243,9 +262,10 @@ func (b *blocking) attempt(ctx context.Context) (*storage.PairChat, error) {
 	return nil, nil
 }
 
-// items returns the changes of the list of the user who blocks, and of its length.
+// items returns the changes of the list of the user who blocks, of its length, and of the list of
+// those who have blocked the other one.
 func (b *blocking) items() []types.TransactWriteItem {
-	key := blockKey(b.user, b.blocked)
+	key, back := blockKey(b.user, b.blocked), blockedKey(b.user, b.blocked)
 	values := call.Item{":one": call.Number(1)}
 	number := call.Update{Table: record.Documents, Key: blocksKey(b.user), Values: values}
 	if !b.stands {
@@ -253,6 +273,7 @@ func (b *blocking) items() []types.TransactWriteItem {
 		return []types.TransactWriteItem{
 			{Delete: &types.Delete{TableName: b.Table(record.Documents), Key: key}},
 			b.Action(number),
+			{Delete: &types.Delete{TableName: b.Table(record.Documents), Key: back}},
 		}
 	}
 	number.Change = "SET blocks = if_not_exists(blocks, :none) + :one"
@@ -262,6 +283,7 @@ func (b *blocking) items() []types.TransactWriteItem {
 	return []types.TransactWriteItem{
 		{Put: &types.Put{TableName: b.Table(record.Documents), Item: key}},
 		b.Action(number),
+		{Put: &types.Put{TableName: b.Table(record.Documents), Item: back}},
 	}
 }
 
@@ -281,7 +303,7 @@ func (s *Store) BlocksOf(
 		return nil, false, err
 	}
 	defer leave()
-	more, err = c.pageOf(ctx, "block|"+string(user), string(after), limit,
+	more, err = c.pageOf(ctx, blocksBy(user), string(after), limit,
 		func(r *call.Reader) {
 			blocks = append(blocks, storage.Block{
 				User: tidemark.UserID(r.Text("name")), At: r.Time("blocked_at"),

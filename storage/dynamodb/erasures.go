@@ -61,6 +61,10 @@ func (c caller) names(
 	if err != nil || it != nil {
 		return it != nil, err
 	}
+	it, err = c.Get(ctx, record.Documents, banKey(chat, user))
+	if err != nil || it != nil {
+		return it != nil, err
+	}
 	found := false
 	q := call.Query{
 		Read:      call.Read{Table: record.Messages, Only: []string{"sequence"}},
@@ -137,7 +141,14 @@ func (r *removing) close(ctx context.Context) (*storage.Removed, error) {
 		if m.UserID == r.user {
 			m.Intervals, m.Metadata = m.Intervals.Left(now.Head), nil
 		} else {
-			actions = append(actions, r.removal(pairKey(tidemark.DirectKey(r.user, m.UserID))))
+			pair, err := r.pair(ctx, tidemark.DirectKey(r.user, m.UserID))
+			if err != nil {
+				return nil, err
+			}
+			//rule:erased_nowhere.blocks-stay-in-step-in-dynamodb
+			if pair.chat == r.chat {
+				actions = append(actions, r.putPair(&pair, pair.closed, ""))
+			}
 			m = storage.AsReader(m)
 		}
 		actions = append(actions, r.put(now, m, r.token))
@@ -397,11 +408,39 @@ func (x *erasing) member(ctx context.Context, limit int) (more, ended bool, err 
 		//rule:erased_nowhere.membership-in-dynamodb
 		remove(record.Memberships, record.MemberKey(x.chat.ID, x.of.User)),
 	}
-	if _, sent := x.chat.Senders.Of(x.of.User); row.Ever() || sent {
-		actions = append(actions, x.Action(x.without()))
+	counter, err := x.counter(ctx, row)
+	if err != nil {
+		return false, false, err
 	}
-	refused, _, err := x.Transact(ctx, actions)
+	refused, _, err := x.Transact(ctx, append(actions, counter...))
 	return false, err == nil && refused == nil, err
+}
+
+// counter returns the change of the counter, if it has something of the user, and of their ban.
+func (x *erasing) counter(
+	ctx context.Context, row record.Membership,
+) (actions []types.TransactWriteItem, err error) {
+	ban, err := x.Get(ctx, record.Documents, banKey(x.chat.ID, x.of.User))
+	if err != nil {
+		return nil, err
+	}
+	if ban != nil {
+		//rule:erased_nowhere.bans-in-dynamodb
+		actions = append(actions, x.lift(x.chat.ID, x.of.User))
+	}
+	_, sent := x.chat.Senders.Of(x.of.User)
+	switch {
+	case row.Ever() || sent:
+		u := x.without()
+		if ban != nil {
+			u.Change += ", bans = bans - :one_ban"
+			u.Values[":one_ban"] = call.Number(1)
+		}
+		actions = append(actions, x.Action(u))
+	case ban != nil:
+		actions = append(actions, x.Action(banLifted(x.chat.ID)))
+	}
+	return actions, nil
 }
 
 // without returns the update of the counter that forgets the user as a sender. Another process may
@@ -453,6 +492,10 @@ func (x *erasing) mentioned(ctx context.Context) error {
 	})
 }
 
+// blocksAtOnce is the most blocks of a kind that a call of EraseUser lifts. Each takes a
+// transaction.
+const blocksAtOnce = 100
+
 // EraseUser implements storage.Erasures. All tables with items of a user that belong to no chat are
 // listed here.
 func (s *Store) EraseUser(
@@ -478,5 +521,40 @@ func (s *Store) EraseUser(
 	if err == nil {
 		err = c.RemoveAll(ctx, record.Pendings, keys)
 	}
-	return err == nil && len(keys) < limit, call.Public(err)
+	if err == nil {
+		err = c.RemoveAll(ctx, record.States, []call.Item{record.StateKey(user, allChats)})
+	}
+	if err == nil {
+		done, err = c.eraseBlocks(ctx, user, min(limit, blocksAtOnce))
+	}
+	return err == nil && done && len(keys) < limit, call.Public(err)
+}
+
+// eraseBlocks lifts at most limit blocks by a user, and as many of them. done reports that none is
+// left.
+func (c caller) eraseBlocks(
+	ctx context.Context, user tidemark.UserID, limit int,
+) (done bool, err error) {
+	var all []blocking
+	by, err := c.pageOf(ctx, blocksBy(user), "", limit, func(r *call.Reader) {
+		all = append(all, blocking{user: user, blocked: tidemark.UserID(r.Text("name"))})
+	})
+	if err != nil {
+		return false, err
+	}
+	//rule:erased_nowhere.blocks-of-the-erased-in-dynamodb
+	of, err := c.pageOf(ctx, blocksOf(user), "", limit, func(r *call.Reader) {
+		all = append(all, blocking{user: tidemark.UserID(r.Text("name")), blocked: user})
+	})
+	for i := range all {
+		if err != nil {
+			return false, err
+		}
+		all[i].caller = c
+		_, err = all[i].run(ctx)
+	}
+	if err != nil || by || of {
+		return false, err
+	}
+	return true, c.RemoveAll(ctx, record.Documents, []call.Item{blocksKey(user)})
 }

@@ -79,10 +79,11 @@ func (c caller) finishDirect(ctx context.Context, now *record.Counter) (ended bo
 	//rule:blocked_is_closed.close-at-the-end-of-an-import-in-dynamodb
 	after.State = pair.closed
 	after.MembersVersion++
-	refused, _, err := c.Transact(ctx, []types.TransactWriteItem{
-		c.Action(closing(&now.Chat, &after)),
-		c.check(pairKey(pair.key), "closed", pair.closed),
-	})
+	actions := []types.TransactWriteItem{c.Action(closing(&now.Chat, &after))}
+	if pair.key != "" {
+		actions = append(actions, c.check(pairKey(pair.key), "closed", pair.closed))
+	}
+	refused, _, err := c.Transact(ctx, actions)
 	return err == nil && refused == nil, err
 }
 
@@ -143,7 +144,9 @@ func (c caller) deleteChat(
 		if err != nil || pair == nil {
 			return nil, err
 		}
-		actions = append(actions, c.putPair(pair, pair.closed, ""))
+		if pair.key != "" {
+			actions = append(actions, c.putPair(pair, pair.closed, ""))
+		}
 	}
 	refused, _, err := c.Transact(ctx, actions)
 	if err != nil || refused != nil {

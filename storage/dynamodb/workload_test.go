@@ -372,7 +372,7 @@ func (w *workload) writes() []operation {
 			func(r int) error {
 				return w.create(id("two", r), tidemark.Group, full, named(name("two", r), 2))
 			},
-			bound{calls: "TransactWriteItems"},
+			bound{calls: "3 BatchGetItem, TransactWriteItems", reads: 6, writes: 11},
 		},
 		{
 			"`CreateChat`, a group of 40",
@@ -380,7 +380,7 @@ func (w *workload) writes() []operation {
 			func(r int) error {
 				return w.create(id("forty", r), tidemark.Group, full, named(name("forty", r), 40))
 			},
-			bound{calls: "TransactWriteItems"},
+			bound{calls: "3 BatchGetItem, TransactWriteItems", reads: 120, writes: 163},
 		},
 		{
 			"`CreateChat`, a group of 600",

@@ -45,6 +45,9 @@ func (s *Store) names(c *chat, user tidemark.UserID) bool {
 	if _, state := s.states[storage.StateKey{User: user, Chat: c.ID}]; state {
 		return true
 	}
+	if _, banned := c.bans[user]; banned {
+		return true
+	}
 	for i := range c.messages {
 		m := &c.messages[i]
 		first, changed := c.mentions[m.Sequence]
@@ -171,6 +174,8 @@ func (s *Store) EraseMember(
 	// All rows of a user in a chat are listed here.
 	delete(s.states, storage.StateKey{User: e.User, Chat: id})
 	delete(s.pending[e.User], id)
+	//rule:erased_nowhere.bans
+	delete(c.bans, e.User)
 	if _, was := c.members[e.User]; was {
 		defer s.news(c, storage.PositionOf(&c.Chat))
 		c.MembersVersion++
@@ -194,12 +199,14 @@ func (s *Store) EraseUser(
 	}
 	defer s.mu.Unlock()
 	// All rows of a user that are outside chats are listed here.
+	done = s.eraseBlocks(user, limit)
+	maps.DeleteFunc(s.hides, func(of storage.StateKey, _ bool) bool { return of.User == user })
 	rows := s.pending[user]
 	all := slices.Sorted(maps.Keys(rows))
 	for _, id := range all[:min(limit, len(all))] {
 		delete(rows, id)
 	}
-	if len(all) >= limit {
+	if !done || len(all) >= limit {
 		return false, nil
 	}
 	delete(s.pending, user)
@@ -207,4 +214,28 @@ func (s *Store) EraseUser(
 		delete(s.memberOf, user)
 	}
 	return true, nil
+}
+
+// eraseBlocks removes at most limit blocks by a user, and as many of them. done reports that none is
+// left. The mutex is held.
+func (s *Store) eraseBlocks(user tidemark.UserID, limit int) (done bool) {
+	own := slices.Sorted(maps.Keys(s.blocks[user]))
+	for _, blocked := range own[:min(limit, len(own))] {
+		delete(s.blocks[user], blocked)
+	}
+	var by []tidemark.UserID
+	for other, blocks := range s.blocks {
+		if _, stands := blocks[user]; stands {
+			by = append(by, other)
+		}
+	}
+	slices.Sort(by)
+	for _, other := range by[:min(limit, len(by))] {
+		//rule:erased_nowhere.blocks-of-the-erased
+		delete(s.blocks[other], user)
+	}
+	if len(s.blocks[user]) == 0 {
+		delete(s.blocks, user)
+	}
+	return len(own) < limit && len(by) < limit
 }

@@ -26,9 +26,10 @@ func (s *Store) FinishImport(ctx context.Context, id tidemark.ChatID, _ time.Tim
 	}
 	defer s.news(c, storage.PositionOf(&c.Chat))
 	c.State = tidemark.ChatLive
-	if c.Type == tidemark.Direct {
+	// A direct chat whose other member was erased has one member.
+	if members := c.current().Members; c.Type == tidemark.Direct && len(members) == 2 {
 		//rule:blocked_is_closed.close-at-the-end-of-an-import-in-memory
-		c.State = s.closing(c.current().Members[0].UserID, c.current().Members[1].UserID)
+		c.State = s.closing(members[0].UserID, members[1].UserID)
 	}
 	//rule:importing_is_closed.raise-the-version
 	c.MembersVersion++

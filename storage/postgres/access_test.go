@@ -50,7 +50,7 @@ func TestAccess_table(t *testing.T) {
 	names := statements(t)
 	used := map[string]bool{}
 	operations := slices.Concat(load.writes(), load.relations(), load.annotations(),
-		load.retention(), load.states(), load.erasures(), load.outlets(),
+		load.retention(), load.states(), load.blocks(), load.erasures(), load.outlets(),
 		load.reads())
 	costs, lines := make([][]cost, len(operations)), make([]string, len(operations))
 	for round := range 4 {
@@ -76,7 +76,8 @@ func TestAccess_table(t *testing.T) {
 			several := slices.ContainsFunc([]string{
 				"Member`", "Members`", "names", "of an edit", "of a reaction", "of a pin",
 				"MarkUnread", "UpdateChat", "Settle", "Expire", "FinishImport", "DeleteChat",
-				"PurgeChat", "SetReceipts",
+				"PurgeChat", "SetReceipts", "a new direct chat", "CloseDirect", "EraseMessages",
+				"EraseUser", "PutBlock", "RemoveBlock", "`Ban`", "`Unban`",
 			}, func(part string) bool { return strings.Contains(o.name, part) })
 			if open != several ||
 				!open && trips != len(texts) {

@@ -16,8 +16,7 @@ import (
 const (
 	lockPair = `SELECT pg_advisory_xact_lock(hashtextextended('direct chat ' || $1, 0))`
 	// blocksOfPair says who of a pair has blocked the other one, and whom the first has blocked.
-	blocksOfPair = `SELECT
-		EXISTS (SELECT 1 FROM blocks WHERE user_id = $1 AND blocked_id = $2),
+	blocksOfPair = `SELECT EXISTS (SELECT 1 FROM blocks WHERE user_id = $1 AND blocked_id = $2),
 		EXISTS (SELECT 1 FROM blocks WHERE user_id = $2 AND blocked_id = $1)`
 	countBlocks = `SELECT count(*) FROM blocks WHERE user_id = $1`
 	insertBlock = `INSERT INTO blocks (user_id, blocked_id, blocked_at) VALUES ($1, $2, $3)`
@@ -157,7 +156,7 @@ func (s *Store) changeBlock(
 // closing returns the state of a locked direct chat by the blocks between its members.
 func (m *membership) closing(ctx context.Context) (tidemark.ChatState, error) {
 	roster, err := m.roster(ctx)
-	if err != nil {
+	if err != nil || len(roster.Members) < 2 { // The other member was erased.
 		return tidemark.ChatLive, err
 	}
 	first, second, err := pairBlocks(ctx, m.tx, roster.Members[0].UserID, roster.Members[1].UserID)

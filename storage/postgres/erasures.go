@@ -21,6 +21,7 @@ const chatsNaming = `SELECT c.id,
 		OR (SELECT 1 FROM delivery_state WHERE chat = c.key AND user_id = $3 LIMIT 1) IS NOT NULL
 		OR (SELECT 1 FROM senders WHERE chat = c.key AND user_id = $3 LIMIT 1) IS NOT NULL
 		OR (SELECT 1 FROM mentions WHERE chat = c.key AND user_id = $3 LIMIT 1) IS NOT NULL
+		OR (SELECT 1 FROM bans WHERE chat = c.key AND user_id = $3 LIMIT 1) IS NOT NULL
 	FROM chats AS c WHERE c.id > $1 ORDER BY c.id LIMIT $2`
 
 // ChatsNaming implements storage.Erasures.
@@ -267,6 +268,8 @@ func (s *Store) EraseMember(
 		}
 		last.Queue(hold, user, string(chat))
 		last.Queue(unmark, user, string(chat))
+		//rule:erased_nowhere.bans-in-postgres
+		last.Queue(deleteBan, m.key, user)
 		for _, text := range []string{eraseState, eraseSender, eraseMember} {
 			last.Queue(text, m.key, user)
 		}
@@ -280,6 +283,12 @@ func (s *Store) EraseMember(
 const (
 	eraseRows = `DELETE FROM pending_deliveries WHERE user_id = $1 AND chat_id = ANY (ARRAY(
 		SELECT chat_id FROM pending_deliveries WHERE user_id = $1 ORDER BY chat_id LIMIT $2))`
+	eraseReceipts = `DELETE FROM receipts WHERE user_id = $1 AND chat = ANY (ARRAY(
+		SELECT chat FROM receipts WHERE user_id = $1 ORDER BY chat LIMIT $2))`
+	eraseBlocksBy = `DELETE FROM blocks WHERE user_id = $1 AND blocked_id = ANY (ARRAY(
+		SELECT blocked_id FROM blocks WHERE user_id = $1 ORDER BY blocked_id LIMIT $2))`
+	eraseBlocksOf = `DELETE FROM blocks WHERE blocked_id = $1 AND user_id = ANY (ARRAY(
+		SELECT user_id FROM blocks WHERE blocked_id || '' = $1 LIMIT $2))`
 	eraseLeases = `DELETE FROM leases WHERE user_id = $1`
 )
 
@@ -293,13 +302,19 @@ func (s *Store) EraseUser(
 	}
 	err = s.change(ctx, func(ctx context.Context, c *conn) error {
 		return c.transaction(ctx, func(tx pgx.Tx) error {
-			tag, err := tx.Exec(ctx, eraseRows, string(user), limit)
-			if err != nil {
-				return err
+			done = true
+			count := func(tag pgconn.CommandTag) error {
+				done = done && int(tag.RowsAffected()) < limit
+				return nil
 			}
-			done = int(tag.RowsAffected()) < limit
-			_, err = tx.Exec(ctx, eraseLeases, string(user))
-			return err
+			var batch pgx.Batch
+			batch.Queue(eraseRows, string(user), limit).Exec(count)
+			batch.Queue(eraseReceipts, string(user), limit).Exec(count)
+			batch.Queue(eraseBlocksBy, string(user), limit).Exec(count)
+			//rule:erased_nowhere.blocks-of-the-erased-in-postgres
+			batch.Queue(eraseBlocksOf, string(user), limit).Exec(count)
+			batch.Queue(eraseLeases, string(user))
+			return tx.SendBatch(ctx, &batch).Close()
 		})
 	})
 	return done && err == nil, err

@@ -13,8 +13,7 @@ const (
 	setReceipts = `INSERT INTO receipts (user_id, chat, hidden) VALUES ($1, $2, $3)
 		ON CONFLICT (user_id, chat) DO UPDATE SET hidden = excluded.hidden`
 	unsetReceipts = `DELETE FROM receipts WHERE user_id = $1 AND chat = $2`
-	receiptsOf    = `SELECT
-		(SELECT hidden FROM receipts WHERE user_id = $1
+	receiptsOf    = `SELECT (SELECT hidden FROM receipts WHERE user_id = $1
 			AND chat = (SELECT key FROM chats WHERE id = $2)),
 		(SELECT hidden FROM receipts WHERE user_id = $1 AND chat = 0)`
 )

@@ -60,8 +60,9 @@ func totals() []string {
 // is also a member of the first hundred chats. Reader is a member of the second hundred, and has
 // received all of every second one. Each chat has metadata. Half of all members have watermarks.
 // Two messages of each chat do not count as unread, and some name users. Five have a reaction, and
-// one of these is pinned. The tables are not analyzed. activity_at is the number of the chat, 0 for
-// a crowd.
+// one of these is pinned. Three others are banned from each. For each, a user hides what they read,
+// and blocks three. The tables are not analyzed. activity_at is the number of the chat, 0 for a
+// crowd.
 func fixture() []string {
 	const chats = `(SELECT *, activity_at AS no FROM chats
 		WHERE activity_at BETWEEN $from AND $to) AS c`
@@ -118,6 +119,15 @@ func fixture() []string {
 		`INSERT INTO documents (kind, name, version, value)
 			SELECT 'filler', s::text, 1, '{}' FROM generate_series(1, 5000) AS s
 			WHERE $from = 0`,
+		`INSERT INTO leases (user_id, leases, proof, until)
+			SELECT 'filler' || s, '', '', 1 FROM generate_series(1, 5000) AS s WHERE $from = 0`,
+		`INSERT INTO receipts (user_id, chat, hidden)
+			SELECT 'quiet' || c.key, k, true FROM ` + chats + `, unnest(ARRAY[0, c.key]) AS k`,
+		`INSERT INTO blocks (user_id, blocked_id, blocked_at)
+			SELECT 'quiet' || c.key, 'quiet' || c.key + s, 1
+			FROM ` + chats + `, generate_series(1, 3) AS s`,
+		`INSERT INTO bans (chat, user_id, banned_at)
+			SELECT c.key, 'quiet' || s, 1 FROM ` + chats + `, generate_series(1, 3) AS s`,
 	}
 }
 
@@ -442,7 +452,7 @@ func (w *workload) writes() []operation {
 				return w.create(id("many", r), tidemark.Group, full, named(name("many", r), 600))
 			},
 		},
-		{"`CreateChat`, a direct chat", nil, pair},
+		{"`CreateChat`, a new direct chat", nil, pair},
 		{"`CreateChat`, a direct chat that exists", nil, pair},
 		{"`UpdateChat`", nil, func(r int) error {
 			name := name("name", r)

@@ -129,7 +129,7 @@ func (w *writer) blocks(user, other tidemark.UserID) (bool, error) {
 // closingOf returns the state of a direct chat by the blocks between its members.
 func (w *writer) closingOf(c *chat) (tidemark.ChatState, error) {
 	r, err := roster(w.c, c.id)
-	if err != nil {
+	if err != nil || len(r.Members) < 2 { // The other member was erased.
 		return tidemark.ChatLive, err
 	}
 	first, second, err := w.blocking(r.Members[0].UserID, r.Members[1].UserID)

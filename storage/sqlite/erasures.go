@@ -19,6 +19,7 @@ const chatsNaming = `SELECT c.id,
 		EXISTS (SELECT 1 FROM members WHERE chat = c.key AND user_id = ?3)
 		OR EXISTS (SELECT 1 FROM delivery_state WHERE chat = c.key AND user_id = ?3)
 		OR EXISTS (SELECT 1 FROM mentions WHERE chat = c.key AND user_id = ?3)
+		OR EXISTS (SELECT 1 FROM bans WHERE chat = c.key AND user_id = ?3)
 	FROM chats AS c WHERE c.id > ?1 ORDER BY c.id LIMIT ?2`
 
 // ChatsNaming implements storage.Erasures.
@@ -262,6 +263,8 @@ var (
 	}
 	eraseLast = []string{
 		`DELETE FROM delivery_state WHERE chat = ?1 AND user_id = ?2`,
+		//rule:erased_nowhere.bans-in-sqlite
+		`DELETE FROM bans WHERE chat = ?1 AND user_id = ?2`,
 		//rule:erased_nowhere.membership-in-sqlite
 		`DELETE FROM members WHERE chat = ?1 AND user_id = ?2`,
 	}
@@ -312,8 +315,21 @@ func (s *Store) EraseMember(
 	return done && err == nil, err
 }
 
-// EraseUser implements storage.Erasures. All tables with rows of a user that belong to no chat are
-// listed here.
+// eraseRows are statements that remove at most ?2 rows of a user ?1. All tables with rows of a user
+// that belong to no chat are listed here.
+var eraseRows = []string{
+	`DELETE FROM pending_deliveries WHERE user_id = ?1 AND chat_id IN (
+		SELECT chat_id FROM pending_deliveries WHERE user_id = ?1 LIMIT ?2)`,
+	`DELETE FROM receipts WHERE user_id = ?1 AND chat IN (
+		SELECT chat FROM receipts WHERE user_id = ?1 LIMIT ?2)`,
+	`DELETE FROM blocks WHERE user_id = ?1 AND blocked_id IN (
+		SELECT blocked_id FROM blocks WHERE user_id = ?1 LIMIT ?2)`,
+	//rule:erased_nowhere.blocks-of-the-erased-in-sqlite
+	`DELETE FROM blocks WHERE blocked_id = ?1 AND user_id IN (
+		SELECT user_id FROM blocks WHERE blocked_id = ?1 LIMIT ?2)`,
+}
+
+// EraseUser implements storage.Erasures.
 func (s *Store) EraseUser(
 	ctx context.Context, user tidemark.UserID, limit int,
 ) (done bool, err error) {
@@ -321,16 +337,18 @@ func (s *Store) EraseUser(
 		return false, err
 	}
 	err = s.change(ctx, func(w *writer) error {
-		q, err := w.c.prepared(`DELETE FROM pending_deliveries WHERE user_id = ?1 AND chat_id IN (
-			SELECT chat_id FROM pending_deliveries WHERE user_id = ?1 LIMIT ?2)`)
-		if err != nil {
-			return err
+		done = true
+		for _, text := range eraseRows {
+			err := w.do(text, func(q *stmt) {
+				q.string(1, string(user))
+				q.integer(2, int64(limit))
+			})
+			if err != nil {
+				return err
+			}
+			done = done && w.c.Changes() < limit
 		}
-		q.string(1, string(user))
-		q.integer(2, int64(limit))
-		err = q.run()
-		done = w.c.Changes() < limit
-		return err
+		return nil
 	})
 	return done && err == nil, err
 }

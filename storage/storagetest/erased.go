@@ -108,9 +108,15 @@ func Erased(t *testing.T, s storage.Store) {
 	ok(err)
 	_, err = s.RemoveMember(ctx, "c", user, at(4))
 	ok(err)
+	bannedAndBlocked(t, s, user)
 	_, err = s.CloseDirect(ctx, "d", user, at(4))
 	ok(err)
-	for i, chat := range []tidemark.ChatID{"c", "d"} {
+	chats, _, _, err := s.ChatsNaming(ctx, user, "", storage.MaxErased)
+	ok(err)
+	if len(chats) != 3 {
+		t.Fatalf("the chats %q name the user, want 3", chats)
+	}
+	for i, chat := range chats {
 		e := erasureOf(user, i)
 		for p := (storage.ErasePage{Limit: 5}); ; {
 			done, err := s.EraseMessages(ctx, chat, e, p)
@@ -127,5 +133,36 @@ func Erased(t *testing.T, s storage.Store) {
 	for done := false; !done; {
 		done, err = s.EraseUser(ctx, user, 1)
 		ok(err)
+	}
+}
+
+// bannedAndBlocked bans the user from a group that they have left, and from one in which they never
+// were. They block others, others block them, and they hide what they read.
+func bannedAndBlocked(t *testing.T, s storage.Store, user tidemark.UserID) {
+	t.Helper()
+	ctx := t.Context()
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := s.CreateChat(ctx, storage.NewChat{
+		ID: "g", Type: tidemark.Group, Members: []tidemark.UserID{"bob"}, Creator: "bob",
+		History: tidemark.HistoryFull, CreatedAt: at(1),
+	})
+	ok(err)
+	for _, chat := range []tidemark.ChatID{"c", "g"} {
+		_, err := s.Ban(ctx, chat, user, at(4))
+		ok(err)
+	}
+	for _, pair := range [][2]tidemark.UserID{
+		{user, "bob"}, {"bob", user}, {user, "dave"}, {"eve", user}, {"erin", user},
+	} {
+		_, err := s.PutBlock(ctx, pair[0], pair[1], at(4))
+		ok(err)
+	}
+	for _, chat := range []tidemark.ChatID{"", "c", "d"} {
+		ok(s.SetReceipts(ctx, user, chat, tidemark.ReceiptsOff))
 	}
 }

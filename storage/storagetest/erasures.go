@@ -46,6 +46,20 @@ func (f *fixture) erasesMember(c tidemark.ChatID, e tidemark.Erasure, limit int)
 	f.Fatalf("EraseMember does not end")
 }
 
+// erasesUser erases the rows of a user that belong to no chat, and returns the number of calls.
+func (f *fixture) erasesUser(user tidemark.UserID, limit int) (calls int) {
+	f.Helper()
+	for done := false; !done; calls++ {
+		if calls == mostPurges {
+			f.Fatalf("EraseUser does not end")
+		}
+		var err error
+		done, err = f.store.EraseUser(f.ctx, user, limit)
+		f.ok(err)
+	}
+	return calls
+}
+
 // naming returns the chats that have something of a user, which it reads limit chats at a time.
 func (f *fixture) naming(user tidemark.UserID, limit int) map[tidemark.ChatID]bool {
 	f.Helper()
@@ -182,13 +196,7 @@ var erasureRules = []rule{
 			f.mark(alice, c, 1)
 			f.mark(bob, c, 1)
 		}
-		calls := 0
-		for done := false; !done; calls++ {
-			var err error
-			done, err = f.store.EraseUser(f.ctx, alice, 2)
-			f.ok(err)
-		}
-		f.equal("calls", calls >= 3, true)
+		f.equal("calls", f.erasesUser(alice, 2) >= 3, true)
 		f.equal("rows of alice", len(f.pending(alice)), 0)
 		f.equal("rows of bob", len(f.pending(bob)), 5)
 	}},
@@ -220,6 +228,113 @@ var erasureRules = []rule{
 		f.nothingOf(alice, c)
 		f.equal("messages of the other", f.one(c, 3).SenderID, bob)
 		f.direct("another", alice, bob)
+	}},
+	{"erased_nowhere_among_blocks_and_settings", func(f *fixture) {
+		alice, bob, carol := f.user("alice"), f.user("bob"), f.user("carol")
+		c, d := f.group("c", alice, bob), f.direct("d", alice, bob)
+		f.block(alice, bob)
+		for n := range 5 {
+			f.block(alice, f.user(fmt.Sprint("blocked", n)))
+			f.block(f.user(fmt.Sprint("blocks", n)), alice)
+		}
+		f.block(bob, alice)
+		f.block(bob, carol)
+		f.hide(alice, "", tidemark.ReceiptsOff)
+		f.hide(alice, c, tidemark.ReceiptsOff)
+		f.hide(bob, "", tidemark.ReceiptsOff)
+		f.remove(c, alice)
+		_, err := f.store.CloseDirect(f.ctx, d, alice, at(9))
+		f.ok(err)
+		state := f.info(d).State
+		f.equal("the block has closed it", state.Closed(), true)
+		for n, chat := range []tidemark.ChatID{c, d} {
+			e := erasureOf(alice, n)
+			f.erasesMessages(chat, e, 10)
+			f.erasesMember(chat, e, 10)
+			f.nothingOf(alice, chat)
+		}
+		f.equal("calls", f.erasesUser(alice, 2) >= 3, true)
+		f.equal("blocks by alice", f.blocked(alice, 9), nil)
+		f.equal("blocks by bob", f.blocked(bob, 9), []tidemark.UserID{carol})
+		for n := range 5 {
+			by := f.user(fmt.Sprint("blocks", n))
+			f.equal("blocks by another", f.blocked(by, 9), nil)
+		}
+		apart, err := f.store.Apart(f.ctx, alice, []tidemark.UserID{bob, f.user("blocks1")})
+		f.ok(err)
+		f.equal("apart", len(apart), 0)
+		for user, want := range map[tidemark.UserID]tidemark.ReceiptsSetting{
+			alice: tidemark.ReceiptsOn, bob: tidemark.ReceiptsOff,
+		} {
+			inChat, inAll, err := f.store.ReceiptsOf(f.ctx, user, c)
+			f.ok(err)
+			f.equal("setting for the chat", inChat, tidemark.ReceiptsDefault)
+			f.equal("setting for all chats", inAll, want)
+		}
+		f.equal("state of the direct chat", f.info(d).State, state)
+		f.equal("it belongs to no pair", f.unblock(bob, alice), storage.PairChat{})
+		f.equal("again", f.erasesUser(alice, 500), 1)
+		f.direct("another", alice, bob)
+	}},
+	{"erased_nowhere_among_bans", func(f *fixture) {
+		alice, bob, carol := f.user("alice"), f.user("bob"), f.user("carol")
+		left, never, other := f.group("left", alice, bob), f.group("never", bob),
+			f.group("other", bob)
+		f.send(left, alice, 1)
+		for _, c := range []tidemark.ChatID{left, never} {
+			f.ban(c, carol)
+			f.ban(c, alice)
+		}
+		f.equal("chats that name them", f.naming(alice, 500),
+			map[tidemark.ChatID]bool{left: true, never: true})
+		f.updates(never, holding(true))
+		_, err := f.store.EraseMember(f.ctx, never, erasureOf(alice, 1), 10)
+		f.code(err, tidemark.Conflict)
+		f.equal("bans on hold", f.banned(never, 9), []tidemark.UserID{alice, carol})
+		f.updates(never, holding(false))
+		version := f.info(never).MembersVersion
+		for n, c := range []tidemark.ChatID{left, never, other} {
+			e := erasureOf(alice, n)
+			f.erasesMessages(c, e, 10)
+			f.erasesMember(c, e, 10)
+			f.erasesMember(c, e, 10)
+			f.nothingOf(alice, c)
+		}
+		f.equal("version without a membership", f.info(never).MembersVersion, version)
+		for _, c := range []tidemark.ChatID{left, never} {
+			f.equal("bans", f.banned(c, 9), []tidemark.UserID{carol})
+			f.code(f.joins(c, carol), tidemark.Denied)
+			f.ok(f.store.Unban(f.ctx, c, carol))
+			f.ok(f.joins(c, carol, alice))
+		}
+	}},
+	{"CloseDirect_of_a_closed_chat", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		imported := f.create(f.newDirect("imported", alice, bob, tidemark.ChatImporting))
+		deleted := f.direct("deleted", f.user("carol"), bob)
+		f.block(bob, alice)
+		f.block(bob, f.user("carol"))
+		for user, c := range map[tidemark.UserID]tidemark.ChatID{
+			alice: imported, f.user("carol"): deleted,
+		} {
+			_, err := f.store.CloseDirect(f.ctx, c, user, at(9))
+			f.ok(err)
+			_, err = f.store.CloseDirect(f.ctx, c, user, at(9))
+			f.code(err, tidemark.NotMember)
+		}
+		// The other member is alone in it, so no block counts.
+		f.ok(f.store.FinishImport(f.ctx, imported, at(30)))
+		f.equal("state", f.info(imported).State, tidemark.ChatLive)
+		f.refuses(f.draft(imported, bob, "too late"), tidemark.Denied)
+		f.equal("state of the other", f.info(deleted).State.Closed(), true)
+		f.equal("blocks", len(f.blocked(bob, 9)), 2)
+		f.equal("lifted", f.unblock(bob, alice), storage.PairChat{})
+		f.deletes(deleted)
+		f.deletes(imported)
+		f.equal("blocks after the deletion", f.blocked(bob, 9),
+			[]tidemark.UserID{f.user("carol")})
+		f.equal("lifted after the deletion", f.unblock(bob, f.user("carol")), storage.PairChat{})
+		f.direct("new", f.user("carol"), bob)
 	}},
 	{"CloseDirect_refuses_groups", func(f *fixture) {
 		alice := f.user("alice")

@@ -233,3 +233,15 @@ func (a *Access) Edit(
 		})
 	return after, err
 }
+
+// Erase removes the record of a user who was erased. It may be repeated. Error: Unavailable.
+func (a *Access) Erase(ctx context.Context, user tidemark.UserID) error {
+	if a.cfg.Documents == nil {
+		return nil
+	}
+	defer a.Forget(user)
+	//rule:erased_nowhere.suspension
+	_, _, err := storage.EditDocument(ctx, a.cfg.Documents, keyOf(user),
+		func([]byte) ([]byte, error) { return nil, nil })
+	return err
+}

@@ -72,9 +72,20 @@ func keyOf(user tidemark.UserID) storage.DocumentKey {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(user))
 	return storage.DocumentKey{
-		Kind: fmt.Sprintf("access.%d", h.Sum32()%kinds), Name: string(user),
+		Kind: kindOf(h.Sum32() % kinds), Name: string(user),
 	}
 }
+
+// Kinds returns the kinds of the documents, whose names are users.
+func Kinds() []string {
+	all := make([]string, kinds)
+	for n := range all {
+		all[n] = kindOf(uint32(n))
+	}
+	return all
+}
+
+func kindOf(n uint32) string { return fmt.Sprintf("access.%d", n) }
 
 // parse returns the record of a document, which may not exist.
 func parse(value []byte) (read Record, err error) {
