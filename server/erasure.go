@@ -101,8 +101,8 @@ func (s *Server) closeDirect(
 	}
 }
 
-// Forget removes the settings of a user, when they were seen, and whether they are suspended or have
-// signed out (erasure.Keeper). Nodes refuse the user without that.
+// Forget removes the settings of a user, when they were seen, and whether they are suspended or
+// have signed out (erasure.Keeper). Nodes refuse the user without that.
 func (s *Server) Forget(ctx context.Context, user tidemark.UserID) error {
 	if err := s.access.Erase(ctx, user); err != nil {
 		return err

@@ -17,15 +17,15 @@ import (
 type Erasures interface {
 	// ChatsNaming goes through all chats, in an order of the store. Of the next limit ones, it
 	// returns those that have something of a user: a membership, also a former one, a delivery
-	// state, a mention, or a ban. after is "" for the first page, and then the next of the page before. A
-	// page may be empty, and still have more true. limit is from 1 to MaxErased.
+	// state, a mention, or a ban. after is "" for the first page, and then the next of the page
+	// before. A page may be empty, and still have more true. limit is from 1 to MaxErased.
 	ChatsNaming(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (
 		chats []tidemark.ChatID, next tidemark.ChatID, more bool, err error)
 
 	// CloseDirect ends the membership of a user in a direct chat, and with it their pending row, as
 	// RemoveMember does in a group. The other member becomes a tidemark.Reader, so nobody can send
-	// any more. The pair may have another chat then. A chat that a block has closed keeps its state.
-	// Lifting the block does not open it any more.
+	// any more. The pair may have another chat then. A chat that a block has closed keeps its
+	// state. Lifting the block does not open it any more.
 	//
 	// NotFound: no such chat. NotMember: the user is no member. Conflict: the chat is a group.
 	CloseDirect(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID, now time.Time) (
@@ -43,10 +43,10 @@ type Erasures interface {
 		ErasedPage, error)
 
 	// EraseMember removes the rest of what the chat has of a former member: some of the mentions of
-	// them, and at last their state, pending row, counts, ban and membership. It also makes the alias
-	// the sender of mentions that EraseMessages has not found, because their message was edited. If
-	// there was a membership, the membership version grows by one when it is removed. If done is
-	// false, more is left. limit is from 1 to MaxErased.
+	// them, and at last their state, pending row, counts, ban and membership. It also makes the
+	// alias the sender of mentions that EraseMessages has not found, because their message was
+	// edited. If there was a membership, the membership version grows by one when it is removed. If
+	// done is false, more is left. limit is from 1 to MaxErased.
 	//
 	// NotFound: no such chat. Conflict: the chat is on hold, or the user is still a member.
 	EraseMember(ctx context.Context, chat tidemark.ChatID, e tidemark.Erasure, limit int) (

@@ -63,7 +63,8 @@ func TestFrozen_breaking_changes_are_noticed(t *testing.T) {
 		"the base path changes": {
 			"- url: /api/v1", "- url: /api", "GET /api/v1/chats is gone"},
 		"a method is renamed": {
-			"    put:\n", "    post:\n",
+			"    put:\n      operationId: markUnread\n",
+			"    post:\n      operationId: markUnread\n",
 			"PUT /api/v1/chats/{chat_id}/delivery-state/unread is gone"},
 		"an operationId is renamed": {
 			"operationId: getUnread", "operationId: unread",

@@ -17,11 +17,11 @@ import (
 
 // maxPageBytes and maxConsoleBytes bound what a browser loads for each, compressed.
 const (
-	maxPageBytes    = 62<<10 + 768
+	maxPageBytes    = 63 << 10
 	maxConsoleBytes = 25 << 10
 	// These parts are loaded when they are shown: files of messages, changes of messages,
 	// reactions, pins, who has received them, and what is under the hood.
-	maxLaterBytes = 11 << 10
+	maxLaterBytes = 11<<10 + 256
 )
 
 // TestPage_is_built_from_its_sources builds the page anew. The embedded files are the same, byte

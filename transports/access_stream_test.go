@@ -33,8 +33,8 @@ func pollToEnd(t *testing.T, s *transporttest.Stack, user tidemark.UserID) error
 	}
 }
 
-// barredLive has an open stream and a waiting poll of ann when a backend makes a call. Both must end
-// with a code. Those of bob go on.
+// barredLive has an open stream and a waiting poll of ann when a backend makes a call. Both must
+// end with a code. Those of bob go on.
 func barredLive(t *testing.T, call exchange, code string) {
 	t.Helper()
 	s := transporttest.New(t, transporttest.Options{})

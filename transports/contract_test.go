@@ -103,7 +103,7 @@ func team(s *transporttest.Stack, t *testing.T) {
 		body: `{"type":"group","chat_id":"team-2","member_ids":[]}`}.try(t, s)
 	exchange{who: "ann", method: "POST", path: "/chats/team/messages", status: 201,
 		body: firstMessage}.try(t, s)
-	if _, err := s.Erasures.Begin(t.Context(), "zoe"); err != nil {
+	if _, err := s.Erasures.Begin(t.Context(), "yan"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -231,7 +231,7 @@ func generic(e exchange, status string) (exchange, bool) {
 			e.body = strings.Replace(e.body, "team", "nowhere", 1)
 		}
 		e.path = strings.Replace(e.path, "outlets/crm", "outlets/nowhere", 1)
-		e.path = strings.Replace(e.path, "users/zoe", "users/nobody", 1)
+		e.path = strings.Replace(e.path, "users/yan", "users/nobody", 1)
 		e.path = strings.Replace(e.path, "outlets/old", "outlets/nowhere", 1)
 	case status == "413":
 		e.body = `{"x":"` + strings.Repeat("x", 400<<10) + `"}`

@@ -352,7 +352,7 @@ func (e exchange) with(p *openapi3.Parameter, value string) (target, head string
 
 // userIn returns the last part of a path that names a user, or "".
 func userIn(path string) string {
-	for _, user := range []string{"/zoe", "/zed", "/cid", "/ann"} {
+	for _, user := range []string{"/zoe", "/yan", "/zed", "/cid", "/ann"} {
 		if strings.Contains(path, user) {
 			return user
 		}

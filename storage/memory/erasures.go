@@ -216,8 +216,8 @@ func (s *Store) EraseUser(
 	return true, nil
 }
 
-// eraseBlocks removes at most limit blocks by a user, and as many of them. done reports that none is
-// left. The mutex is held.
+// eraseBlocks removes at most limit blocks by a user, and as many of them. done reports that none
+// is left. The mutex is held.
 func (s *Store) eraseBlocks(user tidemark.UserID, limit int) (done bool) {
 	own := slices.Sorted(maps.Keys(s.blocks[user]))
 	for _, blocked := range own[:min(limit, len(own))] {

@@ -76,7 +76,7 @@ func (a *Authenticator) IssueToken(
 	if err := a.erased(user); err != nil {
 		return "", time.Time{}, err
 	}
-	issued := time.Unix(time.Now().Unix(), 0)
+	issued := time.Now().Truncate(time.Second)
 	if a.access != nil {
 		after, err := a.access.SignedOut(ctx, user)
 		if err != nil {

@@ -125,12 +125,14 @@ func (p *pool) next() loan {
 	return loan{name: name, err: p.exec(name, "SELECT 1")}
 }
 
-// empty ends what still runs in a database, and removes all rows.
+// empty ends what still runs in a database, and removes all rows but those of chats that are gone:
+// no other chat gets their keys.
 func (p *pool) empty(name string) error {
 	return p.exec(name, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid();
 		DELETE FROM pending_deliveries; DELETE FROM delivery_state; DELETE FROM messages;
-		DELETE FROM members; DELETE FROM chats; DELETE FROM outlet_backlogs; DELETE FROM documents`)
+		DELETE FROM members; DELETE FROM chats; DELETE FROM outlet_backlogs; DELETE FROM documents;
+		DELETE FROM blocks; DELETE FROM receipts`)
 }
 
 // exec runs statements over the pool's own connection to a database.

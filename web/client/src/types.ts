@@ -122,8 +122,8 @@ export interface Client {
     setting: 'on' | 'off' | 'default', chatId?: string,
   ): Promise<ReceiptsSettings>;
   /**
-   * Blocks another user. That closes the direct chat of the two: `row.chat.closed` is then true, and
-   * sends fail with the code `DENIED`. Rejects with a `TidemarkError`.
+   * Blocks another user. That closes the direct chat of the two: `row.chat.closed` is then true,
+   * and sends fail with the code `DENIED`. Rejects with a `TidemarkError`.
    */
   block(userId: string): Promise<void>;
   /** Ends what `block` began, unless the other user has blocked this one, too. */

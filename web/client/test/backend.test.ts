@@ -71,7 +71,8 @@ void test('backend: the calls are those of openapi.yaml', () => {
     }
     if (line.startsWith('      x-retry: ')) posts.delete(operation);
   }
-  // Streams are for clients, exports are lines and no JSON, tokens for handlers of notifications, and the rest for operators.
+  // Streams are for clients, exports are lines and no JSON, tokens are for handlers of
+  // notifications, and the rest is for operators.
   for (const [id, call] of operations) {
     if (call.includes(' /admin/')) {
       operations.delete(id);

@@ -1,8 +1,8 @@
 // The REST calls of the fake server.
 
 import type {
-  AckResults, BanList, BlockList, Chat, ChatList, DeliveryState, DeliveryStatus, Member, MemberList, Message,
-  MessageList, Pagination, PinList, ReactionList, StatusResults,
+  AckResults, BanList, BlockList, Chat, ChatList, DeliveryState, DeliveryStatus, Member, MemberList,
+  Message, MessageList, Pagination, PinList, ReactionList, StatusResults,
 } from '../../wire.gen.js';
 import { mayPin, reactionsTo, standing } from './annotations.js';
 import type { Auth, Identity } from './auth.js';
@@ -475,7 +475,8 @@ export class Rest {
   #listBans({ who, path, query }: Call): { body: BanList } {
     const { chat } = this.#manage(who, decode.checkId('chat_id', path[0] ?? ''));
     const { list, pagination } = users(this.#core.data.bans.of(chat.id), query, 'n');
-    return { body: { bans: list.map(([user_id, at]) => ({ user_id, banned_at: at })), pagination } };
+    const bans = list.map(([user_id, at]) => ({ user_id, banned_at: at }));
+    return { body: { bans, pagination } };
   }
 
   // ---- Messages ---------------------------------------------------------------------------------
