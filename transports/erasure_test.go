@@ -39,32 +39,32 @@ func erasuresOf(
 func TestErasure_erased_nowhere_in_requests(t *testing.T) {
 	s := transporttest.New(t, transporttest.Options{})
 	team(s, t)
-	group := `{"type":"group","client_chat_id":"k","member_ids":["zoe"]}`
-	send := `{"client_message_id":"c9","content":"x","mentions":{"user_ids":["zoe"]}}`
+	group := `{"type":"group","client_chat_id":"k","member_ids":["yan"]}`
+	send := `{"client_message_id":"c9","content":"x","mentions":{"user_ids":["yan"]}}`
 	for _, e := range []exchange{
-		{who: "zoe", method: "GET", path: "/chats"},
-		{who: "zoe", method: "POST", path: "/tickets"},
-		{who: "zoe", method: "GET", path: "/poll?wait_seconds=0"},
-		{who: "key", method: "POST", path: "/tokens", body: `{"user_id":"zoe"}`},
-		{who: "ann", method: "POST", path: "/chats/team/members", body: `{"user_ids":["zoe"]}`},
+		{who: "yan", method: "GET", path: "/chats"},
+		{who: "yan", method: "POST", path: "/tickets"},
+		{who: "yan", method: "GET", path: "/poll?wait_seconds=0"},
+		{who: "key", method: "POST", path: "/tokens", body: `{"user_id":"yan"}`},
+		{who: "ann", method: "POST", path: "/chats/team/members", body: `{"user_ids":["yan"]}`},
 		{who: "ann", method: "POST", path: "/chats", body: group},
 		{who: "key", method: "POST", path: "/chats", body: group},
 		{who: "ann", method: "POST", path: "/chats",
-			body: `{"type":"direct","member_ids":["zoe"]}`},
+			body: `{"type":"direct","member_ids":["yan"]}`},
 		{who: "ann", method: "POST", path: "/chats/team/messages", body: send},
 		{who: "ann", method: "POST", path: "/users/bob/erasure"},
 		{who: "ann", method: "GET", path: "/users/ann/export"},
 	} {
 		e.status, e.code = http.StatusForbidden, "DENIED"
 		detail := problemOf(t, e.try(t, s)).Detail
-		if strings.Contains(e.path+e.body, "zoe") && !strings.Contains(detail, "was erased") {
+		if strings.Contains(e.path+e.body, "yan") && !strings.Contains(detail, "was erased") {
 			t.Errorf("%s %s says %q", e.method, e.path, detail)
 		}
 	}
 	key := exchange{who: "ann", method: "GET", path: "/chats", status: http.StatusForbidden}
 	r := key.request(t, s)
 	r.Header.Set("Authorization", "Bearer "+s.Backend)
-	r.Header.Set("X-User-ID", "zoe")
+	r.Header.Set("X-User-ID", "yan")
 	res, err := s.Transport(t).RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
@@ -73,5 +73,5 @@ func TestErasure_erased_nowhere_in_requests(t *testing.T) {
 	if res.StatusCode != http.StatusForbidden {
 		t.Errorf("a backend that calls for them: %d, want 403", res.StatusCode)
 	}
-	exchange{who: "key", method: "GET", path: "/users/zoe/erasure", status: 200}.try(t, s)
+	exchange{who: "key", method: "GET", path: "/users/yan/erasure", status: 200}.try(t, s)
 }

@@ -167,6 +167,8 @@ func TestPusher_suspended_does_nothing_but_wait(t *testing.T) {
 		w.shows()
 		w.send(c, "alice", "Dinner?")
 		time.Sleep(2 * time.Minute)
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		if n := len(w.banner); n != 1 {
 			t.Errorf("%d banners after the suspension, want one", n)
 		}
