@@ -71,8 +71,8 @@ func TestDocker_image_is_static_small_and_nobody(t *testing.T) {
 	}
 	binary := filepath.Join(source, "bin", "tidemark")
 	wantStatic(t, binary)
-	if info, err := os.Stat(binary); err != nil || info.Size() > 53e6 {
-		t.Errorf("the program: %v, %v, want at most 53 MB", info.Size(), err)
+	if info, err := os.Stat(binary); err != nil || info.Size() > 55e6 {
+		t.Errorf("the program: %v, %v, want at most 55 MB", info.Size(), err)
 	}
 
 	// As in the image: an empty environment and a directory for data.

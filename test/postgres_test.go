@@ -40,9 +40,9 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 	serve := []string{"serve", "--dev", "--listen", "127.0.0.1:0", "--store", store}
 	p.env = []string{"TIDEMARK_STORE=" + store}
 	schema := func(n int) string {
-		return fmt.Sprintf("%sschema %d, compatible %d, needed 9", shown, n, min(n, 1))
+		return fmt.Sprintf("%sschema %d, compatible %d, needed 10", shown, n, min(n, 1))
 	}
-	const tooNew = "for programs that need version 999 or a later one, and this program needs 9; " +
+	const tooNew = "for programs that need version 999 or a later one, and this program needs 10; " +
 		"run a newer program"
 	for _, step := range []struct {
 		name string
@@ -57,14 +57,15 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 			"nothing to take down",
 			"", []string{"migrate", "down"}, true, "there is no schema to take down",
 		},
-		{"the command", "", []string{"migrate", "up"}, false, schema(9)},
-		{"again", "", []string{"migrate", "up"}, false, schema(9)},
-		{"down", "", []string{"migrate", "down"}, false, schema(8)},
+		{"the command", "", []string{"migrate", "up"}, false, schema(10)},
+		{"again", "", []string{"migrate", "up"}, false, schema(10)},
+		{"down", "", []string{"migrate", "down"}, false, schema(9)},
 		{
 			"old",
 			"", serve, true,
-			"the schema has version 8, and this program needs 9; run tidemark migrate up",
+			"the schema has version 9, and this program needs 10; run tidemark migrate up",
 		},
+		{"down again", "", []string{"migrate", "down"}, false, schema(8)},
 		{"one more", "", []string{"migrate", "down"}, false, schema(7)},
 		{"the next one", "", []string{"migrate", "down"}, false, schema(6)},
 		{"and one more", "", []string{"migrate", "down"}, false, schema(5)},
@@ -76,9 +77,9 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 		{
 			"older",
 			"", serve, true,
-			"the schema has version 0, and this program needs 9; run tidemark migrate up",
+			"the schema has version 0, and this program needs 10; run tidemark migrate up",
 		},
-		{"up again", "", []string{"migrate", "up"}, false, schema(9)},
+		{"up again", "", []string{"migrate", "up"}, false, schema(10)},
 		{
 			"newer",
 			"UPDATE schema_migrations SET version = 999; " +
