@@ -144,6 +144,32 @@ test('suspensions and sign-outs', async () => {
   assert.ok(second.signed_out_at >= first.signed_out_at);
 });
 
+test('blocks, bans and erasures', async () => {
+  const { chat_id } = await calls.createChat('olga', { type: 'direct', member_ids: ['paul'] });
+  assert.equal(await calls.putBlock('olga', { user_id: 'paul' }), undefined);
+  assert.deepEqual((await calls.listBlocks('olga')).blocks.map((one) => one.user_id), ['paul']);
+  assert.equal((await calls.getChat('paul', { chat_id })).closed, true);
+  const draft = { client_message_id: 'b-1', content: 'hello' };
+  assert.equal(await code(calls.send('paul', chat_id, draft)), '403 DENIED');
+  assert.equal(await calls.removeBlock('olga', { user_id: 'paul' }), undefined);
+  await calls.send('paul', chat_id, draft);
+  const group = await calls.createChat('olga', {
+    type: 'group', client_chat_id: 'banned', member_ids: ['paul'],
+  });
+  const ban = { chat_id: group.chat_id, user_id: 'paul' };
+  assert.equal(await calls.putBan('olga', ban), undefined);
+  const { bans } = await calls.listBans('olga', { chat_id: group.chat_id });
+  assert.deepEqual(bans.map((one) => one.user_id), ['paul']);
+  const again = { chat_id: group.chat_id, user_ids: ['paul'] };
+  assert.equal(await code(calls.addMembers('olga', again)), '403 DENIED');
+  assert.equal(await calls.removeBan('olga', ban), undefined);
+  await calls.addMembers('olga', again);
+  const begun = await calls.startErasure(null, { user_id: 'paul' });
+  assert.equal(begun.state, 'erasing');
+  assert.equal((await calls.getErasure(null, { user_id: 'paul' })).asked_at, begun.asked_at);
+  assert.equal(await code(calls.listChats('paul')), '403 DENIED');
+});
+
 test('problems are those of the server', async () => {
   const error = await calls.getChat(null, { chat_id: 'none' }).catch((one) => one);
   assert.ok(error instanceof BackendError && error instanceof Error);
