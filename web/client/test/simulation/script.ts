@@ -379,7 +379,6 @@ export class Script {
     else if (roll < 70) await this.#sync();
     else if (roll < 76) await this.#manage();
     else if (roll < 82) await this.#annotate();
-    else if (roll < 86) await this.#moderate();
     else await this.#read();
   }
 
@@ -532,21 +531,6 @@ export class Script {
       await this.#call(user, 'PATCH', `/chats/${chat}/members/${other}`, d.oneIn(2) ? { role }
         : { metadata: { role }, ...(d.oneIn(2) ? { role } : {}) });
     }
-  }
-
-  /** Blocks and bans, or ends that. */
-  async #moderate(): Promise<void> {
-    const d = this.#dice;
-    const [user, other] = [d.pick(this.#users), d.pick(this.#users)];
-    const method = d.pick(['PUT', 'PUT', 'DELETE']);
-    if (d.oneIn(2)) {
-      await this.#call(user, method, `/blocks/${other}`);
-      await this.#call(user, 'GET', `/blocks?limit=${String(1 + d.roll(2))}`);
-      return;
-    }
-    const chat = `/chats/${this.#chat(this.#anyChat())}`;
-    await this.#call(user, method, `${chat}/bans/${other}`);
-    await this.#call(d.pick(this.#users), 'GET', `${chat}/bans`);
   }
 
   async #sync(): Promise<void> {
