@@ -34,14 +34,14 @@ func (m *membership) unbanned(
 	})
 	//rule:banned_stays_out.add-nobody-banned-in-postgres
 	batch.Queue(firstBanned, m.key, texts(users)).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var user string
-			if err := rows.Scan(&user); err != nil {
-				return err
-			}
-			return storage.IsBanned(m.chat.ID, tidemark.UserID(user))
+		if !rows.Next() {
+			return rows.Err()
 		}
-		return rows.Err()
+		var user string
+		if err := rows.Scan(&user); err != nil {
+			return err
+		}
+		return storage.IsBanned(m.chat.ID, tidemark.UserID(user))
 	})
 	return known, m.tx.SendBatch(ctx, &batch).Close()
 }
