@@ -7,17 +7,18 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/test/wait"
+	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
 // pollToEnd polls until a poll fails, or until one has waited in vain.
-func pollToEnd(t *testing.T, s *transporttest.Stack, user tidemark.UserID) error {
+func pollToEnd(t *testing.T, s *transporttest.Stack, h http.Header) error {
 	query := url.Values{"wait_seconds": {"60"}}
 	for {
-		page, err := transporttest.Poll(wait.Context(t), t, s, user, query)
+		page, err := transporttest.PollWith(wait.Context(t), t, s, h.Clone(), query)
 		if err != nil {
 			return err
 		}
@@ -35,20 +36,28 @@ func pollToEnd(t *testing.T, s *transporttest.Stack, user tidemark.UserID) error
 
 // barredLive has an open stream and a waiting poll of ann when a backend makes a call. Both must
 // end with a code. Those of bob go on.
+//
+// Credentials of ann say when they were issued. So a poll that comes after the call, because an
+// event ended the one before, is refused with the same code.
 func barredLive(t *testing.T, call exchange, code string) {
 	t.Helper()
-	s := transporttest.New(t, transporttest.Options{})
+	secret := []byte("the secret of this test, 32 bytes")
+	s := transporttest.New(t, transporttest.Options{Auth: auth.Config{JWTSecret: secret}})
 	chat := s.Group("ann", "bob")
+	before := time.Now().Add(-time.Hour)
+	as := map[string]http.Header{
+		"ann": {"Authorization": {"Bearer " + dated(t, secret, &before)}},
+		"bob": {"Authorization": {"Bearer dev:bob"}},
+	}
 	streams := map[string]*transporttest.EventStream{}
-	for _, who := range []string{"ann", "bob"} {
-		streams[who] = transporttest.DialSSE(t, s, http.DefaultTransport, nil,
-			http.Header{"Authorization": {"Bearer dev:" + who}})
+	for who, h := range as {
+		streams[who] = transporttest.DialSSE(t, s, http.DefaultTransport, nil, h.Clone())
 		if got := streams[who].Response.StatusCode; got != http.StatusOK {
 			t.Fatalf("the stream of %s: %d, want 200", who, got)
 		}
 	}
 	polled := make(chan error, 1)
-	go func() { polled <- pollToEnd(t, s, "ann") }()
+	go func() { polled <- pollToEnd(t, s, as["ann"]) }()
 	wait.Until(t, "the poll waits", func() bool { return s.LongPoll.Connections() == 1 })
 
 	call.try(t, s)

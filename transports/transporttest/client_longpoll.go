@@ -27,16 +27,25 @@ type Page struct {
 	More    bool               `json:"has_more"`
 }
 
-// Poll sends one GET /poll. It returns the answer, or the problem's code as an error.
+// Poll sends one GET /poll of a user. It returns the answer, or the problem's code as an error.
 func Poll(
 	ctx context.Context, t testing.TB, s *Stack, user tidemark.UserID, query url.Values,
+) (Page, error) {
+	h := http.Header{}
+	bearer(h, user)
+	return PollWith(ctx, t, s, h, query)
+}
+
+// PollWith is Poll with the credentials of a header.
+func PollWith(
+	ctx context.Context, t testing.TB, s *Stack, h http.Header, query url.Values,
 ) (Page, error) {
 	var page Page
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/poll?"+query.Encode(), nil)
 	if err != nil {
 		return page, err
 	}
-	bearer(r.Header, user)
+	r.Header = h
 	response, err := s.Transport(t).RoundTrip(r)
 	if err != nil {
 		return page, err
