@@ -16,6 +16,7 @@ type Users interface {
 		next tidemark.ChatID, more bool, err error)
 	MembersSince(ctx context.Context, q storage.MembersQuery) (changed []storage.ChangedMember,
 		more bool, err error)
+	storage.Traces
 }
 
 const (
@@ -30,10 +31,16 @@ const (
 // them. It is called before the server serves anybody, because a restored backup may have them.
 // When it returns nil, their chats are wiped. Run does the rest: what comes after a minute.
 //
-// It reads all members of all chats.
+// It reads all that names users, which takes long. The database notes with which ledger it was
+// done. So it is done again only after a restore, or after a further erasure.
 func (w *Worker) Replay(ctx context.Context, users Users) error {
 	if w.cfg.Register.ledger.empty() {
 		return nil
+	}
+	digest := w.cfg.Register.ledger.digest()
+	noted, err := w.cfg.Store.DocumentsOf(ctx, []storage.DocumentKey{replayedKey})
+	if err != nil || string(noted[0].Value) == digest {
+		return err
 	}
 	found := map[tidemark.UserID]struct{}{}
 	note := func(user tidemark.UserID) {
@@ -48,6 +55,10 @@ func (w *Worker) Replay(ctx context.Context, users Users) error {
 	if err := w.documents(ctx, note); err != nil {
 		return err
 	}
+	//rule:erased_nowhere.replay-those-in-no-chat
+	if err := named(ctx, users, note); err != nil {
+		return err
+	}
 	for user := range found {
 		if err := w.again(ctx, user); err != nil {
 			return err
@@ -56,6 +67,28 @@ func (w *Worker) Replay(ctx context.Context, users Users) error {
 	if len(found) > 0 {
 		w.cfg.Log.Warn("users were erased again, because the database had something of them: it "+
 			"was restored from a backup", "users", len(found))
+	}
+	_, _, err = storage.EditDocument(ctx, w.cfg.Store, replayedKey,
+		func([]byte) ([]byte, error) { return []byte(digest), nil })
+	return err
+}
+
+// replayedKey names the document that has the digest of the ledger with which Replay has ended. A
+// backup has the document of its time.
+var replayedKey = storage.DocumentKey{Kind: "ledger", Name: "replayed"}
+
+// named calls note for each user in blocks, bans, settings of receipts and mentions.
+func named(ctx context.Context, users Users, note func(tidemark.UserID)) error {
+	for after, more := "", true; more; {
+		var found []tidemark.UserID
+		var err error
+		found, after, more, err = users.UsersNamed(ctx, after, usersAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, user := range found {
+			note(user)
+		}
 	}
 	return nil
 }

@@ -59,6 +59,24 @@ type Erasures interface {
 	EraseUser(ctx context.Context, user tidemark.UserID, limit int) (done bool, err error)
 }
 
+// Traces finds users whom a store names, also those who are a member of no chat.
+type Traces interface {
+	// UsersNamed goes through the blocks, the bans, the settings of Receipts and the mentions, in
+	// an order of the store. It returns the users whom the next ones name, at most about limit of
+	// them. A user may come more than once. after is "" for the first page, and then the next of
+	// the page before. A page may be empty, and still have more true. limit is from 1 to MaxErased.
+	//
+	// All pages together read whole tables; on DynamoDB all messages are in one of them. A name
+	// that is stored or removed meanwhile may be left out.
+	UsersNamed(ctx context.Context, after string, limit int) (users []tidemark.UserID, next string,
+		more bool, err error)
+}
+
+// NoTrace returns the Invalid of UsersNamed for a position that is none.
+func NoTrace(after string) error {
+	return tidemark.Errorf(tidemark.Invalid, "%q is no position among the users", after)
+}
+
 // MaxErased is the most chats, messages or rows that one call of Erasures handles.
 const MaxErased = 500
 
