@@ -62,9 +62,12 @@ type Erasures interface {
 // Traces finds users whom a store names, also those who are a member of no chat.
 type Traces interface {
 	// UsersNamed goes through the blocks, the bans, the settings of Receipts and the mentions, in
-	// an order of the store. It returns the users whom the next ones name, at most about limit of
-	// them. A user may come more than once. after is "" for the first page, and then the next of
-	// the page before. A page may be empty, and still have more true. limit is from 1 to MaxErased.
+	// an order of the store. It returns the users whom the next ones name. A user may come more
+	// than once. after is "" for the first page, and then the next of the page before. A page may
+	// be empty, and still have more true. limit, from 1 to MaxErased, says how much is read; a page
+	// may have more users than that.
+	//
+	// Invalid: after is no position.
 	//
 	// All pages together read whole tables; on DynamoDB all messages are in one of them. A name
 	// that is stored or removed meanwhile may be left out.

@@ -47,8 +47,7 @@ var traces = []trace{
 	}},
 }
 
-// tracePlace is a position in the table of an index: behind the item whose key is A and B. B may be
-// a number.
+// tracePlace is a position in the table of an index: behind the item whose key is A, and B or N.
 type tracePlace struct {
 	Table int               `json:"t"`
 	A     string            `json:"a,omitempty"`
@@ -108,8 +107,7 @@ func (p tracePlace) behind(key call.Item) (tracePlace, error) {
 // them name users.
 const tracesAtOnce = 10
 
-// UsersNamed implements storage.Traces with scans. The order is that of hashes. Positions of items
-// without what is looked for are kept, too.
+// UsersNamed implements storage.Traces with scans. The order is that of hashes.
 func (s *Store) UsersNamed(
 	ctx context.Context, after string, limit int,
 ) (users []tidemark.UserID, next string, more bool, err error) {
