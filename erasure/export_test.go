@@ -107,19 +107,16 @@ func TestExport_has_each_kind(t *testing.T) {
 // TestExport_reads_parts_first: what fails before the first line leaves no answer behind.
 func TestExport_reads_parts_first(t *testing.T) {
 	w := newWorld(t)
-	failing := erasure.Part{Type: "push", Read: func(context.Context, tidemark.UserID) (any, error) {
-		return nil, errKilled
-	}}
+	fails := func(context.Context, tidemark.UserID) (any, error) { return nil, errKilled }
+	failing := erasure.Part{Type: "push", Read: fails}
 	x := erasure.Exporter{Store: w.store, Parts: []erasure.Part{failing}, Clock: time.Now}
 	n := 0
 	err := x.Export(w.ctx, zoe, "", func([]byte) error { n++; return nil })
 	if err == nil || n != 0 {
 		t.Errorf("got %v after %d lines, want an error and no line", err, n)
 	}
-	of := erasure.Part{Type: "push", Read: func(context.Context, tidemark.UserID) (any, error) {
-		return "canary", nil
-	}}
-	if got := w.exported(of)["push"]; len(got) != 1 || !strings.Contains(got[0], "canary") {
+	reads := func(context.Context, tidemark.UserID) (any, error) { return "canary", nil }
+	if got := w.exported(erasure.Part{Type: "push", Read: reads})["push"]; len(got) != 1 || !strings.Contains(got[0], "canary") {
 		t.Errorf("the part is %v", got)
 	}
 }
