@@ -116,7 +116,8 @@ func TestExport_reads_parts_first(t *testing.T) {
 		t.Errorf("got %v after %d lines, want an error and no line", err, n)
 	}
 	reads := func(context.Context, tidemark.UserID) (any, error) { return "canary", nil }
-	if got := w.exported(erasure.Part{Type: "push", Read: reads})["push"]; len(got) != 1 || !strings.Contains(got[0], "canary") {
+	got := w.exported(erasure.Part{Type: "push", Read: reads})["push"]
+	if len(got) != 1 || !strings.Contains(got[0], "canary") {
 		t.Errorf("the part is %v", got)
 	}
 }

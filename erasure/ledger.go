@@ -97,8 +97,11 @@ func (l *Ledger) empty() bool {
 	return len(l.hashes) == 0
 }
 
-// digest returns a JSON text that tells a ledger from others.
+// digest returns a JSON text that tells a ledger from others, or "" if it is empty.
 func (l *Ledger) digest() string {
+	if l.empty() {
+		return ""
+	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	h := hmac.New(sha256.New, l.key)

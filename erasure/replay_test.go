@@ -28,7 +28,8 @@ func (s *scanned) UsersNamed(
 }
 
 // TestReplay_erased_nowhere_in_no_chat: a backup names an erased user only where they were a member
-// of no chat. The ledger is read again only after a restore, or a further erasure.
+// of no chat. All
+// names are read only after a restore.
 func TestReplay_erased_nowhere_in_no_chat(t *testing.T) {
 	for what, store := range map[string]func(w *world) error{
 		"who has blocked another": func(w *world) error {
@@ -75,6 +76,10 @@ func TestReplay_erased_nowhere_in_no_chat(t *testing.T) {
 				w.ok(err)
 				later(5 * time.Minute)
 				stop()
+				before := &scanned{Store: w.store}
+				if w.ok(w.worker(r, w.store).Replay(w.ctx, before)); before.n != 0 {
+					t.Error("a start without a restore has read all names")
+				}
 				w.store, w.core.store = backup, backup
 				s := &scanned{Store: backup}
 				r = w.register(ledger)
@@ -97,4 +102,41 @@ func TestReplay_erased_nowhere_in_no_chat(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestReplay_erased_nowhere_with_another_ledger: a database has not been looked through for the
+// ledger, which has another user. An erasure does not hide that.
+func TestReplay_erased_nowhere_with_another_ledger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "ledger")
+		open := func() *erasure.Ledger {
+			ledger, err := erasure.OpenLedger(path, bytes.Repeat([]byte("k"), 32))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ledger
+		}
+		erase := func(w *world, user tidemark.UserID) {
+			r := w.register(open())
+			stop := w.work(w.worker(r, w.store))
+			_, err := r.Begin(w.ctx, user)
+			w.ok(err)
+			later(5 * time.Minute)
+			stop()
+		}
+		erase(newWorld(t), zoe)
+		w := newWorld(t)
+		_, err := w.store.PutBlock(w.ctx, zoe, "bob", time.Now())
+		w.ok(err)
+		erase(w, "dave")
+		s := &scanned{Store: w.store}
+		w.ok(w.worker(w.register(open()), w.store).Replay(w.ctx, s))
+		if s.n == 0 {
+			t.Error("the start has not read all names")
+		}
+		left, _, _, err := w.store.UsersNamed(w.ctx, "", 500)
+		if w.ok(err); len(left) != 0 {
+			t.Errorf("the database still names %v", left)
+		}
+	})
 }
