@@ -17,8 +17,9 @@ import (
 type Erasures interface {
 	// ChatsNaming goes through all chats, in an order of the store. Of the next limit ones, it
 	// returns those that have something of a user: a membership, also a former one, a delivery
-	// state, a mention, or a ban. after is "" for the first page, and then the next of the page
-	// before. A page may be empty, and still have more true. limit is from 1 to MaxErased.
+	// state, a mention, or a ban. A mention that only an edit has may be left out. after is "" for
+	// the first page, and then the next of the page before. A page may be empty, and still have
+	// more true. limit is from 1 to MaxErased.
 	ChatsNaming(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (
 		chats []tidemark.ChatID, next tidemark.ChatID, more bool, err error)
 
@@ -63,9 +64,9 @@ type Erasures interface {
 type Traces interface {
 	// UsersNamed goes through the blocks, the bans, the settings of Receipts and the mentions, in
 	// an order of the store. It returns the users whom the next ones name. A user may come more
-	// than once. after is "" for the first page, and then the next of the page before. A page may
-	// be empty, and still have more true. limit, from 1 to MaxErased, says how much is read; a page
-	// may have more users than that.
+	// than once. A mention that only an edit has may be left out. after is "" for the first page,
+	// and then the next of the page before. A page may be empty, and still have more true. limit,
+	// from 1 to MaxErased, says how much is read; a page may have more users than that.
 	//
 	// Invalid: after is no position.
 	//

@@ -101,20 +101,17 @@ export function Receipts({ session: { client } }: { session: Session }) {
 export function Blocked({ session: { client } }: { session: Session }) {
   const { chat: id } = useView(route);
   const peer = id === undefined ? undefined : client.chat(id).row.get()?.chat.peer?.user_id;
+  return peer === undefined ? null : <Block key={peer} client={client} peer={peer} />;
+}
+
+function Block({ client, peer }: { client: Session['client'], peer: string }) {
   const [blocked, setBlocked] = useState<boolean>();
   const [failed, setFailed] = useState(false);
   useEffect(() => {
-    let left = false;
-    setBlocked(undefined);
-    setFailed(false);
-    if (peer !== undefined) {
-      client.blocks().then((all) => {
-        if (!left) setBlocked(all.some((one) => one.user_id === peer));
-      }, () => undefined);
-    }
-    return () => { left = true; };
-  }, [client, peer]);
-  if (blocked === undefined || peer === undefined) return null;
+    client.blocks().then((all) => setBlocked(all.some((one) => one.user_id === peer)),
+      () => undefined);
+  }, []);
+  if (blocked === undefined) return null;
   const change = () => {
     (blocked ? client.unblock(peer) : client.block(peer)).then(() => {
       setBlocked(!blocked);
