@@ -120,7 +120,8 @@ func (j *job) status() Status {
 	switch {
 	case j.Step == done:
 		s.State, s.CompletedAt = "erased", time.UnixMilli(j.StepAt).UTC()
-	case j.Held > 0:
+	//rule:held_is_kept.wait-only-after-a-whole-pass
+	case j.Held > 0 && j.RestUntil != 0:
 		s.State = "waiting"
 	}
 	return s

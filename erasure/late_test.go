@@ -3,6 +3,7 @@ package erasure_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -146,6 +147,54 @@ func TestWorker_leaves_out_a_chat_that_is_imported(t *testing.T) {
 			t.Errorf("it is %+v", status)
 		}
 	})
+}
+
+// stuck lets a pass come as far as its second page of chats.
+type stuck struct{ erasure.Store }
+
+func (s stuck) ChatsNaming(
+	ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int,
+) ([]tidemark.ChatID, tidemark.ChatID, bool, error) {
+	if after != "" {
+		<-ctx.Done()
+		return nil, "", false, ctx.Err()
+	}
+	return s.Store.ChatsNaming(ctx, user, after, limit)
+}
+
+// TestWorker_held_is_kept_and_waits_after_a_whole_pass: in the middle of a pass, other chats than
+// the one on hold have the user's messages. So the erasure does not say that it waits for the hold.
+func TestWorker_held_is_kept_and_waits_after_a_whole_pass(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		store func(erasure.Store) erasure.Store
+		want  string
+	}{
+		{"within", func(s erasure.Store) erasure.Store { return stuck{s} }, "erasing"},
+		{"after", func(s erasure.Store) erasure.Store { return s }, "waiting"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				hold := true
+				_, err := w.store.UpdateChat(w.ctx, w.chat("a", tidemark.Group, 1),
+					storage.ChatChange{Hold: &hold})
+				w.ok(err)
+				for i := range 110 {
+					w.chat(fmt.Sprintf("b%d", i), tidemark.Group, 1)
+				}
+				r := w.register(nil)
+				w.work(w.worker(r, c.store(w.store)))
+				_, err = r.Begin(w.ctx, zoe)
+				w.ok(err)
+				later(5 * time.Minute)
+				status, err := r.Status(w.ctx, zoe)
+				if w.ok(err); status.State != c.want || status.HeldChats != 1 {
+					t.Errorf("it is %+v, want %s with a chat on hold", status, c.want)
+				}
+			})
+		})
+	}
 }
 
 // TestWorker_looks_only_at_what_is_not_done: the documents of users who were erased are not read.

@@ -92,7 +92,7 @@ func (i *Importer) newChat(c *Chat) (storage.NewChat, error) {
 	}
 	if new.Type == tidemark.Direct {
 		for _, name := range c.Members {
-			user, err := ID[tidemark.UserID](name)
+			user, err := i.user(name)
 			if err != nil {
 				return new, err
 			}
@@ -164,7 +164,7 @@ func (m *move) member(r *Member) error {
 	if err := m.i.checkTime("at", r.At); err != nil {
 		return m.wrong(m.at, err)
 	}
-	user, err := ID[tidemark.UserID](r.User)
+	user, err := m.i.user(r.User)
 	if err != nil {
 		return m.wrong(m.at, err)
 	}
@@ -224,7 +224,7 @@ func (m *move) message(ctx context.Context, r *Message) error {
 
 // read notes up to where a user has read.
 func (m *move) read(r *Read) error {
-	user, err := ID[tidemark.UserID](r.User)
+	user, err := m.i.user(r.User)
 	if err != nil {
 		return m.wrong(m.at, err)
 	}

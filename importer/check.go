@@ -31,7 +31,7 @@ func (m *move) draft(r *Message) (d tidemark.Draft, stub bool, err error) {
 	}
 	mentioned := make([]tidemark.UserID, len(r.Mentioned))
 	for i, name := range r.Mentioned {
-		if mentioned[i], err = ID[tidemark.UserID](name); err != nil {
+		if mentioned[i], err = m.i.user(name); err != nil {
 			return d, false, err
 		}
 	}
@@ -65,11 +65,25 @@ func (m *move) complete(
 	return d
 }
 
+// user returns the id of a user of the source. Denied: the user was erased.
+func (i *Importer) user(name string) (tidemark.UserID, error) {
+	user, err := ID[tidemark.UserID](name)
+	if err != nil || i.cfg.Erased == nil {
+		return user, err
+	}
+	//rule:erased_nowhere.not-by-an-import
+	if err := i.cfg.Erased(user); err != nil {
+		return "", tidemark.Wrap(tidemark.CodeOf(err), err,
+			"the source names "+string(user)+", who was erased; take them out of it")
+	}
+	return user, nil
+}
+
 // author returns who sends a message. A member stands for an author whom the source does not name.
 func (m *move) author(name string, kind tidemark.Kind) (tidemark.UserID, error) {
 	switch {
 	case name != "":
-		return ID[tidemark.UserID](name)
+		return m.i.user(name)
 	case kind.Counts():
 		return "", tidemark.BadParam(tidemark.Invalid, "sender_id", "is missing")
 	}

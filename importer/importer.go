@@ -44,6 +44,9 @@ type Config struct {
 	// SkipOversize stores a stub in place of a message that exceeds a limit. Otherwise its chat is
 	// refused.
 	SkipOversize bool
+	// Erased returns Denied if a user was erased. A chat that names such a user is refused. nil
+	// stands for a store of which nobody was erased.
+	Erased func(user tidemark.UserID) error
 	// Clock returns the time of day.
 	Clock func() time.Time
 }

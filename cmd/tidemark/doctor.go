@@ -72,6 +72,10 @@ func (c *doctorCommand) Run(ctx context.Context, std streams) error {
 		text, err := c.store(ctx, set.store)
 		d.say("store", text, err)
 	}
+	if f := c.Serve.Core.Erasure; f.Ledger != "" && f.check() == nil {
+		text, err := f.look()
+		d.say("ledger", text, err)
+	}
 	if c.Serve.Peers.Redis != "" {
 		text, err := c.redis(ctx)
 		d.say("redis", text, err)

@@ -95,6 +95,39 @@ func TestDoctor_says_what_is_wrong_and_what_to_do(t *testing.T) {
 			exitFailure, []string{"PROBLEM  store", "PROBLEM  redis"},
 		},
 		{
+			"a ledger that is not there yet", secret,
+			[]string{
+				"--store", "memory:", "--listen", unused, "--ledger", dir + "/ledger",
+				"--ledger-key-file", write(t, "good.key", strings.Repeat("k", 32)),
+			},
+			exitOK, []string{"ledger: there is no file yet, serve makes it"},
+		},
+		{
+			"a ledger without a directory", secret,
+			[]string{
+				"--store", "memory:", "--listen", unused, "--ledger", dir + "/none/ledger",
+				"--ledger-key-file", write(t, "good.key", strings.Repeat("k", 32)),
+			},
+			exitFailure, []string{"PROBLEM  ledger", "make its directory"},
+		},
+		{
+			"a damaged ledger", secret,
+			[]string{
+				"--store", "memory:", "--listen", unused,
+				"--ledger", write(t, "ledger", "now "+strings.Repeat("0", 64)+"\n"),
+				"--ledger-key-file", write(t, "good.key", strings.Repeat("k", 32)),
+			},
+			exitFailure, []string{"PROBLEM  ledger", "line 1 of the ledger is damaged"},
+		},
+		{
+			"a short key of a ledger", secret,
+			[]string{
+				"--store", "memory:", "--listen", unused, "--ledger", dir + "/ledger",
+				"--ledger-key-file", write(t, "short.key", "k"),
+			},
+			exitFailure, []string{"PROBLEM  ledger", "needs at least 32"},
+		},
+		{
 			"an unknown variable", map[string]string{"TIDEMARK_STOER": "x"}, nil,
 			exitUsage, []string{"TIDEMARK_STOER is unknown"},
 		},

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -48,6 +51,20 @@ func (f erasureFlags) open() (*erasure.Ledger, error) {
 		return nil, tidemark.Wrap(tidemark.Invalid, err, "--ledger-key-file cannot be read")
 	}
 	return erasure.OpenLedger(f.Ledger, key)
+}
+
+// look checks the ledger and its key for doctor, which makes no file.
+func (f erasureFlags) look() (string, error) {
+	text := f.Ledger + " and its key can be read"
+	if _, err := os.Stat(f.Ledger); errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(filepath.Dir(f.Ledger)); err != nil {
+			return "", fmt.Errorf("%s cannot be made: %w; make its directory", f.Ledger, err)
+		}
+		text = f.Ledger + ": there is no file yet, serve makes it"
+		f.Ledger = os.DevNull // It is as empty.
+	}
+	_, err := f.open()
+	return text, err
 }
 
 // erasing erases users. Only workers do so. The other processes record what there is to do.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/erasure"
 	"github.com/tidemark-im/tidemark/importer"
 	"github.com/tidemark-im/tidemark/importer/jsonl"
 	"github.com/tidemark-im/tidemark/importer/sendbird"
@@ -21,6 +22,7 @@ import (
 	"github.com/tidemark-im/tidemark/importer/tinode"
 	tinodedb "github.com/tidemark-im/tidemark/importer/tinode/postgres"
 	"github.com/tidemark-im/tidemark/importer/twilio"
+	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/metered"
 )
 
@@ -62,7 +64,12 @@ func (c *importCommand) Run(ctx context.Context, std streams) error {
 			return err
 		}
 		defer func() { _ = store.Close() }()
-		cfg.Store = store
+		register, stop, err := followErasures(ctx, store, importLog(std))
+		if err != nil {
+			return err
+		}
+		defer stop()
+		cfg.Store, cfg.Erased = store, register.Erased
 	}
 	i := importer.New(cfg)
 	began := time.Now()
@@ -131,8 +138,28 @@ func (c *importCommand) open(ctx context.Context, std streams) (openedStore, err
 		return openedStore{}, usagef("the store memory: ends with this command; name another " +
 			"one, or give --dry-run")
 	}
-	log := slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return openStore(ctx, u, false, 0, metered.New(log))
+	return openStore(ctx, u, false, 0, metered.New(importLog(std)))
+}
+
+func importLog(std streams) *slog.Logger {
+	return slog.New(slog.NewTextHandler(std.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// followErasures knows who was erased, also by servers that run beside the import, until stop is
+// called.
+func followErasures(
+	ctx context.Context, store storage.Documents, log *slog.Logger,
+) (r *erasure.Register, stop func(), err error) {
+	if r, err = erasure.OpenRegister(ctx, store, nil, log, time.Now); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	following.Go(func() { r.Run(ctx) })
+	return r, func() {
+		cancel()
+		following.Wait()
+	}, nil
 }
 
 // progressEvery is the time between two lines about the progress.

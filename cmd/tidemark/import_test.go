@@ -2,11 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/erasure"
 	"github.com/tidemark-im/tidemark/importer"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/sqlite"
@@ -112,6 +116,31 @@ func TestImport_says_what_it_refuses(t *testing.T) {
 				t.Errorf("refused are %+v", r.Refused)
 			}
 		})
+	}
+}
+
+// TestImport_erased_nowhere: who was erased in the store does not come back by an import.
+func TestImport_erased_nowhere(t *testing.T) {
+	database := filepath.Join(t.TempDir(), "a.db")
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Path: database})
+	if err != nil {
+		t.Fatal(err)
+	}
+	register, err := erasure.OpenRegister(t.Context(), s, nil, slog.New(slog.DiscardHandler),
+		time.Now)
+	if err == nil {
+		_, err = register.Begin(t.Context(), "alice")
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := write(t, "export.jsonl", versionLine+chatLines("a", "hello"))
+	code, out, stderr := invoke(t, nil, "import", "--from", "jsonl", "--store", "sqlite:"+database,
+		file)
+	r := parseReport(t, out)
+	if code != exitFailure || r.RefusedChats != 1 || r.Messages != 0 ||
+		!strings.Contains(stderr, "names alice, who was erased") {
+		t.Errorf("exit %d, %+v, %s", code, r, stderr)
 	}
 }
 
