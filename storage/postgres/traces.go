@@ -13,11 +13,12 @@ import (
 )
 
 // trace is a table that names users. Its statement reads two columns behind a position of them. If
-// keyed, the first one is chats.key.
+// keyed, the first one is chats.key. If numbered, the second one is.
 type trace struct {
-	text  string
-	keyed bool
-	both  bool // both columns are users
+	text     string
+	keyed    bool
+	numbered bool
+	both     bool // both columns are users
 }
 
 // The statements of UsersNamed. The mentions of a user in a chat are read as one.
@@ -26,15 +27,15 @@ const (
 		ORDER BY user_id, blocked_id LIMIT $3`
 	namedInBans = `SELECT chat, user_id FROM bans WHERE (chat, user_id) > ($1, $2)
 		ORDER BY chat, user_id LIMIT $3`
-	namedInReceipts = `SELECT DISTINCT user_id, '' FROM receipts
-		WHERE user_id > $1 AND $2::text = '' ORDER BY user_id LIMIT $3`
+	namedInReceipts = `SELECT user_id, chat FROM receipts WHERE (user_id, chat) > ($1, $2)
+		ORDER BY user_id, chat LIMIT $3`
 	namedInMentions = `SELECT DISTINCT chat, user_id FROM mentions WHERE (chat, user_id) > ($1, $2)
 		ORDER BY chat, user_id LIMIT $3`
 )
 
 var traces = []trace{
 	{text: namedInBlocks, both: true}, {text: namedInBans, keyed: true},
-	{text: namedInReceipts}, {text: namedInMentions, keyed: true},
+	{text: namedInReceipts, numbered: true}, {text: namedInMentions, keyed: true},
 }
 
 // tracePlace is a position in the table of an index: behind a row with the columns a and b.
@@ -58,9 +59,9 @@ func tracePlaceOf(after string) (p tracePlace, ok bool) {
 	return tracePlace{n, parts[1], parts[2]}, err == nil && n >= 0 && n < len(traces)
 }
 
-// key returns the first column of a position as a chats.key.
-func (p tracePlace) key() int64 {
-	key, err := strconv.ParseInt(p.a, 10, 64)
+// keyOf returns a column of a position as a chats.key.
+func keyOf(column string) int64 {
+	key, err := strconv.ParseInt(column, 10, 64)
 	if err != nil {
 		return -1 // the beginning
 	}
@@ -81,18 +82,26 @@ func (s *Store) UsersNamed(
 	of := traces[at.table]
 	parameters := []any{at.a, at.b, int64(limit) + 1}
 	if of.keyed {
-		parameters[0] = at.key()
+		parameters[0] = keyOf(at.a)
+	}
+	if of.numbered {
+		parameters[1] = keyOf(at.b)
 	}
 	rows, more, err := list(ctx, s, of.text, limit, parameters,
 		func(row pgx.Rows) (tracePlace, error) {
 			p := tracePlace{table: at.table}
-			if !of.keyed {
-				err := row.Scan(&p.a, &p.b)
-				return p, err
-			}
 			var key int64
-			err := row.Scan(&key, &p.b)
-			p.a = strconv.FormatInt(key, 10)
+			var err error
+			switch {
+			case of.keyed:
+				err = row.Scan(&key, &p.b)
+				p.a = strconv.FormatInt(key, 10)
+			case of.numbered:
+				err = row.Scan(&p.a, &key)
+				p.b = strconv.FormatInt(key, 10)
+			default:
+				err = row.Scan(&p.a, &p.b)
+			}
 			return p, err
 		})
 	if err != nil {
