@@ -377,15 +377,19 @@ func (w *world) seen() string {
 		reactions, _, err := w.store.Reactions(w.ctx,
 			storage.ReactionsQuery{Chat: id, From: 1, To: 200, User: w.users[0]})
 		w.ok(err)
-		keys := make([]storage.StateKey, len(w.users))
-		for i, user := range w.users {
-			keys[i] = storage.StateKey{User: user, Chat: id}
+		members, _, err := w.store.MembersSince(w.ctx,
+			storage.MembersQuery{Chat: id, Limit: 1_000})
+		w.ok(err)
+		keys := make([]storage.StateKey, len(members))
+		for i := range members {
+			keys[i] = storage.StateKey{User: members[i].UserID, Chat: id}
 		}
 		states, err := w.store.States(w.ctx, keys)
 		w.ok(err)
 		unread, err := w.store.Unread(w.ctx, keys)
 		w.ok(err)
-		said = append(said, "\n", chat, pages, rosters, pins, reactions, states, unread)
+		said = append(said, "\n", chat, pages, rosters, pins, reactions, members, states,
+			unread)
 	}
 	for _, user := range w.users {
 		list, _, err := w.store.ChatsOf(w.ctx, user, storage.ChatsPage{Limit: 100})
