@@ -73,7 +73,9 @@ func head(ctx context.Context, s Store, id tidemark.ChatID) (c storage.CopiedCha
 	backlogs, _, err := s.Backlogs(ctx, storage.BacklogQuery{
 		Outlet: storage.AllOutlets, Chats: []tidemark.ChatID{id}, Limit: 1,
 	})
-	c.From = storage.PositionOf(&c.Chat)
+	// What is settled may have been settled with backlogs of single outlets. So these are looked for
+	// before the next news is told.
+	c.From, c.Split = storage.PositionOf(&c.Chat), true
 	if len(backlogs) > 0 {
 		//rule:copy_equal.outlets-go-on-where-they-were
 		c.Open, c.From, c.Split = true, backlogs[0].From, backlogs[0].Split
@@ -239,10 +241,11 @@ func (c *chat) facts(
 		m := &page[i]
 		copied[i] = storage.CopiedMessage{
 			Message: *m, MessageFacts: facts[i],
-			//rule:copy_equal.what-stands-stands
-			Stands: m.Kind.Annotates() && !m.Redacted() && m.Relation.Sequence >= c.Floor,
-			//rule:copy_equal.a-resend-is-known
 			Keyed: now.Sub(m.CreatedAt) < keysKept || c.State == tidemark.ChatImporting,
+		}
+		//rule:copy_equal.what-stands-stands
+		if m.Kind.Annotates() && !m.Redacted() && m.Relation.Sequence >= c.Floor {
+			copied[i].Stands = true
 		}
 	}
 	return copied, nil
@@ -276,8 +279,8 @@ func factsOf(
 	}
 	for i := range page {
 		m := &page[i]
-		//rule:copy_equal.mentions-of-the-first-step
 		switch names := m.Mentions; {
+		//rule:copy_equal.mentions-of-the-first-step
 		case changed(*m):
 		case !m.Kind.Counts():
 			facts[i].Mentions = tidemark.Mentions{}

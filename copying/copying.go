@@ -150,7 +150,6 @@ func (c *Copier) copyChats(ctx context.Context) error {
 			return err
 		}
 		if more {
-			//rule:copy_equal.go-on-behind-what-is-copied
 			c.state.After, c.state.Through = next, nil
 			if err := c.save(ctx); err != nil {
 				return err

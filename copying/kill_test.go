@@ -16,8 +16,9 @@ import (
 type mortal struct {
 	*storagetest.Faulty
 	storage.CopySource
-	target storage.CopyTarget
-	die    func() error
+	target  storage.CopyTarget
+	die     func() error
+	members []storage.CopiedMember
 	// lost says that the last call has its effect.
 	lost bool
 }
@@ -46,6 +47,7 @@ func (m *mortal) PutChat(ctx context.Context, c storage.CopiedChat) error {
 func (m *mortal) PutMembers(
 	ctx context.Context, id tidemark.ChatID, members []storage.CopiedMember,
 ) error {
+	m.members = append(m.members, members...)
 	return m.call(func() error { return m.target.PutMembers(ctx, id, members) })
 }
 
@@ -73,7 +75,8 @@ func (w *world) kill(to copying.Store, n int, lost bool) (killed bool) {
 		faulty.Before, faulty.After = nil, each
 	}
 	c := copying.New(copying.Config{
-		From: w.store, To: &mortal{faulty, to, to, die, lost}, Clock: time.Now, Workers: 1,
+		From: w.store, Clock: time.Now, Workers: 1,
+		To: &mortal{Faulty: faulty, CopySource: to, target: to, die: die, lost: lost},
 	})
 	err := c.Run(w.ctx)
 	if (err != nil) != killed || killed && tidemark.CodeOf(err) != tidemark.Unavailable {
@@ -131,7 +134,9 @@ func TestCopy_copy_equal_goes_on_behind_what_is_copied(t *testing.T) {
 	}
 	to := memories()
 	counting := func(n int) (puts int) {
-		m := &mortal{storagetest.Fault(to), to, to, nil, true}
+		m := &mortal{
+			Faulty: storagetest.Fault(to), CopySource: to, target: to, lost: true,
+		}
 		m.die = func() error {
 			if puts++; puts > n {
 				return tidemark.Errorf(tidemark.Unavailable, "the copy was killed")
@@ -157,5 +162,42 @@ func (w *world) interrupted(err error) {
 	w.t.Helper()
 	if err != nil && tidemark.CodeOf(err) != tidemark.Unavailable {
 		w.t.Fatal(err)
+	}
+}
+
+// TestCopy_copy_equal_counts_own_messages: backends count what is unread with these numbers.
+func TestCopy_copy_equal_counts_own_messages(t *testing.T) {
+	w := newWorld(t, memories(), 6)
+	w.begin()
+	for i := range 9 {
+		d := w.draft("direct", w.users[i%2])
+		if i == 2 {
+			d.Kind = tidemark.KindSystem
+		}
+		_, err := storage.AppendOne(w.ctx, w.store, d)
+		w.ok(err)
+	}
+	_, err := w.store.Advance(w.ctx, []storage.Advance{
+		{User: "u0", Chat: "direct", Raise: tidemark.Raise{Acked: 7, Read: 7}, Now: began},
+	})
+	w.ok(err)
+	_, err = w.store.MarkUnread(w.ctx, "u0", "direct", 4)
+	w.ok(err)
+	to := memories()
+	m := &mortal{
+		Faulty: storagetest.Fault(to), CopySource: to, target: to,
+		die: func() error { return nil },
+	}
+	cfg := copying.Config{From: w.store, To: m, Clock: time.Now, Workers: 1}
+	w.ok(copying.New(cfg).Run(w.ctx))
+	var got [4]int64
+	for i := range m.members {
+		if one := &m.members[i]; one.UserID == "u0" && one.Sent > 0 {
+			got = [4]int64{one.Sent, int64(one.LastSent), one.SentRead, one.SentBefore}
+		}
+	}
+	// The messages 1, 5, 7 and 9 count. 7 is read, and what is behind 3 is marked as unread.
+	if want := [4]int64{4, 9, 3, 1}; got != want {
+		t.Errorf("own messages: got %v, want %v", got, want)
 	}
 }

@@ -36,12 +36,10 @@ func (c *Copier) Verify(ctx context.Context) error {
 	if version == 0 || !found.Done || found.Source != c.source() {
 		c.differ("the target has no complete copy of this source")
 	}
-	//rule:copy_equal.verify-that-nothing-is-too-much
 	if err := c.compareChats(ctx); err != nil {
 		return err
 	}
 	for _, kind := range kinds {
-		//rule:copy_equal.verify-what-is-beside-the-chats
 		if err := c.compareEntries(ctx, kind); err != nil {
 			return err
 		}
@@ -58,6 +56,7 @@ func (c *Copier) compareChats(ctx context.Context) error {
 		return err
 	}
 	inTarget, err := c.eachChat(ctx, c.cfg.To, func([]tidemark.ChatID) error { return nil })
+	//rule:copy_equal.verify-that-nothing-is-too-much
 	if err == nil && inSource != inTarget {
 		c.differ("the source has %d chats, and the target %d", inSource, inTarget)
 	}
@@ -307,7 +306,6 @@ func (c *Copier) compareKey(ctx context.Context, m *tidemark.Message) error {
 		return err
 	}
 	after, _, err := c.cfg.To.Sent(ctx, key)
-	//rule:copy_equal.verify-a-key
 	if err == nil && before.Message.Sequence != after.Message.Sequence {
 		c.differ("chat %s: a resend of message %d finds %d", m.ChatID, before.Message.Sequence,
 			after.Message.Sequence)
@@ -358,6 +356,7 @@ func (c *Copier) compareEntries(ctx context.Context, kind storage.EntryKind) err
 			return err
 		}
 	}
+	//rule:copy_equal.verify-what-is-beside-the-chats
 	if sums[0] != sums[1] {
 		c.differ("the %s differ: there are %d, and were %d", kind, sums[1].n, sums[0].n)
 	}

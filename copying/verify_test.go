@@ -118,6 +118,11 @@ func TestVerify_copy_equal_finds_what_differs(t *testing.T) {
 			m.Content = "something else"
 			return s.PutMessages(ctx, "group", []storage.CopiedMessage{m})
 		}, "chat group: the messages 1 to 5 differ"},
+		{"a reaction", func(s copying.Store) error {
+			m := w.message(s, 4)
+			m.Relation.Emoji, m.Stands = "🌊", true
+			return s.PutMessages(ctx, "group", []storage.CopiedMessage{m})
+		}, "chat group: the reactions to 1 to 5 differ"},
 		{"a block", func(s copying.Store) error {
 			_, err := s.RemoveBlock(ctx, "u5", "u6")
 			return err

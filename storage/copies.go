@@ -34,8 +34,8 @@ type CopySource interface {
 }
 
 // CopyTarget writes what a copy has read. It overwrites what it finds under the same ids, so each
-// call may be repeated. It checks nothing, and no other call may run at the same time. What the
-// store had in memory before is not to be trusted: it must be opened again before a server uses it.
+// call may be repeated. It checks nothing. No other call about the chat may run at the same time, and
+// none at all during PutLives. A server that uses the store opens it again.
 type CopyTarget interface {
 	// PutLives puts the incarnations of the source before those of the store. Messages are written
 	// with numbers that count from the first of the source's, which is 1.

@@ -47,6 +47,7 @@ func arrows() []arrow {
 			others: []string{"github.com/aws/aws-sdk-go-v2"},
 		},
 		{place: "importer", own: []string{"", "storage"}},
+		{place: "copying", own: []string{"", "storage"}},
 		{place: "importer/internal/input", own: []string{""}},
 		{
 			place: "importer/internal/files",

@@ -205,6 +205,7 @@ func (s *Store) PutMessages(
 		if m.Stands {
 			items = append(items, record.AnnotationItem(&m.Message))
 		}
+		//rule:copy_equal.a-resend-is-known-in-dynamodb
 		if m.Keyed {
 			key := appends.KeyItem(storage.SendKey{
 				Chat: chat, Sender: m.SenderID, ClientMessageID: m.ClientMessageID,

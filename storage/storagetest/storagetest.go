@@ -116,6 +116,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Erasures", erasureRules)
 	s.run(t, "Blocks", blockRules)
 	s.run(t, "Bans", banRules)
+	s.run(t, "Copies", copyRules)
 	s.run(t, "Outbox", outboxRules)
 	s.run(t, "Documents", documentRules)
 	s.run(t, "Limits", limitRules)
