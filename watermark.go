@@ -64,8 +64,8 @@ func (s DeliveryState) ShownTo(other DeliveryState) DeliveryState {
 	return s
 }
 
-// Unmoved reports whether the state is that of a user who has acknowledged and read nothing, and has
-// marked nothing.
+// Unmoved reports whether the state is that of a user who has acknowledged and read nothing, and
+// has marked nothing.
 func (s DeliveryState) Unmoved() bool {
 	s.Hides = false
 	return s == DeliveryState{UserID: s.UserID, ChatID: s.ChatID}

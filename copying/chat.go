@@ -73,8 +73,8 @@ func head(ctx context.Context, s Store, id tidemark.ChatID) (c storage.CopiedCha
 	backlogs, _, err := s.Backlogs(ctx, storage.BacklogQuery{
 		Outlet: storage.AllOutlets, Chats: []tidemark.ChatID{id}, Limit: 1,
 	})
-	// What is settled may have been settled with backlogs of single outlets. So these are looked for
-	// before the next news is told.
+	// What is settled may have been settled with backlogs of single outlets. So these are looked
+	// for before the next news is told.
 	c.From, c.Split = storage.PositionOf(&c.Chat), true
 	if len(backlogs) > 0 {
 		//rule:copy_equal.outlets-go-on-where-they-were
@@ -98,7 +98,9 @@ func (c *chat) pair() string {
 }
 
 // bansOf returns all who are banned from a chat, at most tidemark.MaxBans.
-func bansOf(ctx context.Context, s storage.Bans, id tidemark.ChatID) (bans []storage.Ban, err error) {
+func bansOf(
+	ctx context.Context, s storage.Bans, id tidemark.ChatID,
+) (bans []storage.Ban, err error) {
 	after := tidemark.UserID("")
 	for more := true; more; {
 		var page []storage.Ban

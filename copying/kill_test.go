@@ -104,7 +104,8 @@ func TestCopy_copy_equal_killed_at_every_call(t *testing.T) {
 				break
 			}
 			kills++
-			begun, err := to.DocumentsOf(w.ctx, []storage.DocumentKey{{Kind: "copy", Name: "state"}})
+			begun, err := to.DocumentsOf(w.ctx,
+				[]storage.DocumentKey{{Kind: "copy", Name: "state"}})
 			w.ok(err)
 			err = copying.Complete(w.ctx, to)
 			if begun[0].Version > 0 && err == nil && len(w.differences(to)) > 0 {

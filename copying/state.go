@@ -146,8 +146,8 @@ func (c *Copier) reached(ctx context.Context, id tidemark.ChatID, n tidemark.Seq
 	return c.save(ctx)
 }
 
-// Complete returns a Conflict if a store is the target of a copy that is not complete. A server must
-// not work on it.
+// Complete returns a Conflict if a store is the target of a copy that is not complete. A server
+// must not work on it.
 func Complete(ctx context.Context, docs storage.Documents) error {
 	found, version, err := stateOf(ctx, docs)
 	//rule:copy_equal.no-server-on-a-part

@@ -34,8 +34,8 @@ type CopySource interface {
 }
 
 // CopyTarget writes what a copy has read. It overwrites what it finds under the same ids, so each
-// call may be repeated. It checks nothing. No other call about the chat may run at the same time, and
-// none at all during PutLives. A server that uses the store opens it again.
+// call may be repeated. It checks nothing. No other call about the chat may run at the same time,
+// and none at all during PutLives. A server that uses the store opens it again.
 type CopyTarget interface {
 	// PutLives puts the incarnations of the source before those of the store. Messages are written
 	// with numbers that count from the first of the source's, which is 1.
@@ -82,8 +82,8 @@ const (
 	EntryDocument EntryKind = "documents"
 	// EntryBlock is a block of a user by another one.
 	EntryBlock EntryKind = "blocks"
-	// EntryReceipts is a setting of Receipts for one chat, if Chat is set, or for all. In a chat, it
-	// may be that of a user who was never a member.
+	// EntryReceipts is a setting of Receipts for one chat, if Chat is set, or for all. In a chat,
+	// it may be that of a user who was never a member.
 	EntryReceipts EntryKind = "receipts"
 	// EntryBacklog is a backlog of a single outlet.
 	EntryBacklog EntryKind = "backlogs"
