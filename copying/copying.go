@@ -44,10 +44,11 @@ const (
 	// A page of messages has at most so many messages, and about so many bytes.
 	messagesAtOnce = 500
 	bytesAtOnce    = 1 << 20
-	// membersAtOnce is how many members are read or written at once, and entriesAtOnce how many
-	// entries. A document has up to storage.MaxDocument bytes.
-	membersAtOnce = 500
-	entriesAtOnce = 20
+	// membersAtOnce is how many members are read or written at once, entriesAtOnce how many entries,
+	// and documentsAtOnce how many documents. These have up to storage.MaxDocument bytes each.
+	membersAtOnce   = 500
+	entriesAtOnce   = 1_000
+	documentsAtOnce = 20
 	// savedEvery is after how many pages of messages of a chat the target knows how far it is.
 	savedEvery = 8
 	// keysKept is for how long the keys of messages are kept, at least (storage.Messages).

@@ -18,8 +18,12 @@ func entries(
 	ctx context.Context, s storage.CopySource, kind storage.EntryKind,
 	do func(*storage.Entry) error,
 ) error {
+	limit := entriesAtOnce
+	if kind == storage.EntryDocument {
+		limit = documentsAtOnce
+	}
 	for after := ""; ; {
-		found, next, err := s.Entries(ctx, kind, after, entriesAtOnce)
+		found, next, err := s.Entries(ctx, kind, after, limit)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package copying_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,9 +17,11 @@ import (
 type mortal struct {
 	*storagetest.Faulty
 	storage.CopySource
-	target  storage.CopyTarget
-	die     func() error
-	members []storage.CopiedMember
+	target storage.CopyTarget
+	die    func() error
+	// members and messages are those of all calls.
+	members  []storage.CopiedMember
+	messages []storage.CopiedMessage
 	// lost says that the last call has its effect.
 	lost bool
 }
@@ -54,6 +57,7 @@ func (m *mortal) PutMembers(
 func (m *mortal) PutMessages(
 	ctx context.Context, id tidemark.ChatID, messages []storage.CopiedMessage,
 ) error {
+	m.messages = append(m.messages, messages...)
 	return m.call(func() error { return m.target.PutMessages(ctx, id, messages) })
 }
 
@@ -200,5 +204,46 @@ func TestCopy_copy_equal_counts_own_messages(t *testing.T) {
 	// The messages 1, 5, 7 and 9 count. 7 is read, and what is behind 3 is marked as unread.
 	if want := [4]int64{4, 9, 3, 1}; got != want {
 		t.Errorf("own messages: got %v, want %v", got, want)
+	}
+}
+
+// TestCopy_copy_equal_names_what_stands: most backends have rows of the reactions and pins that
+// stand, and of no others.
+func TestCopy_copy_equal_names_what_stands(t *testing.T) {
+	w := newWorld(t, memories(), 7)
+	w.begin()
+	for _, one := range []struct {
+		kind  tidemark.Kind
+		about tidemark.Sequence
+		emoji string
+	}{
+		{tidemark.KindMessage, 0, ""},
+		{tidemark.KindReact, 1, "👍"},
+		{tidemark.KindReact, 1, "🌊"},
+		{tidemark.KindPin, 1, ""},
+		{tidemark.KindRedact, 2, ""},
+	} {
+		d := w.draft("group", "u0")
+		if d.Kind = one.kind; one.about > 0 {
+			d.Content, d.Relation = "", &tidemark.Relation{Sequence: one.about, Emoji: one.emoji}
+		}
+		_, err := storage.AppendOne(w.ctx, w.store, d)
+		w.ok(err)
+	}
+	to := memories()
+	m := &mortal{
+		Faulty: storagetest.Fault(to), CopySource: to, target: to,
+		die: func() error { return nil },
+	}
+	cfg := copying.Config{From: w.store, To: m, Clock: time.Now, Workers: 1}
+	w.ok(copying.New(cfg).Run(w.ctx))
+	var got []tidemark.Sequence
+	for i := range m.messages {
+		if m.messages[i].Stands {
+			got = append(got, m.messages[i].Sequence)
+		}
+	}
+	if want := []tidemark.Sequence{3, 4}; !slices.Equal(got, want) {
+		t.Errorf("what stands: got %v, want %v", got, want)
 	}
 }

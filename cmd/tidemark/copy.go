@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -43,12 +44,12 @@ type copied struct {
 
 // Run copies and compares, and prints the report of each.
 func (c *copyCommand) Run(ctx context.Context, std streams) error {
-	from, err := openCopied(ctx, c.From)
+	from, err := openCopied(ctx, c.From, false)
 	if err != nil {
 		return fmt.Errorf("--from: %w", err)
 	}
 	defer func() { _ = from.Close() }()
-	to, err := openCopied(ctx, c.To)
+	to, err := openCopied(ctx, c.To, !c.Verify)
 	if err != nil {
 		return fmt.Errorf("--to: %w", err)
 	}
@@ -76,8 +77,9 @@ func (c *copyCommand) Run(ctx context.Context, std streams) error {
 	return nil
 }
 
-// openCopied opens a store without a meter. It changes no schema but that of SQLite.
-func openCopied(ctx context.Context, raw string) (copying.Store, error) {
+// openCopied opens a store without a meter. It changes no schema but that of SQLite. Unless create
+// is set, a database of SQLite must exist: an empty source would look like a complete copy.
+func openCopied(ctx context.Context, raw string, create bool) (copying.Store, error) {
 	u, err := parseStore(raw)
 	if err != nil {
 		return nil, err
@@ -89,6 +91,9 @@ func openCopied(ctx context.Context, raw string) (copying.Store, error) {
 		return dynamodb.Open(ctx, dynamodb.Config{URL: u.url})
 	case schemeMemory:
 		return nil, usagef("the store memory: ends with its process; name another one")
+	}
+	if _, err := os.Stat(u.path); err != nil && !create {
+		return nil, tidemark.Wrap(tidemark.NotFound, err, "there is no database "+u.path)
 	}
 	return sqlite.Open(ctx, sqlite.Config{Path: u.path})
 }

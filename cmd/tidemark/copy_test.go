@@ -15,8 +15,13 @@ import (
 func TestCopy_copy_equal_by_the_command(t *testing.T) {
 	dir := t.TempDir()
 	from, to := "sqlite:"+filepath.Join(dir, "a.db"), "sqlite:"+filepath.Join(dir, "b.db")
+	code, _, stderr := invoke(t, nil, "copy", "--from", from, "--to", to)
+	if code != exitFailure || !strings.Contains(stderr, "--from: ") ||
+		!strings.Contains(stderr, "there is no database") {
+		t.Errorf("from a database that does not exist: exit %d, %s", code, stderr)
+	}
 	file := write(t, "export.jsonl", versionLine+chatLines("a", "hello")+chatLines("b", "hi"))
-	code, _, stderr := invoke(t, nil, "import", "--from", "jsonl", "--store", from, file)
+	code, _, stderr = invoke(t, nil, "import", "--from", "jsonl", "--store", from, file)
 	if code != exitOK {
 		t.Fatal(stderr)
 	}
