@@ -44,8 +44,8 @@ const (
 	// A page of messages has at most so many messages, and about so many bytes.
 	messagesAtOnce = 500
 	bytesAtOnce    = 1 << 20
-	// membersAtOnce is how many members are read or written at once, entriesAtOnce how many entries,
-	// and documentsAtOnce how many documents. These have up to storage.MaxDocument bytes each.
+	// membersAtOnce is how many members are read or written at once, entriesAtOnce how many
+	// entries, and documentsAtOnce how many documents, of up to storage.MaxDocument bytes each.
 	membersAtOnce   = 500
 	entriesAtOnce   = 1_000
 	documentsAtOnce = 20

@@ -18,10 +18,13 @@ func onMemory() bool { kind := os.Getenv(stores.Variable); return kind == "" || 
 
 // runs is how many random worlds a test makes.
 func runs() uint64 {
-	if onMemory() {
+	switch os.Getenv(stores.Variable) {
+	case "", "memory":
 		return 25
+	case "sqlite":
+		return 2
 	}
-	return 2
+	return 1
 }
 
 // TestCopy_copy_equal_there_and_back: a world is copied to the store of the tests, from there to

@@ -95,7 +95,7 @@ func (w *world) kill(to copying.Store, n int, lost bool) (killed bool) {
 func TestCopy_copy_equal_killed_at_every_call(t *testing.T) {
 	step := 1
 	if !onMemory() {
-		step = 47
+		step = 67
 	}
 	w := newWorld(t, memories(), 3)
 	w.begin()

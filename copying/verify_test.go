@@ -11,7 +11,6 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/copying"
 	"github.com/tidemark-im/tidemark/storage"
-	"github.com/tidemark-im/tidemark/test/services/stores"
 )
 
 // scene returns a small world with something of each kind, and without chance.
@@ -142,7 +141,7 @@ func TestVerify_copy_equal_finds_what_differs(t *testing.T) {
 			return err
 		}, "the target has no complete copy"},
 	} {
-		to := stores.Open(t).(copying.Store)
+		to := memories() // What is compared is the same on each.
 		w.move(to)
 		w.ok(tt.change(to))
 		got := w.differences(to)

@@ -412,8 +412,8 @@ func arrows() []arrow {
 			place: "cmd/tidemark",
 			own: []string{
 				"",
-				"attachments", "attachments/...", "bench", "deletion", "erasure", "importer",
-				"importer/...",
+				"attachments", "attachments/...", "bench", "copying", "deletion", "erasure",
+				"importer", "importer/...",
 				"internal/redis", "internal/signal", "migrations", "reach", "reach/...",
 				"retention", "server", "server/...", "storage", "storage/...", "tracing",
 				"tracing/...", "transports", "transports/...", "web",
