@@ -164,7 +164,7 @@ var copyRules = []rule{
 		}
 		next := f.draft(to, bob, "after the copy")
 		f.equal("the next message", f.append(next).Message.Sequence, tidemark.Sequence(9))
-		// Bob's messages after the mark are no more unread for him than before.
+		// What Bob sent after the mark is as little unread for Bob as before.
 		next.ChatID = from
 		f.append(next)
 		unread, err := s.Unread(f.ctx, []storage.StateKey{
