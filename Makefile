@@ -93,7 +93,7 @@ SIDE_BY_SIDE := -p $(shell expr $$(nproc) + 1)
 BACKENDS       := sqlite postgres dynamodb
 BACKEND_RUNS   := $(or $(TIDEMARK_BACKEND_RUNS),1)
 BACKEND_LIMIT  := 30m
-STORE_PACKAGES := ./server ./transports ./transports/transporttest ./importer
+STORE_PACKAGES := ./server ./transports ./transports/transporttest ./importer ./copying
 # They test how events are framed and streams are kept open, which does not depend on the store.
 # `make race` runs them on memory, and `make soak` on each storage.
 STREAM_PACKAGES := ./transports/websocket ./transports/sse ./transports/longpoll

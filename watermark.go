@@ -64,6 +64,13 @@ func (s DeliveryState) ShownTo(other DeliveryState) DeliveryState {
 	return s
 }
 
+// Unmoved reports whether the state is that of a user who has acknowledged and read nothing, and
+// has marked nothing.
+func (s DeliveryState) Unmoved() bool {
+	s.Hides = false
+	return s == DeliveryState{UserID: s.UserID, ChatID: s.ChatID}
+}
+
 // UpdatedAt returns when a watermark last moved, or zero if none ever did.
 func (s DeliveryState) UpdatedAt() time.Time {
 	if s.ReadAt.After(s.AckedAt) {

@@ -47,6 +47,7 @@ func arrows() []arrow {
 			others: []string{"github.com/aws/aws-sdk-go-v2"},
 		},
 		{place: "importer", own: []string{"", "storage"}},
+		{place: "copying", own: []string{"", "storage"}},
 		{place: "importer/internal/input", own: []string{""}},
 		{
 			place: "importer/internal/files",
@@ -411,8 +412,8 @@ func arrows() []arrow {
 			place: "cmd/tidemark",
 			own: []string{
 				"",
-				"attachments", "attachments/...", "bench", "deletion", "erasure", "importer",
-				"importer/...",
+				"attachments", "attachments/...", "bench", "copying", "deletion", "erasure",
+				"importer", "importer/...",
 				"internal/redis", "internal/signal", "migrations", "reach", "reach/...",
 				"retention", "server", "server/...", "storage", "storage/...", "tracing",
 				"tracing/...", "transports", "transports/...", "web",

@@ -24,7 +24,7 @@ const ofOrchestrator = `^TIDEMARK(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z
 // It checks only the commands that variables configure.
 func checkEnvironment(command *kong.Context) error {
 	switch name, _, _ := strings.Cut(command.Command(), " "); name {
-	case "serve", "doctor", "migrate", "import", "token", "bench":
+	case "serve", "doctor", "migrate", "import", "copy", "token", "bench":
 	default:
 		return nil
 	}

@@ -1,5 +1,5 @@
-// Command tidemark is the server and its tools: serve, migrate, import, backup, health, doctor,
-// token, api-key, bench and version.
+// Command tidemark is the server and its tools: serve, migrate, import, copy, backup, health,
+// doctor, token, api-key, bench and version.
 //
 // Each flag of `serve` is also an environment variable (TIDEMARK_LISTEN, TIDEMARK_STORE, …), and a
 // key of the YAML file that --config names. A flag overrides the variable, the variable overrides
@@ -39,6 +39,7 @@ type commands struct {
 	Serve   serveCommand   `cmd:"" help:"Run the server."`
 	Migrate migrateCommand `cmd:"" help:"Bring a store's schema up or down, or show its version."`
 	Import  importCommand  `cmd:"" help:"Move chats of another system into the store."`
+	Copy    copyCommand    `cmd:"" help:"Move all data to another store, while no server runs."`
 	Backup  backupCommand  `cmd:"" help:"Copy the store to a file while the server runs."`
 	Health  healthCommand  `cmd:"" help:"Check whether the server on this machine is ready."`
 	Doctor  doctorCommand  `cmd:"" help:"Check the configuration of serve and all that it names, and say what to do."`

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/copying"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/tracing"
@@ -89,7 +90,13 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 		meter.Trace()
 	}
 	open := func(ctx context.Context) (openedStore, error) {
-		return openStore(ctx, set.store, c.Migrate, c.Core.CommitBatch, meter)
+		s, err := openStore(ctx, set.store, c.Migrate, c.Core.CommitBatch, meter)
+		if err == nil {
+			if err = copying.Complete(ctx, s); err != nil {
+				_ = s.Close()
+			}
+		}
+		return s, err
 	}
 	//rule:metrics_private.metrics-listener-options
 	metrics := metricsOptions{

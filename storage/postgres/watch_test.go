@@ -152,7 +152,9 @@ func statements(t *testing.T) map[string]string {
 	r := sources{constants: map[string]ast.Expr{}, parts: map[string]bool{}}
 	var files []*ast.File
 	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
+		// No server runs the statements of a copy (storage.CopySource, CopyTarget).
+		ofCopy := path == "copies.go" || path == "copying.go"
+		if ofCopy || strings.HasSuffix(path, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

@@ -117,6 +117,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Traces", traceRules)
 	s.run(t, "Blocks", blockRules)
 	s.run(t, "Bans", banRules)
+	s.run(t, "Copies", copyRules)
 	s.run(t, "Outbox", outboxRules)
 	s.run(t, "Documents", documentRules)
 	s.run(t, "Limits", limitRules)

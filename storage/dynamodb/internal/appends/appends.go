@@ -27,9 +27,9 @@ const (
 	turnLength = time.Second
 	// turnTime is the default of Appender.Patience.
 	turnTime = 5 * time.Second
-	// keptKeys is how long an idempotency key is kept at least, one day more than promised.
+	// KeptKeys is how long an idempotency key is kept at least, one day more than promised.
 	//rule:send_idempotent.keep-keys-for-days
-	keptKeys = 8 * 24 * time.Hour
+	KeptKeys = 8 * 24 * time.Hour
 )
 
 // appendBatch appends the drafts of some calls for a chat, in the order of their arrival, and sets
@@ -332,7 +332,7 @@ func (a *appending) actions(todo []int, next *record.Counter) []types.TransactWr
 		key := call.Item{
 			"id": call.Text(idOf(storage.SendKeyOf(d))), "sequence": call.Number(sequence),
 			"message_id": call.Text(d.MessageID),
-			"expires_at": call.Number(now.Add(keptKeys).Unix()),
+			"expires_at": call.Number(now.Add(KeptKeys).Unix()),
 		}
 		//rule:send_idempotent.key-once
 		actions = append(actions, types.TransactWriteItem{Put: &types.Put{

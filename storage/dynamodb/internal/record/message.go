@@ -23,6 +23,15 @@ func MessageItem(
 	return it
 }
 
+// CopiedItem returns a message that a life of the data has stored, as an item.
+func CopiedItem(m *tidemark.Message, life int64) call.Item {
+	it := itemOf(m)
+	if life > 1 {
+		it["life"] = call.Number(life)
+	}
+	return it
+}
+
 // itemOf returns a message as an item, without its life.
 func itemOf(m *tidemark.Message) call.Item {
 	it := call.Item{

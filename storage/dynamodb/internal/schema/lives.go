@@ -103,6 +103,9 @@ func merge(stored, found string) (both string, agree bool) {
 	return strings.Join(all, " "), agree
 }
 
+// LivesKey returns the key of the item with the lives of the data, in the table Counters.
+func LivesKey() map[string]types.AttributeValue { return livesItem() }
+
 func livesItem() map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{"chat_id": &types.AttributeValueMemberS{Value: livesKey}}
 }

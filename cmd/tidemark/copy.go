@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/copying"
+	"github.com/tidemark-im/tidemark/internal/signal"
+	"github.com/tidemark-im/tidemark/storage/dynamodb"
+	"github.com/tidemark-im/tidemark/storage/postgres"
+	"github.com/tidemark-im/tidemark/storage/sqlite"
+)
+
+type copyCommand struct {
+	From   string `required:"" env:"TIDEMARK_COPY_FROM" placeholder:"URL" help:"The store whose data are copied: sqlite:PATH, postgres://… or dynamodb://…"`
+	To     string `required:"" env:"TIDEMARK_COPY_TO" placeholder:"URL" help:"An empty store with the newest schema, or one that the same copy has begun to fill."`
+	Verify bool   `help:"Copy nothing, and compare both stores once more."`
+}
+
+// Help returns the rest of the text of `copy --help`.
+func (copyCommand) Help() string {
+	return "Stop all servers of both stores first. The command may be interrupted and run again: " +
+		"it goes on where it was. Afterwards it compares both stores. Progress is on standard " +
+		"error, and at the end a report in JSON is on standard output. The exit code is 1 if the " +
+		"copy is not complete, or if anything differs (docs/move-over.md)."
+}
+
+// copied is the report of the command.
+type copied struct {
+	copying.Report
+	Complete  bool    `json:"complete"`
+	Seconds   float64 `json:"seconds"`
+	MBASecond float64 `json:"megabytes_per_second"`
+}
+
+// Run copies and compares, and prints the report of each.
+func (c *copyCommand) Run(ctx context.Context, std streams) error {
+	from, err := openCopied(ctx, c.From, false)
+	if err != nil {
+		return fmt.Errorf("--from: %w", err)
+	}
+	defer func() { _ = from.Close() }()
+	to, err := openCopied(ctx, c.To, !c.Verify)
+	if err != nil {
+		return fmt.Errorf("--to: %w", err)
+	}
+	defer func() { _ = to.Close() }()
+	for flag, s := range map[string]copying.Store{"--from": from, "--to": to} {
+		if err := unused(ctx, flag, s); err != nil {
+			return err
+		}
+	}
+	cfg := copying.Config{From: from, To: to, Clock: time.Now}
+	if !c.Verify {
+		err := reported(ctx, std, "copied", copying.New(cfg), (*copying.Copier).Run)
+		if err != nil {
+			return fmt.Errorf("copy: %w; run the same command again to go on", err)
+		}
+	}
+	compared := copying.New(cfg)
+	if err := reported(ctx, std, "compared", compared, (*copying.Copier).Verify); err != nil {
+		return fmt.Errorf("compare: %w; run the command with --verify to compare again", err)
+	}
+	if n := compared.Report().Different; n > 0 {
+		return fmt.Errorf("the stores differ in %d places: make sure that no server has written "+
+			"to either of them, empty the target, and copy again", n)
+	}
+	return nil
+}
+
+// openCopied opens a store without a meter. It changes no schema but that of SQLite. Unless create
+// is set, a database of SQLite must exist: an empty source would look like a complete copy.
+func openCopied(ctx context.Context, raw string, create bool) (copying.Store, error) {
+	u, err := parseStore(raw)
+	if err != nil {
+		return nil, err
+	}
+	switch u.scheme {
+	case schemePostgres:
+		return postgres.Open(ctx, postgres.Config{URL: u.url})
+	case schemeDynamoDB:
+		return dynamodb.Open(ctx, dynamodb.Config{URL: u.url})
+	case schemeMemory:
+		return nil, usagef("the store memory: ends with its process; name another one")
+	}
+	if _, err := os.Stat(u.path); err != nil && !create {
+		return nil, tidemark.Wrap(tidemark.NotFound, err, "there is no database "+u.path)
+	}
+	return sqlite.Open(ctx, sqlite.Config{Path: u.path})
+}
+
+// unused returns an error if a server works on a store.
+func unused(ctx context.Context, flag string, s copying.Store) error {
+	nodes, err := copying.Nodes(ctx, s,
+		func(ctx context.Context, d time.Duration) { signal.Pause(ctx, d) })
+	if err == nil && len(nodes) > 0 {
+		err = tidemark.Errorf(tidemark.Conflict, "servers work on the store: %s; stop them, and "+
+			"wait a minute if one of them was killed", strings.Join(nodes, ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	return nil
+}
+
+// reported runs a copy or a comparison, shows its progress, and prints its report.
+func reported(
+	ctx context.Context, std streams, done string, c *copying.Copier,
+	run func(*copying.Copier, context.Context) error,
+) error {
+	began := time.Now()
+	stop := showCopying(std.err, done, c, began)
+	err := run(c, ctx)
+	stop()
+	took := time.Since(began).Round(time.Millisecond).Seconds()
+	report := copied{Report: c.Report(), Complete: err == nil, Seconds: took}
+	if took > 0 {
+		report.MBASecond = math.Round(float64(report.Bytes)/took/1e4) / 100
+	}
+	encoder := json.NewEncoder(std.out)
+	encoder.SetIndent("", "  ")
+	return errors.Join(err, encoder.Encode(map[string]copied{done: report}))
+}
+
+// showCopying writes how far a copy is, until stop is called.
+func showCopying(to io.Writer, done string, c *copying.Copier, began time.Time) (stop func()) {
+	ended := make(chan struct{})
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		ticks := time.NewTicker(progressEvery)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-ticks.C:
+				r := c.Report()
+				fmt.Fprintf(to, "%v: %d chats, %d messages and %d MB are %s\n",
+					time.Since(began).Round(time.Second), r.Chats, r.Messages,
+					r.Bytes/1_000_000, done)
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		showing.Wait()
+	}
+}

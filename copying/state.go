@@ -1,0 +1,160 @@
+package copying
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+
+	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
+)
+
+// stateKey names the document of the target that says how far the copy is. It is not copied
+// further.
+var stateKey = storage.DocumentKey{Kind: "copy", Name: "state"}
+
+// state is the value of that document. These steps change it:
+//
+//	from      step                          to
+//	none      begin, the target is empty    unfinished
+//	unfinished  begin, of the same source   unfinished
+//	unfinished  the end of Run              done
+//	done      begin, of the same source     done
+type state struct {
+	// Source is the present incarnation of the source.
+	Source tidemark.Incarnation `json:"source"`
+	Done   bool                 `json:"done"`
+	// After is the place among the source's chats (EachChat) up to which all are copied. Through
+	// has chats behind it, and up to where their messages are.
+	After   tidemark.ChatID                       `json:"after,omitempty"`
+	Through map[tidemark.ChatID]tidemark.Sequence `json:"through,omitempty"`
+}
+
+// stateOf reads the state that a store has as a target.
+func stateOf(
+	ctx context.Context, s storage.Documents,
+) (found state, version uint64, err error) {
+	documents, err := s.DocumentsOf(ctx, []storage.DocumentKey{stateKey})
+	if err != nil || documents[0].Version == 0 {
+		return state{}, 0, err
+	}
+	if err := json.Unmarshal(documents[0].Value, &found); err != nil {
+		return state{}, 0, tidemark.Wrap(tidemark.Internal, err, "the state of a copy is damaged")
+	}
+	return found, documents[0].Version, nil
+}
+
+// source returns the present incarnation of the source.
+func (c *Copier) source() tidemark.Incarnation { return c.cfg.From.Incarnation() }
+
+// begin reads the state of the target, or writes the first one into an empty target.
+func (c *Copier) begin(ctx context.Context) error {
+	//rule:copy_equal.two-different-stores
+	if c.source() == c.cfg.To.Incarnation() {
+		return tidemark.Errorf(tidemark.Conflict,
+			"the source and the target are the same store; name another target")
+	}
+	of, version, err := stateOf(ctx, c.cfg.From)
+	if err != nil {
+		return err
+	}
+	if version > 0 && !of.Done {
+		return tidemark.Errorf(tidemark.Conflict,
+			"the source is itself a copy that is not complete; complete it first")
+	}
+	if c.state, version, err = stateOf(ctx, c.cfg.To); err != nil {
+		return err
+	}
+	switch {
+	case version > 0 && c.state.Source == c.source():
+		return nil
+	case version > 0:
+		//rule:copy_equal.of-one-source
+		return tidemark.Errorf(tidemark.Conflict,
+			"the target has a copy of another source, or the source was restored since; give an "+
+				"empty target")
+	}
+	empty, err := isEmpty(ctx, c.cfg.To)
+	if err != nil {
+		return err
+	}
+	//rule:copy_equal.into-an-empty-store
+	if !empty {
+		return tidemark.Errorf(tidemark.Conflict,
+			"the target is not empty; give an empty one, into which no server has written")
+	}
+	c.state = state{Source: c.source()}
+	return c.save(ctx)
+}
+
+// isEmpty reports whether a store has nothing that a copy would write.
+func isEmpty(ctx context.Context, s Store) (bool, error) {
+	after := tidemark.ChatID("")
+	for more := true; more; {
+		var ids []tidemark.ChatID
+		var err error
+		ids, after, more, err = s.EachChat(ctx, after, chatsAtOnce)
+		if err != nil || len(ids) > 0 {
+			return false, err
+		}
+	}
+	for _, kind := range kinds {
+		found := false
+		err := entries(ctx, s, kind, func(*storage.Entry) error {
+			found = true
+			return nil
+		})
+		if err != nil || found {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// save writes the state.
+func (c *Copier) save(ctx context.Context) error {
+	c.saving.Lock()
+	defer c.saving.Unlock()
+	c.mu.Lock()
+	value, err := json.Marshal(c.state)
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	_, _, err = storage.EditDocument(ctx, c.cfg.To, stateKey,
+		func([]byte) ([]byte, error) { return value, nil })
+	return err
+}
+
+// through returns up to where the messages of a chat are in the target.
+func (c *Copier) through(id tidemark.ChatID) tidemark.Sequence {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.Through[id]
+}
+
+// reached records up to where the messages of a chat are in the target.
+func (c *Copier) reached(ctx context.Context, id tidemark.ChatID, n tidemark.Sequence) error {
+	c.mu.Lock()
+	through := maps.Clone(c.state.Through)
+	if through == nil {
+		through = map[tidemark.ChatID]tidemark.Sequence{}
+	}
+	through[id] = n
+	c.state.Through = through
+	c.mu.Unlock()
+	return c.save(ctx)
+}
+
+// Complete returns a Conflict if a store is the target of a copy that is not complete. A server
+// must not work on it.
+func Complete(ctx context.Context, docs storage.Documents) error {
+	found, version, err := stateOf(ctx, docs)
+	//rule:copy_equal.no-server-on-a-part
+	if err == nil && version > 0 && !found.Done {
+		return tidemark.Errorf(tidemark.Conflict,
+			"the store is the target of a copy that is not complete; run tidemark copy again, and "+
+				"start the server after it")
+	}
+	return err
+}
