@@ -108,13 +108,13 @@ func (s *rawStream) cut() {
 // canaryHook is the receiver of a webhook. It keeps what comes, and accepts all of it.
 type canaryHook struct {
 	heard
-	url string
+	server *httptest.Server
 }
 
 func newCanaryHook(t *testing.T) *canaryHook {
 	t.Helper()
 	h := &canaryHook{}
-	server := httptest.NewServer(http.HandlerFunc(
+	h.server = httptest.NewServer(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
@@ -123,15 +123,14 @@ func newCanaryHook(t *testing.T) *canaryHook {
 			h.add(string(body) + "\n")
 			w.WriteHeader(http.StatusNoContent)
 		}))
-	t.Cleanup(server.Close)
-	h.url = server.URL
+	t.Cleanup(h.server.Close)
 	return h
 }
 
 func (h *canaryHook) create(t *testing.T, operator user) {
 	t.Helper()
 	operator.call(t, http.MethodPost, "/admin/outlets", map[string]any{
-		"outlet_id": "crm", "type": "webhook", "url": h.url,
+		"outlet_id": "crm", "type": "webhook", "url": h.server.URL,
 	}, nil)
 }
 

@@ -41,7 +41,7 @@ var fillHeads = []string{
 // are before and after, and what sends cost with it and without, in turns of TIDEMARK_COST_SECONDS.
 func TestExpiry_costs(t *testing.T) {
 	messages := number(t, "TIDEMARK_EXPIRY_MESSAGES", 20_000)
-	seconds, rounds := number(t, "TIDEMARK_COST_SECONDS", 1), number(t, "TIDEMARK_COST_ROUNDS", 2)
+	seconds, rounds := number(t, "TIDEMARK_COST_SECONDS", 1), number(t, "TIDEMARK_COST_ROUNDS", 1)
 	server := service.Shared(t)
 	url := server.Database(t)
 	s := openStore(t, url)
