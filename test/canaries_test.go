@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +18,10 @@ import (
 // quickProgram is the program whose background jobs wait for a twentieth of the time, and which
 // writes its heap into a file when it is asked (internal/chores, cmd/tidemark/heapdump.go).
 var quickProgram = sync.OnceValues(func() (string, error) {
+	if overlay := os.Getenv("TIDEMARK_OVERLAY"); overlay != "" { // of test/mutate
+		path := overlay + ".program"
+		return path, compile(path, ".", "-tags", "quickjobs", "-overlay", overlay)
+	}
 	path, err := filepath.Abs("../.build/test/tidemark-quick")
 	if err != nil {
 		return "", err

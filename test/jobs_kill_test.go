@@ -22,6 +22,7 @@ import (
 	storagepostgres "github.com/tidemark-im/tidemark/storage/postgres"
 	"github.com/tidemark-im/tidemark/storage/sqlite"
 	"github.com/tidemark-im/tidemark/test/services/postgres"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // jobMessages is how many messages a chat of a round has: some steps of each job.
@@ -76,8 +77,8 @@ type jobKills struct {
 // steps says how far the jobs of a round are, each with a number that falls as it goes on.
 type steps struct{ expiry, deletion, erasure string }
 
-// jobsWithin bounds the time of the jobs of a round after the last kill.
-const jobsWithin = 2 * time.Minute
+// jobsWithin is how long the jobs of a round may go without a step.
+const jobsWithin = 2 * wait.Hang
 
 func newJobKills(t *testing.T, binary string, store *importing) *jobKills {
 	t.Helper()
@@ -172,8 +173,12 @@ func (k *jobKills) round(n int, kills bool) {
 // kill, if there are kills, and false when all have ended.
 func (k *jobKills) goesOn(n int, kills bool) bool {
 	k.t.Helper()
-	for end := time.Now().Add(jobsWithin); ; <-time.After(10 * time.Millisecond) {
+	var before steps
+	for end := time.Now(); ; <-time.After(10 * time.Millisecond) {
 		now := k.steps(n)
+		if now != before {
+			before, end = now, time.Now().Add(jobsWithin)
+		}
 		ended := now == steps{"ended", "ended", "ended"}
 		if ended || kills && now != k.last {
 			for name, step := range map[string][2]string{
