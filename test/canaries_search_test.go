@@ -355,7 +355,8 @@ func (d *canaryDatabase) ask(statement string, args ...any) []string {
 
 func (d *canaryDatabase) tables(text string) (found []string) {
 	d.t.Helper()
-	for _, table := range d.ask("SELECT tablename::text FROM pg_tables WHERE schemaname = 'public'") {
+	for _, table := range d.ask(`SELECT tablename::text FROM pg_tables
+		WHERE schemaname = 'public'`) {
 		if n := d.ask("SELECT count(*)::text FROM "+table+
 			" AS row WHERE position($1 IN row::text) > 0", text)[0]; n != "0" {
 			found = append(found, table)
@@ -365,7 +366,7 @@ func (d *canaryDatabase) tables(text string) (found []string) {
 }
 
 // bytes looks at the files of the database after VACUUM FULL, and at the log after checkpoints have
-// removed its old segments. After a plain VACUUM, pages may have the bytes until they are written over
+// removed its old segments. After a plain VACUUM, pages may have the bytes until others follow
 // (docs/postgres.md).
 func (d *canaryDatabase) bytes(words map[string]string) []string {
 	d.t.Helper()

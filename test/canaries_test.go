@@ -88,8 +88,8 @@ type canaryPlace interface {
 	disconnect()
 }
 
-// TestCanaries_erased_nowhere_after_their_time writes random texts under load, TIDEMARK_CANARIES (12)
-// of each fate: edited, redacted, expired, erased, or of a deleted chat. Later none is in an
+// TestCanaries_erased_nowhere_after_their_time writes random texts under load. TIDEMARK_CANARIES
+// (12) are of each fate: edited, redacted, expired, erased, or of a deleted chat. Later none is in an
 // answer, a stream, an event of a webhook, a table, an index, a file of the database or the heap of
 // a node. A restored backup lacks those of an erased user before it serves.
 // (Rules: erased_nowhere, deleted_is_gone, floor_recorded, redacted_stays.)
@@ -141,7 +141,8 @@ func newCanarySite(t *testing.T, binary string, nodes int, place canaryPlace) *c
 	t.Helper()
 	s := &canarySite{
 		t: t, words: map[string]string{}, sequences: map[string]int64{},
-		count: fromEnvironment(t, "TIDEMARK_CANARIES", 12), place: place, hook: newCanaryHook(t), stopLoad: make(chan struct{}),
+		count: fromEnvironment(t, "TIDEMARK_CANARIES", 12), place: place,
+		hook: newCanaryHook(t), stopLoad: make(chan struct{}),
 	}
 	for _, fate := range append([]string{kept}, gone...) {
 		s.words[fate] = randomWord()
@@ -348,8 +349,8 @@ func (s *canarySite) meet() {
 	}
 	operator := s.backend(0)
 	operator.call(t, http.MethodPatch, "/chats/old", map[string]any{"keep_days": 8}, nil)
-	if answer, said := operator.ask(t, http.MethodDelete, "/chats/doomed", nil); answer.StatusCode !=
-		http.StatusNoContent {
+	answer, said := operator.ask(t, http.MethodDelete, "/chats/doomed", nil)
+	if answer.StatusCode != http.StatusNoContent {
 		t.Fatalf("the deletion: %s: %s", answer.Status, said)
 	}
 	operator.call(t, http.MethodPost, "/users/"+s.zoe+"/erasure", nil, nil)

@@ -28,8 +28,8 @@ import (
 // jobMessages is how many messages a chat of a round has: some steps of each job.
 const jobMessages = 1_300
 
-// TestJobs_deleted_is_gone_after_kills kills a node with SIGKILL, TIDEMARK_JOB_KILLS times (12), each time
-// after a step of a job: messages expire, a chat is deleted, a user is erased, an import ends. The
+// TestJobs_deleted_is_gone_after_kills kills a node with SIGKILL, TIDEMARK_JOB_KILLS times (12). It
+// does so after a step of a job: messages expire, a chat is deleted, a user is erased, an import ends. The
 // jobs end all the same, as they do without a kill, and no byte of another chat changes.
 // (Rules: floor_recorded, deleted_is_gone, erased_nowhere, import_once.)
 func TestJobs_deleted_is_gone_after_kills(t *testing.T) {
@@ -261,8 +261,8 @@ func (k *jobKills) number(question string, about ...any) (n int) {
 // document returns the value of a document, or "".
 func (k *jobKills) document(kind, name string) (value string) {
 	k.t.Helper()
-	err := k.db.QueryRow(fmt.Sprintf("SELECT value FROM documents WHERE kind = '%s' AND name = '%s'",
-		kind, name)).Scan(&value)
+	err := k.db.QueryRow(fmt.Sprintf("SELECT value FROM documents "+
+		"WHERE kind = '%s' AND name = '%s'", kind, name)).Scan(&value)
 	if !errors.Is(err, sql.ErrNoRows) {
 		must(k.t, err)
 	}

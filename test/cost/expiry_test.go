@@ -155,7 +155,8 @@ func (e *expiry) sizes() string {
 	const mib = 1 << 20
 	text := e.ask(fmt.Sprintf(`SELECT round(pg_relation_size('messages') / %d.0, 1) || ' MiB, ' ||
 		round(pg_indexes_size('messages') / %[1]d.0, 1) || ' MiB of indexes'`, mib))
-	if e.ask("SELECT count(*)::text FROM pg_available_extensions WHERE name = 'pgstattuple'") == "0" {
+	if e.ask(`SELECT count(*)::text FROM pg_available_extensions
+		WHERE name = 'pgstattuple'`) == "0" {
 		return text
 	}
 	e.ask("CREATE EXTENSION IF NOT EXISTS pgstattuple")
