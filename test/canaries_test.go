@@ -89,9 +89,9 @@ type canaryPlace interface {
 }
 
 // TestCanaries_erased_nowhere_after_their_time writes random texts under load. TIDEMARK_CANARIES
-// (12) are of each fate: edited, redacted, expired, erased, or of a deleted chat. Later none is in an
-// answer, a stream, an event of a webhook, a table, an index, a file of the database or the heap of
-// a node. A restored backup lacks those of an erased user before it serves.
+// (12) are of each fate: edited, redacted, expired, erased, or of a deleted chat. Later none is
+// in an answer, a stream, an event of a webhook, a table, an index, a file of the database or
+// the heap of a node. A restored backup lacks those of an erased user before it serves.
 // (Rules: erased_nowhere, deleted_is_gone, floor_recorded, redacted_stays.)
 func TestCanaries_erased_nowhere_after_their_time(t *testing.T) {
 	t.Parallel() // It waits more than it works.

@@ -28,9 +28,10 @@ import (
 // jobMessages is how many messages a chat of a round has: some steps of each job.
 const jobMessages = 1_300
 
-// TestJobs_deleted_is_gone_after_kills kills a node with SIGKILL, TIDEMARK_JOB_KILLS times (12). It
-// does so after a step of a job: messages expire, a chat is deleted, a user is erased, an import ends. The
-// jobs end all the same, as they do without a kill, and no byte of another chat changes.
+// TestJobs_deleted_is_gone_after_kills kills a node with SIGKILL, TIDEMARK_JOB_KILLS times (12).
+// It does so after a step of a job: messages expire, a chat is deleted, a user is erased, an
+// import ends. The jobs end all the same, as they do without a kill, and no byte of another chat
+// changes.
 // (Rules: floor_recorded, deleted_is_gone, erased_nowhere, import_once.)
 func TestJobs_deleted_is_gone_after_kills(t *testing.T) {
 	t.Parallel() // It waits more than it works.
