@@ -50,7 +50,7 @@ const (
 	// settleFor is how long acknowledgements may be under way in another process.
 	settleFor = 60 * chores.Second
 	// againAfter is when a pass is repeated that had to leave chats out.
-	againAfter = 600 * chores.Second
+	againAfter = chores.Again
 )
 
 // job is the value of a document. The times are in milliseconds since 1970, and 0 for none.

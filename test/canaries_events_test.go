@@ -149,6 +149,17 @@ func (s *canarySite) none(where, text string, words ...string) {
 	}
 }
 
+// marks sends a message to each of the chats that are left, and returns their texts.
+func (s *canarySite) marks(what string) (texts []string) {
+	s.t.Helper()
+	for _, chat := range []string{"team", "old"} {
+		text := what + " in " + chat
+		s.as(0, "alice").send(s.t, chat, text)
+		texts = append(texts, text)
+	}
+	return texts
+}
+
 // searchEvents looks at what comes after the fates: on the stream that is open, to a session that
 // is resumed at its first event, to a user who was away, and to a webhook that gets all again.
 func (s *canarySite) searchEvents() {
@@ -156,18 +167,17 @@ func (s *canarySite) searchEvents() {
 	t.Helper()
 	bob, carol, zoe := s.streams[0], s.streams[1], s.streams[2]
 	<-zoe.ended
+	// What tells of the fates themselves may come late. It comes before these messages.
+	late := s.marks("the fates are over")
+	bob.has(t, late...)
+	s.hook.has(t, late...)
 	open, hook, before := bob.size(), s.hook.size(), carol.size()
 	carol.open(t, carol.first)
-	late := newRawStream(t, s.as(1, "late"))
+	away := newRawStream(t, s.as(1, "late"))
 	s.backend(0).call(t, http.MethodPost, "/admin/outlets/crm/replay",
 		map[string]any{"all": true}, nil)
-	var marks []string
-	for _, chat := range []string{"team", "old"} {
-		mark := "the end of " + chat
-		s.as(0, "alice").send(t, chat, mark)
-		marks = append(marks, mark)
-	}
-	for _, one := range []*heard{&bob.heard, &carol.heard, &late.heard, &s.hook.heard} {
+	marks := s.marks("the end")
+	for _, one := range []*heard{&bob.heard, &carol.heard, &away.heard, &s.hook.heard} {
 		one.has(t, marks...)
 	}
 	eventually(t, "a webhook and a resumed stream get again what is kept", func() bool {
@@ -178,6 +188,6 @@ func (s *canarySite) searchEvents() {
 	s.none("an open stream", bob.since(open), s.zoe)
 	// A session has events for as long as it can be resumed. One says that the user has left.
 	s.none("a resumed stream", carol.since(before))
-	s.none("the stream of a user who was away", late.since(0), s.zoe)
+	s.none("the stream of a user who was away", away.since(0), s.zoe)
 	s.none("a webhook", s.hook.since(hook), s.zoe)
 }
