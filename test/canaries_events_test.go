@@ -160,6 +160,19 @@ func (s *canarySite) marks(what string) (texts []string) {
 	return texts
 }
 
+// replay lets the webhook get all again. It waits until the outlet is active.
+func (s *canarySite) replay() {
+	s.t.Helper()
+	var answer []byte
+	eventually(s.t, "the webhook gets all again", func() bool {
+		status, got, err := s.backend(0).try(s.t.Context(), http.MethodPost,
+			"/admin/outlets/crm/replay", map[string]any{"all": true})
+		must(s.t, err)
+		answer = got
+		return status < 300
+	}, func() string { return string(answer) })
+}
+
 // searchEvents looks at what comes after the fates: on the stream that is open, to a session that
 // is resumed at its first event, to a user who was away, and to a webhook that gets all again.
 func (s *canarySite) searchEvents() {
@@ -174,8 +187,7 @@ func (s *canarySite) searchEvents() {
 	open, hook, before := bob.size(), s.hook.size(), carol.size()
 	carol.open(t, carol.first)
 	away := newRawStream(t, s.as(1, "late"))
-	s.backend(0).call(t, http.MethodPost, "/admin/outlets/crm/replay",
-		map[string]any{"all": true}, nil)
+	s.replay()
 	marks := s.marks("the end")
 	for _, one := range []*heard{&bob.heard, &carol.heard, &away.heard, &s.hook.heard} {
 		one.has(t, marks...)

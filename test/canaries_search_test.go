@@ -161,7 +161,13 @@ func (s *canarySite) inHeap(p *process) (found string) {
 		// A text has a number at its end. A piece without it is what is left in memory that has
 		// another use now.
 		texts := regexp.MustCompile(s.words[fate]+"-[0-9]").FindAllIndex(heap, -1)
-		if len(texts) > 0 {
+		different := map[string]bool{}
+		for _, text := range texts {
+			different[string(heap[text[0]:min(text[1]+1, len(heap))])] = true
+		}
+		// Buffers that nobody has used again have a few (docs/privacy.md). What keeps messages has
+		// all of them.
+		if len(different) > s.count/2 {
 			at := texts[0][0]
 			found += fmt.Sprintf("%d texts that are %s, in %q; ", len(texts), fate,
 				heap[max(0, at-100):min(len(heap), at+100)])

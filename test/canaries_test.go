@@ -350,7 +350,7 @@ func (s *canarySite) begin() {
 				select {
 				case <-ctx.Done():
 					return
-				case <-time.After(200 * time.Millisecond):
+				case <-time.After(100 * time.Millisecond):
 				}
 				u.call(s.t, http.MethodPost, "/chats/"+chat+"/messages", map[string]any{
 					"client_message_id": fmt.Sprint("load-", i),
