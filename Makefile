@@ -337,6 +337,8 @@ soak: ## the suites, and the random histories of every storage, with long counts
 		TIDEMARK_COST_CHATS=$(or $(TIDEMARK_COST_CHATS),1000) \
 		TIDEMARK_DEATH_SESSIONS=$(or $(TIDEMARK_DEATH_SESSIONS),20000) \
 		TIDEMARK_OUTLET_KILLS=$(or $(TIDEMARK_OUTLET_KILLS),200) \
+		TIDEMARK_CANARIES=$(or $(TIDEMARK_CANARIES),100) \
+		TIDEMARK_JOB_KILLS=$(or $(TIDEMARK_JOB_KILLS),500) \
 		TIDEMARK_PAGE_MESSAGES=$(or $(TIDEMARK_PAGE_MESSAGES),10000) \
 		TIDEMARK_CHROMIUM=$(or $(TIDEMARK_CHROMIUM),chromium) \
 		TIDEMARK_CHAOS_SECONDS=$(or $(TIDEMARK_CHAOS_SECONDS),3600) \
@@ -345,6 +347,7 @@ soak: ## the suites, and the random histories of every storage, with long counts
 	TIDEMARK_IMPORT_MESSAGES=$(or $(TIDEMARK_IMPORT_MESSAGES),1000000) \
 		TIDEMARK_IMPORT_KILLS=$(or $(TIDEMARK_IMPORT_KILLS),20) \
 		go test -count=1 -v -timeout 12h -run '^TestImport_' ./test
+	scripts/bench expiry --messages $(or $(TIDEMARK_EXPIRY_MESSAGES),10000000)
 	TIDEMARK_SIMULATION_RUNS=$(or $(TIDEMARK_SIMULATION_RUNS),10000) \
 		go test -count=1 -v -timeout 24h ./server/simulationtest
 	TIDEMARK_PRESENCE_USERS=$(or $(TIDEMARK_PRESENCE_USERS),10000) \

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/internal/chores"
 )
 
 // step is how far a job has come.
@@ -45,11 +46,11 @@ func (s step) rest() time.Duration {
 
 const (
 	// refuseFor is how long nodes have to read the tombstone.
-	refuseFor = 30 * time.Second
+	refuseFor = 30 * chores.Second
 	// settleFor is how long acknowledgements may be under way in another process.
-	settleFor = time.Minute
+	settleFor = 60 * chores.Second
 	// againAfter is when a pass is repeated that had to leave chats out.
-	againAfter = 10 * time.Minute
+	againAfter = chores.Again
 )
 
 // job is the value of a document. The times are in milliseconds since 1970, and 0 for none.

@@ -31,7 +31,7 @@ const day = 24 * time.Hour
 
 const (
 	// passEvery is the time between the beginnings of two passes.
-	passEvery = 24 * time.Hour
+	passEvery = chores.Day
 	// pageChats is how many chats are looked at in one read.
 	pageChats = 200
 )

@@ -16,14 +16,12 @@ import (
 
 const (
 	// Every is how often a job looks for work, unless it is woken.
-	Every = time.Minute
-	// ClaimFor is for how long a process has a piece of work for itself, after it has said so.
-	ClaimFor = 5 * time.Minute
+	Every = 60 * Second
 	// restFactor is the length of a rest, in the time of the work before it.
 	restFactor = 4
 	// tries is how often work is tried that fails, with pauses of tryPause.
 	tries    = 3
-	tryPause = 10 * time.Second
+	tryPause = 10 * Second
 )
 
 // Job says when a process looks for work. Create it with New. It is safe for concurrent use.

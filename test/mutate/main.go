@@ -276,8 +276,9 @@ func try(ctx context.Context, b broken, dir string) (verdict, output string) {
 	if err != nil {
 		return "error", err.Error()
 	}
-	output, err = start(ctx, ".", "go", "test", "-count=1", "-vet=off", "-v", "-timeout", timeout,
-		"-run", b.Test, "-overlay", overlay, b.Package)
+	// Tests that build the program build it with the break, too.
+	output, err = start(ctx, ".", "env", "TIDEMARK_OVERLAY="+overlay, "go", "test", "-count=1",
+		"-vet=off", "-v", "-timeout", timeout, "-run", b.Test, "-overlay", overlay, b.Package)
 	switch {
 	case err == nil:
 		return "SURVIVED", output
