@@ -11,11 +11,12 @@ import (
 )
 
 // trace is a table that names users. Its statement reads two columns behind a position of them. If
-// keyed, the first one is chats.key.
+// keyed, the first one is chats.key. If numbered, the second one is.
 type trace struct {
-	text  string
-	keyed bool
-	both  bool // both columns are users
+	text     string
+	keyed    bool
+	numbered bool
+	both     bool // both columns are users
 }
 
 // The tables of UsersNamed. The mentions of a user in a chat are read as one.
@@ -24,8 +25,8 @@ var traces = []trace{
 		ORDER BY user_id, blocked_id LIMIT ?`, both: true},
 	{text: `SELECT chat, user_id FROM bans WHERE (chat, user_id) > (?, ?)
 		ORDER BY chat, user_id LIMIT ?`, keyed: true},
-	{text: `SELECT DISTINCT user_id, '' FROM receipts WHERE user_id > ?1 AND ?2 = ''
-		ORDER BY user_id LIMIT ?3`},
+	{text: `SELECT user_id, chat FROM receipts WHERE (user_id, chat) > (?, ?)
+		ORDER BY user_id, chat LIMIT ?`, numbered: true},
 	{text: `SELECT DISTINCT chat, user_id FROM mentions WHERE (chat, user_id) > (?, ?)
 		ORDER BY chat, user_id LIMIT ?`, keyed: true},
 }
@@ -51,9 +52,9 @@ func tracePlaceOf(after string) (p tracePlace, ok bool) {
 	return tracePlace{n, parts[1], parts[2]}, err == nil && n >= 0 && n < len(traces)
 }
 
-// key returns the first column of a position as a chats.key.
-func (p tracePlace) key() int64 {
-	key, err := strconv.ParseInt(p.a, 10, 64)
+// keyOf returns a column of a position as a chats.key.
+func keyOf(column string) int64 {
+	key, err := strconv.ParseInt(column, 10, 64)
 	if err != nil {
 		return -1 // the beginning
 	}
@@ -74,18 +75,27 @@ func (s *Store) UsersNamed(
 	of := traces[at.table]
 	rows, more, err := page(ctx, s, of.text, limit, func(q *stmt) {
 		if of.keyed {
-			q.integer(1, at.key())
+			q.integer(1, keyOf(at.a))
 		} else {
 			q.string(1, at.a)
 		}
-		q.string(2, at.b)
+		if of.numbered {
+			q.integer(2, keyOf(at.b))
+		} else {
+			q.string(2, at.b)
+		}
 		q.integer(3, int64(limit)+1)
 	}, func(row *stmt) tracePlace {
-		p := tracePlace{table: at.table, b: row.stringAt(1)}
+		p := tracePlace{table: at.table}
 		if of.keyed {
 			p.a = strconv.FormatInt(row.integerAt(0), 10)
 		} else {
 			p.a = row.stringAt(0)
+		}
+		if of.numbered {
+			p.b = strconv.FormatInt(row.integerAt(1), 10)
+		} else {
+			p.b = row.stringAt(1)
 		}
 		return p
 	})
