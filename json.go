@@ -85,7 +85,13 @@ func (r *Relation) appendJSON(b []byte) []byte {
 		return append(b, "null"...)
 	}
 	b = append(b, `{"sequence":`...)
-	b = strconv.AppendUint(b, uint64(r.Sequence), 10)
+	if r.Sequences == nil {
+		b = strconv.AppendUint(b, uint64(r.Sequence), 10)
+		b = append(b, `,"sequences":null`...)
+	} else {
+		b = append(b, `null,"sequences":`...)
+		b = appendSequences(b, r.Sequences)
+	}
 	b = append(b, `,"emoji":`...)
 	b = appendNullable(b, r.Emoji)
 	b = append(b, `,"target":`...)
@@ -95,6 +101,18 @@ func (r *Relation) appendJSON(b []byte) []byte {
 		b = r.Target.AppendJSON(b)
 	}
 	return append(b, '}')
+}
+
+// appendSequences appends an array of sequences.
+func appendSequences(b []byte, all []Sequence) []byte {
+	b = append(b, '[')
+	for i, n := range all {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(n), 10)
+	}
+	return append(b, ']')
 }
 
 // appendJSON appends the revision, or null.

@@ -101,7 +101,7 @@ func TestDraft_MayRevise(t *testing.T) {
 		} {
 			d := relationTo(kind)
 			d.ByBackend = test.backend
-			err := d.MayRevise(test.target, test.role, tidemark.Group)
+			err := d.MayRevise([]*tidemark.Message{test.target}, test.role, tidemark.Group)
 			if got := tidemark.CodeOf(err); got != want {
 				t.Errorf("%s of %s: got %v, want code %q", kind, test.name, err, want)
 			}
