@@ -71,20 +71,20 @@ var listRules = []rule{
 		c := f.group("c", alice, bob, carol)
 		_, err := f.store.UpdateMember(f.ctx, c, carol, role(tidemark.Admin))
 		f.ok(err)
-		f.send(c, alice, 2)
-		f.send(c, bob, 1)
-		f.append(f.edit(c, alice, 1, "edited"))
-		f.append(f.react(c, alice, 1, "a"))
+		f.send(c, bob, 2)
+		f.send(c, alice, 1)
+		f.append(f.edit(c, bob, 1, "edited"))
+		f.append(f.react(c, bob, 1, "a"))
 		before := f.messages(storage.Range{Chat: c})
 		for name, test := range map[string]struct {
 			draft tidemark.Draft
 			want  tidemark.Code
 			index int
 		}{
-			"another's":  {f.redactAll(c, alice, 1, 2, 3), tidemark.Denied, 2},
-			"an edit":    {f.redactAll(c, alice, 2, 4), tidemark.Conflict, 1},
-			"a reaction": {f.redactAll(c, alice, 1, 5), tidemark.Conflict, 1},
-			"nothing":    {f.redactAll(c, alice, 1, 9), tidemark.NotFound, 1},
+			"another's":  {f.redactAll(c, bob, 1, 2, 3), tidemark.Denied, 2},
+			"an edit":    {f.redactAll(c, bob, 2, 4), tidemark.Conflict, 1},
+			"a reaction": {f.redactAll(c, bob, 1, 5), tidemark.Conflict, 1},
+			"nothing":    {f.redactAll(c, bob, 1, 9), tidemark.NotFound, 1},
 			"far above":  {f.redactAll(c, carol, 3, 1<<40), tidemark.NotFound, 1},
 		} {
 			_, err := storage.AppendOne(f.ctx, f.store, test.draft)
@@ -93,7 +93,7 @@ var listRules = []rule{
 				fmt.Sprintf("relation.sequences[%d]", test.index))
 		}
 		f.equal("messages", f.messages(storage.Range{Chat: c}), before)
-		f.wantReactions(c, bob, 5, "1 a 1 0")
+		f.wantReactions(c, alice, 5, "1 a 1 0")
 		f.wantList(f.redactAll(c, carol, 1, 3), 6)
 		backend := f.redactAll(c, bob, 2, 3)
 		backend.ByBackend = true

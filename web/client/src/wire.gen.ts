@@ -231,6 +231,10 @@ export interface paths {
          *     redact a message again succeeds, and changes nothing. But a `react` or `pin` that was
          *     redacted before gets 409.
          *
+         *     A `redact` may name up to 100 messages in `sequences`, but no `react` or `pin`. It redacts
+         *     all of them, or none: the `param` of an error names the first that may not be redacted, such
+         *     as `relation.sequences[2]`.
+         *
          *     To react to a message, or to pin it, send one of `kind` `react` or `pin` with its
          *     `relation`. The other message does not change. To undo it, redact the `react` or `pin`.
          *     404: as above. 403: you may not pin. 409: the message is not shown, or was redacted. For a
@@ -2100,12 +2104,22 @@ export interface components {
          */
         readonly MessageKind: string;
         /**
+         * @description Needs `sequence`, or for a `redact` either `sequence` or `sequences`.
          * @example {
          *       "sequence": 1
          *     }
          */
         readonly NewRelation: {
-            readonly sequence: components["schemas"]["Sequence"];
+            readonly sequence?: components["schemas"]["Sequence"] | null;
+            /**
+             * @description Only of a `redact`: the messages that it redacts, ascending. They are no `edit`,
+             *     `redact`, `react` or `pin`.
+             * @example [
+             *       1,
+             *       2
+             *     ]
+             */
+            readonly sequences?: readonly components["schemas"]["Sequence"][] | null;
             /**
              * @description Only of a `react`, which needs it: at most 64 bytes of UTF-8, without white space and
              *     control characters, and not only of invisible characters. The server does not check
@@ -2116,13 +2130,28 @@ export interface components {
         /**
          * @example {
          *       "sequence": 1,
+         *       "sequences": null,
          *       "emoji": null,
          *       "target": null
          *     }
          */
         readonly Relation: {
-            /** @description That of the message that is changed, reacted to, or pinned. */
-            readonly sequence: components["schemas"]["Sequence"];
+            /**
+             * @description That of the message that is changed, reacted to, or pinned. Null if there are
+             *     `sequences`.
+             */
+            readonly sequence: components["schemas"]["Sequence"] | null;
+            /**
+             * @description Those of the messages that a `redact` has redacted together, ascending, else null.
+             *     Nothing is left of what they said, so remove it from what you have of them. After a
+             *     user was erased, the server sends such a `redact`. Its `sender_id` is the id that took
+             *     the place of theirs.
+             * @example [
+             *       1,
+             *       2
+             *     ]
+             */
+            readonly sequences: readonly components["schemas"]["Sequence"][] | null;
             /**
              * @description Of a `react`, else null. It stays when the `react` is redacted, so that clients know
              *     what to take back.
@@ -2131,7 +2160,7 @@ export interface components {
             /**
              * @description That message as it is now, not as it was after this change. So replace what you have
              *     of it, unless what you have has a `revision` with a higher sequence. Null if you may
-             *     not see it, and for `react` and `pin`, which do not change it.
+             *     not see it, for `react` and `pin`, which do not change it, and with `sequences`.
              */
             readonly target: components["schemas"]["Message"] | null;
         };

@@ -349,7 +349,7 @@ const revised = (sequence: number, by: number, kind = 'edit'): Message => ({
 });
 const relation = (at: number, target: Message): Message => ({
   ...messageOf('team', at, 'bob', target.revision?.kind), content: '',
-  relation: { sequence: target.sequence, emoji: null, target },
+  relation: { sequence: target.sequence, sequences: null, emoji: null, target },
 });
 const textsOf = async (store: Store) => (await store.page('team', 99, 99)).map(({ message }) =>
   message?.relation ? message.relation : message?.content);
