@@ -296,6 +296,20 @@ func TestInbox_redacted_stays_though_the_relation_is_not_queued(t *testing.T) {
 		b.mu.Unlock()
 		b.fill(t.Context(), c, 1, pageSize)
 	}
+	t.Run("a list", func(t *testing.T) {
+		b := newInbox()
+		for n := range tidemark.Sequence(3) {
+			b.message(message(n + 1))
+		}
+		list := redaction(4, 1)
+		list.Relation = &tidemark.Relation{Sequences: []tidemark.Sequence{1, 3}}
+		b.message(list)
+		for n, want := range map[tidemark.Sequence]string{1: "", 2: "secret", 3: ""} {
+			if got := saysOf(b, n); got != want {
+				t.Errorf("message %d says %q, want %q", n, got, want)
+			}
+		}
+	})
 	t.Run("a full queue", func(t *testing.T) {
 		b := newInbox()
 		for n := range tidemark.Sequence(mostOfChat) {

@@ -51,6 +51,8 @@ type core struct {
 	mu     sync.Mutex
 	ended  int
 	reread map[tidemark.ChatID]bool
+	// announce is called before an announcement, and fails it. Nil lets all pass.
+	announce func() error
 }
 
 func (c *core) EndSessions(context.Context, tidemark.UserID, tidemark.SessionID) error {
@@ -80,6 +82,53 @@ func (c *core) Reread(_ context.Context, chat tidemark.ChatID, _ tidemark.Sequen
 		c.reread = map[tidemark.ChatID]bool{}
 	}
 	c.reread[chat] = true
+}
+
+func (c *core) AnnounceErased(
+	ctx context.Context, chat tidemark.ChatID, alias tidemark.UserID, key string,
+	erased []tidemark.Sequence,
+) error {
+	if c.announce != nil {
+		if err := c.announce(); err != nil {
+			return err
+		}
+	}
+	_, err := storage.AppendOne(ctx, c.store, tidemark.Draft{
+		ChatID: chat, SenderID: alias, ClientMessageID: key, ByServer: true,
+		Kind: tidemark.KindRedact, Relation: &tidemark.Relation{Sequences: erased},
+		ContentType: tidemark.DefaultContentType,
+		MessageID:   tidemark.MessageID("announced " + key), CreatedAt: time.Now(),
+	})
+	return err
+}
+
+// announced returns the announcements in a chat, after it has checked them: they name each message
+// of the alias that was wiped, once.
+func (w *world) announced(chat tidemark.ChatID) (found []tidemark.Message) {
+	w.t.Helper()
+	pages, err := w.store.Ranges(w.ctx, []storage.Range{{Chat: chat, Limit: 10_000, Bare: true}})
+	w.ok(err)
+	named := map[tidemark.Sequence]int{}
+	for _, m := range pages[0] {
+		if m.Kind != tidemark.KindRedact {
+			continue
+		}
+		found = append(found, m)
+		for _, n := range m.Relation.Sequences {
+			named[n]++
+		}
+	}
+	for _, m := range pages[0] {
+		want := 0
+		if m.SenderID != "bob" && m.Kind == tidemark.KindMessage {
+			want = 1
+		}
+		if named[m.Sequence] != want {
+			w.t.Errorf("%s: message %d is named %d times, want %d", chat, m.Sequence,
+				named[m.Sequence], want)
+		}
+	}
+	return found
 }
 
 // chat creates a chat of zoe and bob with n messages of both, which name the other.
@@ -225,6 +274,9 @@ func TestWorker_erased_nowhere(t *testing.T) {
 		w.ok(err)
 		later(5 * time.Minute)
 		w.nothingLeft("at the end")
+		if got := len(w.announced(direct)); got != 7 {
+			t.Errorf("%d announcements of 700 messages, want 7", got)
+		}
 		if status, err = r.Status(w.ctx, zoe); status.State != "erased" || err != nil ||
 			status.CompletedAt.IsZero() || status.MessagesWiped != 712 ||
 			status.MessagesRenamed != 712 {
@@ -338,6 +390,9 @@ func TestWorker_erased_nowhere_after_a_kill(t *testing.T) {
 					t.Errorf("after write %d, it is %+v, %v", n, status, err)
 				}
 				w.oneAlias(groups)
+				for _, chat := range groups {
+					w.announced(chat)
+				}
 			})
 		}
 	}
