@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
@@ -120,16 +122,16 @@ func TestRun_hands_over_reactions_and_pins(t *testing.T) {
 		wait.Until(t, "bob handles the redaction", func() bool { return len(b.all()) == 4 })
 		got := b.all()
 		if m := got[1]; m.Kind != tidemark.KindReact || m.Redacted() ||
-			*m.Relation != (tidemark.Relation{Sequence: 1, Emoji: "👍"}) {
+			!cmp.Equal(*m.Relation, tidemark.Relation{Sequence: 1, Emoji: "👍"}) {
 			t.Errorf("the reaction is %+v", m)
 		}
 		if m := got[2]; m.Kind != tidemark.KindPin ||
-			*m.Relation != (tidemark.Relation{Sequence: 1}) {
+			!cmp.Equal(*m.Relation, tidemark.Relation{Sequence: 1}) {
 			t.Errorf("the pin is %+v", m)
 		}
 		undone := got[3].Relation.Target
 		if undone == nil || undone.Sequence != 2 || undone.Revision.Sequence != 4 ||
-			*undone.Relation != (tidemark.Relation{Sequence: 1, Emoji: "👍"}) {
+			!cmp.Equal(*undone.Relation, tidemark.Relation{Sequence: 1, Emoji: "👍"}) {
 			t.Errorf("what was undone is %+v", undone)
 		}
 		isAcked(t, s, bob, chat, 4)

@@ -22,7 +22,7 @@ func (c *core) redactAll(
 func TestR_WIPE_no_node_has_what_a_list_names(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWiped(t)
-		w.a.secret("alice", w.chat)
+		w.a.send("alice", w.chat)
 		settle()
 		if _, err := w.a.redactAll("alice", w.chat, "list", 1, 2); err != nil {
 			t.Fatal(err)
