@@ -233,8 +233,8 @@ func (m *Message) Size() int {
 // sequenceSize is about what a sequence takes in JSON, in bytes.
 const sequenceSize = 8
 
-// SameAs reports whether the message may be what the draft became. Kind, related sequences and emoji
-// must be equal. So must be mentions, content, content type, attachments and metadata, the latter
+// SameAs reports whether the message may be what the draft became. Kind, related sequences and
+// emoji must be equal. So must be mentions, content, content type, attachments and metadata, the latter
 // four byte for byte, unless the message was changed since. An edit has them in its target, so they
 // are compared with the target if this edit was the last to change it. A resend for which SameAs
 // reports false is a Conflict.

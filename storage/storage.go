@@ -209,14 +209,8 @@ type Messages interface {
 	// that annotates another message stands from this step on, and one that redacts an annotation
 	// ends that (Annotations).
 	//
-	// A redaction that names a list (Relation.Sequences) changes all of its targets in the step, or
-	// none if one of them is refused. On DynamoDB each target is a step of its own, before that of
-	// the redaction. So a call that fails may have wiped some of them, and their Revision may have
-	// a sequence below that of the redaction. In all stores, nobody who has read the redaction
-	// reads what its targets said.
-	//
-	// A draft ByServer is stored although its sender is no member, also in a closed chat. It changes
-	// no target.
+	// A redaction of a list changes all its targets, or none if one is refused. On DynamoDB each is
+	// a step before it, so a call that fails may have wiped some, in a Revision of a lower sequence.
 	Append(ctx context.Context, drafts []tidemark.Draft) ([]Appended, error)
 
 	// Sent returns the message that a sender has stored under an idempotency key, as Append would

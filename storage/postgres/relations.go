@@ -89,7 +89,7 @@ func (a *appending) inOrder(ctx context.Context, c *conn) error {
 			}
 		}
 		waited := a.lockWaited
-		for some := range slices.Chunk(relations, maxRelations) {
+		for _, some := range a.parts(relations) {
 			if err := a.relate(ctx, c, some); err != nil {
 				return err
 			}
@@ -100,6 +100,20 @@ func (a *appending) inOrder(ctx context.Context, c *conn) error {
 		todo = later
 	}
 	return nil
+}
+
+// parts divides relations of different chats into those that share a transaction. One that names a
+// list has its own, which bounds how many targets are in memory.
+func (a *appending) parts(relations []int) (parts [][]int) {
+	var single []int
+	for _, i := range relations {
+		if a.drafts[i].Relation.Sequences != nil {
+			parts = append(parts, []int{i})
+		} else {
+			single = append(single, i)
+		}
+	}
+	return slices.AppendSeq(parts, slices.Chunk(single, maxRelations))
 }
 
 // relate writes relations of different chats, and what they do, in one transaction. If the database

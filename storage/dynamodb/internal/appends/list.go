@@ -58,7 +58,12 @@ func (a *appending) aimAtList(ctx context.Context, i int) (left []int, err error
 		if targets[n].Redacted() {
 			return nil
 		}
-		revised := targets[n].Revise(&d, a.view.Head+1)
+		// An edit may have been stored since the view. The redaction is above that, too.
+		sequence := a.view.Head + 1
+		if before := targets[n].Revision; before != nil {
+			sequence = max(sequence, before.Sequence+1)
+		}
+		revised := targets[n].Revise(&d, sequence)
 		//rule:redacted_stays.list-before-relation-in-dynamodb
 		_, done, _, err := a.Update(ctx, record.Revision(&revised, items[n]))
 		changed[n] = !done

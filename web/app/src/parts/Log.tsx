@@ -337,7 +337,8 @@ function Announcer({ session, chat, timeline }: Pick<Props, 'session' | 'chat' |
         item.message && named.includes(item.sequence))) return;
       // What was announced may be what is deleted now.
       const changed = kind === 'edit' ? 'edited' : kind === 'redact' ? 'deleted' : '';
-      if (changed) setWords(mine ? '' : `${message.sender_id} ${changed} ${named.length > 1 ? 'messages' : 'a message'}`);
+      const what = named.length > 1 ? 'messages' : 'a message';
+      if (changed) setWords(mine ? '' : `${message.sender_id} ${changed} ${what}`);
       else if (!mine && kind === 'message') {
         announced = message.sequence;
         setWords(`${message.sender_id}: ${messageText(message)}`);

@@ -66,8 +66,7 @@ export interface Draft {
   readonly content: string;
   readonly contentType: string;
   readonly kind: Kind;
-  /** The sequence of the message that this one changes, reacts to or pins, else null. */
-  /** The message that it is about, or the first of `list`. */
+  /** The message that this one changes, reacts to or pins, or the first of `list`, else null. */
   readonly relation: number | null;
   /** The messages of a redaction of several. */
   readonly list: readonly number[] | null;
