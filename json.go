@@ -85,11 +85,12 @@ func (r *Relation) appendJSON(b []byte) []byte {
 		return append(b, "null"...)
 	}
 	b = append(b, `{"sequence":`...)
+	// Older clients know no list, and need a sequence.
+	b = strconv.AppendUint(b, uint64(r.Named()[0]), 10)
+	b = append(b, `,"sequences":`...)
 	if r.Sequences == nil {
-		b = strconv.AppendUint(b, uint64(r.Sequence), 10)
-		b = append(b, `,"sequences":null`...)
+		b = append(b, "null"...)
 	} else {
-		b = append(b, `null,"sequences":`...)
 		b = appendSequences(b, r.Sequences)
 	}
 	b = append(b, `,"emoji":`...)

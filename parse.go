@@ -55,6 +55,9 @@ func ParseMessage(raw json.RawMessage) (Message, error) {
 		m.Relation = &Relation{
 			Sequence: w.Relation.Sequence, Sequences: w.Relation.Sequences, Emoji: w.Relation.Emoji,
 		}
+		if w.Relation.Sequences != nil {
+			m.Relation.Sequence = 0 // JSON has the first of the list there.
+		}
 		if target := unless(w.Relation.Target, "null"); target != nil {
 			parsed, err := ParseMessage(target)
 			if err != nil {

@@ -42,7 +42,7 @@ func (r *Relation) same(other *Relation) bool {
 
 // Named returns the sequences of all targets. They ascend.
 func (r *Relation) Named() []Sequence {
-	if r.Sequences != nil {
+	if len(r.Sequences) > 0 {
 		return r.Sequences
 	}
 	return []Sequence{r.Sequence}
@@ -122,6 +122,9 @@ func (d *Draft) checkList() error {
 	case d.Relation.Sequence != 0:
 		return BadParam(Invalid, field, "is a second way to name messages, beside sequence; leave "+
 			"out one of both")
+	case d.Relation.Emoji != "":
+		return BadParam(Invalid, "relation.emoji", "does not belong to the kind %s; leave it out",
+			d.Kind)
 	//rule:bounded_input.limit-redactions
 	case len(named) == 0 || len(named) > MaxRedactions:
 		return BadParam(Invalid, field, "must name 1 to %d messages, not %d", MaxRedactions,

@@ -44,6 +44,15 @@ func TestDraft_Check_relations(t *testing.T) {
 		{"edit of 2^53", edit,
 			func(d *tidemark.Draft) { d.Relation.Sequence = tidemark.MaxSequence + 1 },
 			"relation.sequence"},
+		{"list with an emoji", redact, func(d *tidemark.Draft) {
+			d.Relation = &tidemark.Relation{Sequences: []tidemark.Sequence{1}, Emoji: "x"}
+		}, "relation.emoji"},
+		{"edit of a list", edit, func(d *tidemark.Draft) {
+			d.Relation = &tidemark.Relation{Sequences: []tidemark.Sequence{1}}
+		}, "relation.sequences"},
+		{"list beside a message", redact, func(d *tidemark.Draft) {
+			d.Relation = &tidemark.Relation{Sequence: 1, Sequences: []tidemark.Sequence{1}}
+		}, "relation.sequences"},
 		{"message with a relation", tidemark.KindMessage, func(*tidemark.Draft) {}, "relation"},
 		{"system line with a relation", tidemark.KindSystem, func(*tidemark.Draft) {},
 			"relation"},

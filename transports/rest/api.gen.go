@@ -928,9 +928,9 @@ type Relation struct {
 	// what to take back.
 	Emoji *string `json:"emoji"`
 
-	// Sequence That of the message that is changed, reacted to, or pinned. Null if there are
-	// `sequences`.
-	Sequence *Sequence `json:"sequence"`
+	// Sequence That of the message that is changed, reacted to, or pinned. If there are `sequences`,
+	// the first of them.
+	Sequence Sequence `json:"sequence"`
 
 	// Sequences Those of the messages that a `redact` has redacted together, ascending, else null.
 	// Nothing is left of what they said, so remove it from what you have of them. After a

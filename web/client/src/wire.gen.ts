@@ -2137,10 +2137,10 @@ export interface components {
          */
         readonly Relation: {
             /**
-             * @description That of the message that is changed, reacted to, or pinned. Null if there are
-             *     `sequences`.
+             * @description That of the message that is changed, reacted to, or pinned. If there are `sequences`,
+             *     the first of them.
              */
-            readonly sequence: components["schemas"]["Sequence"] | null;
+            readonly sequence: components["schemas"]["Sequence"];
             /**
              * @description Those of the messages that a `redact` has redacted together, ascending, else null.
              *     Nothing is left of what they said, so remove it from what you have of them. After a

@@ -377,7 +377,7 @@ test('commit: the greater revision stays, whatever comes first', async (scene) =
 
 test('commit: a redaction of several wipes those that are stored', async (scene) => {
   const { store, term } = await withTeam(scene, [1, 2, 3, revised(4, 5, 'redact')]);
-  const list = { sequence: null, sequences: [1, 3, 4, 9], emoji: null, target: null };
+  const list = { sequence: 1, sequences: [1, 3, 4, 9], emoji: null, target: null };
   const change = { ...messageOf('team', 10, 'bob', 'redact'), content: '', relation: list };
   await store.commit(term, { entries: entriesOf('team', [change]) });
   same(await textsOf(store), ['', 'text 2', '', '', list], 'texts');

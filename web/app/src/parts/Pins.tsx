@@ -69,7 +69,7 @@ function follow(
   client.on('message', (message) => {
     const { chat_id: id, kind, relation } = message;
     if (id !== chat.id || !relation || kind === 'react') return;
-    const named = relation.sequences ?? (relation.sequence === null ? [] : [relation.sequence]);
+    const named = relation.sequences ?? [relation.sequence];
     let isAbout = false;
     for (const sequence of named) {
       const pins = value.get();

@@ -70,10 +70,9 @@ export function reactionsOf(
 
   /** Adds one reaction to a message, or takes it away, at a sequence. */
   const count = (
-    { sequence, emoji }: { sequence: number | null; emoji?: string | null }, at: number,
-    by: 1 | -1, mine: boolean, own: number | null,
+    { sequence, emoji }: { sequence: number; emoji?: string | null }, at: number, by: 1 | -1,
+    mine: boolean, own: number | null,
   ): void => {
-    if (sequence === null) return;
     const old = all.get(sequence) ?? [];
     const known = old.find((one) => one.emoji === emoji);
     if (!emoji || !known && by < 0 || at <= (counts.get(sequence)?.through ?? 0)) return;

@@ -29,7 +29,7 @@ export function bare(message: Message): Message {
 export function targetsOf(message: Message | undefined): readonly number[] {
   const { kind = '', relation } = message ?? {};
   if (!relation || !['edit', 'redact'].includes(kind)) return [];
-  return relation.sequences ?? (relation.sequence ? [relation.sequence] : []);
+  return relation.sequences ?? [relation.sequence];
 }
 
 /** Returns what a redaction of several messages leaves of one of them, unless it was redacted. */

@@ -251,9 +251,8 @@ export class Data {
       chat_id: chat.id, sequence: headOf(chat) + 1, message_id: messageId, sender_id: user,
       client_message_id: draft.key, ...relation === null ? says : nothingSaid, kind: draft.kind,
       relation: relation === null ? null
-        : { sequence: list === null ? relation : null, sequences: list,
-          emoji: emoji === '' ? null : emoji, target: null }, revision: null,
-      created_at: timeOf(now), members_version: chat.membersVersion,
+        : { sequence: relation, sequences: list, emoji: emoji === '' ? null : emoji, target: null },
+      revision: null, created_at: timeOf(now), members_version: chat.membersVersion,
     };
     chat.messages.push(message);
     chat.lives.push(this.lives.at(-1)?.number ?? 0);
@@ -285,7 +284,7 @@ export class Data {
   /** Returns a message as a user gets it: a change has its target, if the user may see that. */
   served(user: string, message: Message): Message {
     const { relation } = message;
-    if (relation?.sequence == null || !changes(message)) return message;
+    if (relation === null || relation.sequences !== null || !changes(message)) return message;
     const chat = this.chat(message.chat_id);
     const sees = contains(chat.members.get(user)?.intervals ?? [], relation.sequence);
     const target = sees ? messageAt(chat, relation.sequence) : null;
@@ -389,9 +388,8 @@ function revise(chat: ChatRecord, sequence: number, by: Message, says: Says): vo
 
 /** Whether a message may be what a draft became. */
 function isSame(chat: ChatRecord, first: Message, draft: Draft): boolean {
-  const named = first.relation?.sequences?.[0] ?? first.relation?.sequence ?? null;
   const list = first.relation?.sequences ?? null;
-  if (first.kind !== draft.kind || named !== draft.relation
+  if (first.kind !== draft.kind || (first.relation?.sequence ?? null) !== draft.relation
     || JSON.stringify(list) !== JSON.stringify(draft.list)) {
     return false;
   }
