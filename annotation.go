@@ -73,7 +73,7 @@ func invisible(r rune) bool {
 // that is shown, or it was redacted.
 func (d *Draft) MayAnnotate(target *Message, role Role, in ChatType) error {
 	if target == nil {
-		return d.noTarget()
+		return noTarget("relation.sequence", d.Relation.Sequence)
 	}
 	//rule:caller_does_only_what_they_may.owners-pin
 	if d.Kind == KindPin && !d.ByBackend && !role.MayPin(in) {

@@ -199,7 +199,7 @@ func TestDraft_MayRevise_annotations(t *testing.T) {
 		} {
 			d := relationTo(kind)
 			d.ByBackend = test.backend
-			err := d.MayRevise(test.target, test.role, typeOf(test.direct))
+			err := d.MayRevise([]*tidemark.Message{test.target}, test.role, typeOf(test.direct))
 			if got := tidemark.CodeOf(err); got != want {
 				t.Errorf("%s of %s: got %v, want code %q", kind, test.name, err, want)
 			}

@@ -78,6 +78,12 @@ func (m *Message) Erase(e Erasure, head Sequence) (Message, Touched) {
 	return erased, touched
 }
 
+// Erased reports whether a message was wiped by this erasure, now or in an earlier call.
+func (m *Message) Erased(e Erasure) bool {
+	//rule:erasure_is_announced.what-was-wiped
+	return m.Redacted() && m.Revision.By == e.Alias && m.Revision.At.Equal(e.At)
+}
+
 // wipe removes what the message says. A clean-up of a message that was revised by the chat's last
 // message needs a higher revision than that. Nothing can revise the message later.
 func (m *Message) wipe(e Erasure, head Sequence) {

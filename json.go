@@ -85,7 +85,14 @@ func (r *Relation) appendJSON(b []byte) []byte {
 		return append(b, "null"...)
 	}
 	b = append(b, `{"sequence":`...)
-	b = strconv.AppendUint(b, uint64(r.Sequence), 10)
+	// Older clients know no list, and need a sequence.
+	b = strconv.AppendUint(b, uint64(r.Named()[0]), 10)
+	b = append(b, `,"sequences":`...)
+	if r.Sequences == nil {
+		b = append(b, "null"...)
+	} else {
+		b = appendSequences(b, r.Sequences)
+	}
 	b = append(b, `,"emoji":`...)
 	b = appendNullable(b, r.Emoji)
 	b = append(b, `,"target":`...)
@@ -95,6 +102,18 @@ func (r *Relation) appendJSON(b []byte) []byte {
 		b = r.Target.AppendJSON(b)
 	}
 	return append(b, '}')
+}
+
+// appendSequences appends an array of sequences.
+func appendSequences(b []byte, all []Sequence) []byte {
+	b = append(b, '[')
+	for i, n := range all {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(b, uint64(n), 10)
+	}
+	return append(b, ']')
 }
 
 // appendJSON appends the revision, or null.

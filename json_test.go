@@ -241,7 +241,7 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			},
 			`{"chat_id":"c","sequence":7,"message_id":"","sender_id":"","client_message_id":"",` +
 				`"content":"","content_type":"","kind":"edit",` +
-				`"relation":{"sequence":2,"emoji":null,"target":` +
+				`"relation":{"sequence":2,"sequences":null,"emoji":null,"target":` +
 				`{"chat_id":"c","sequence":2,"message_id":"","sender_id":"",` +
 				`"client_message_id":"","content":"x","content_type":"","kind":"message",` +
 				`"relation":null,"revision":{"sequence":7,"kind":"edit","by":"u",` +
@@ -257,8 +257,19 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			},
 			`{"chat_id":"","sequence":0,"message_id":"","sender_id":"","client_message_id":"",` +
 				`"content":"","content_type":"","kind":"redact",` +
-				`"relation":{"sequence":2,"emoji":null,"target":null},"revision":null,` +
-				`"mentions":null,"attachments":[],"metadata":null,` +
+				`"relation":{"sequence":2,"sequences":null,"emoji":null,"target":null},` +
+				`"revision":null,"mentions":null,"attachments":[],"metadata":null,` +
+				`"created_at":"1970-01-01T00:00:00.007Z","members_version":0}`,
+		},
+		"redaction of a list": {
+			&tidemark.Message{
+				Kind: tidemark.KindRedact, CreatedAt: time.UnixMilli(7),
+				Relation: &tidemark.Relation{Sequences: []tidemark.Sequence{2, 5}},
+			},
+			`{"chat_id":"","sequence":0,"message_id":"","sender_id":"","client_message_id":"",` +
+				`"content":"","content_type":"","kind":"redact",` +
+				`"relation":{"sequence":2,"sequences":[2,5],"emoji":null,"target":null},` +
+				`"revision":null,"mentions":null,"attachments":[],"metadata":null,` +
 				`"created_at":"1970-01-01T00:00:00.007Z","members_version":0}`,
 		},
 		"reaction": {
@@ -268,8 +279,8 @@ func TestAppendJSON_of_every_payload(t *testing.T) {
 			},
 			`{"chat_id":"","sequence":0,"message_id":"","sender_id":"","client_message_id":"",` +
 				`"content":"","content_type":"","kind":"react",` +
-				`"relation":{"sequence":2,"emoji":"👍\"","target":null},"revision":null,` +
-				`"mentions":null,"attachments":[],"metadata":null,` +
+				`"relation":{"sequence":2,"sequences":null,"emoji":"👍\"","target":null},` +
+				`"revision":null,"mentions":null,"attachments":[],"metadata":null,` +
 				`"created_at":"1970-01-01T00:00:00.007Z","members_version":0}`,
 		},
 		"gap": {

@@ -34,6 +34,10 @@ type Draft struct {
 	ByBackend bool
 	// Unreviewed reports that the hook is not asked about the message. The field is not stored.
 	Unreviewed bool
+	// ByServer reports that the server itself sends the message, a redaction which tells what an
+	// erasure has wiped. The sender is no member: it is the id that took the place of the erased
+	// one (Erasure.Alias). The messages that it names are wiped already. It is not stored.
+	ByServer bool
 	// Importing reports that an importer moves the message into a chat that is ChatImporting. Only
 	// there may it be set. It is not stored.
 	Importing bool
@@ -212,22 +216,25 @@ func checkJSON(field string, raw json.RawMessage, opening byte, most int) error 
 func (d *Draft) Size() int { return len(d.Content) + len(d.Attachments) + len(d.Metadata) }
 
 // Size returns the bytes of the content, attachments and metadata of the message and its target.
-// The emoji of a reaction counts, too.
+// The emoji of a reaction and a list of sequences count, too.
 func (m *Message) Size() int {
 	n := len(m.Content) + len(m.Attachments) + len(m.Metadata)
 	if m.Relation == nil {
 		return n
 	}
 	//rule:bounded_use.an-emoji-counts
-	n += len(m.Relation.Emoji)
+	n += len(m.Relation.Emoji) + sequenceSize*len(m.Relation.Sequences)
 	if m.Relation.Target != nil {
 		n += m.Relation.Target.Size()
 	}
 	return n
 }
 
-// SameAs reports whether the message may be what the draft became. Kind, related sequence and emoji
-// must be equal. So must be mentions, content, content type, attachments and metadata, the latter
+// sequenceSize is about what a sequence takes in JSON, in bytes.
+const sequenceSize = 8
+
+// SameAs reports whether the message may be what the draft became. Kind, related sequences and
+// emoji must be equal. So must be mentions, content, content type, attachments and metadata, the latter
 // four byte for byte, unless the message was changed since. An edit has them in its target, so they
 // are compared with the target if this edit was the last to change it. A resend for which SameAs
 // reports false is a Conflict.
@@ -280,7 +287,7 @@ func (d *Draft) Message(sequence Sequence, membersVersion uint64) Message {
 			ClientMessageID: d.ClientMessageID,
 			ContentType:     DefaultContentType,
 			Kind:            d.Kind,
-			Relation:        &Relation{Sequence: d.Relation.Sequence, Emoji: d.Relation.Emoji},
+			Relation:        d.Relation.bare(),
 			CreatedAt:       d.CreatedAt,
 			MembersVersion:  membersVersion,
 		}

@@ -21,9 +21,10 @@ func ParseMessage(raw json.RawMessage) (Message, error) {
 		Metadata        json.RawMessage `json:"metadata"`
 		Kind            Kind            `json:"kind"`
 		Relation        *struct {
-			Sequence Sequence        `json:"sequence"`
-			Emoji    string          `json:"emoji"`
-			Target   json.RawMessage `json:"target"`
+			Sequence  Sequence        `json:"sequence"`
+			Sequences []Sequence      `json:"sequences"`
+			Emoji     string          `json:"emoji"`
+			Target    json.RawMessage `json:"target"`
 		} `json:"relation"`
 		Revision *struct {
 			Sequence Sequence  `json:"sequence"`
@@ -51,7 +52,12 @@ func ParseMessage(raw json.RawMessage) (Message, error) {
 		Kind: w.Kind, CreatedAt: w.CreatedAt, MembersVersion: w.MembersVersion,
 	}
 	if w.Relation != nil {
-		m.Relation = &Relation{Sequence: w.Relation.Sequence, Emoji: w.Relation.Emoji}
+		m.Relation = &Relation{
+			Sequence: w.Relation.Sequence, Sequences: w.Relation.Sequences, Emoji: w.Relation.Emoji,
+		}
+		if w.Relation.Sequences != nil {
+			m.Relation.Sequence = 0 // JSON has the first of the list there.
+		}
 		if target := unless(w.Relation.Target, "null"); target != nil {
 			parsed, err := ParseMessage(target)
 			if err != nil {

@@ -2,16 +2,27 @@ package tidemark
 
 import (
 	"encoding/json"
+	"slices"
+	"strconv"
 	"time"
 )
 
-// MaxEdits is how often a message may be edited.
-const MaxEdits = 100
+const (
+	// MaxEdits is how often a message may be edited.
+	MaxEdits = 100
+	// MaxRedactions is how many messages a redaction may name.
+	MaxRedactions = 100
+)
 
 // Relation says which message of the same chat another one changes or annotates (lifecycle.md §2).
 type Relation struct {
-	// Sequence is that of the target. It is below the sequence of the message with the relation.
+	// Sequence is that of the target. It is below the sequence of the message with the relation. It
+	// is 0 if there are Sequences.
 	Sequence Sequence
+	// Sequences are those of the targets of a redaction that names a list, else nil: 1 to
+	// MaxRedactions, which ascend. Such a relation has no Target. Whoever gets it knows that
+	// nothing of these messages is left.
+	Sequences []Sequence
 	// Emoji is that of a reaction, else "". It stays when the reaction is redacted, so that those
 	// who have counted it know what to take back.
 	Emoji string
@@ -25,7 +36,25 @@ func (r *Relation) same(other *Relation) bool {
 	if r == nil || other == nil {
 		return r == other
 	}
-	return r.Sequence == other.Sequence && r.Emoji == other.Emoji
+	return r.Sequence == other.Sequence && r.Emoji == other.Emoji &&
+		slices.Equal(r.Sequences, other.Sequences)
+}
+
+// Named returns the sequences of all targets. They ascend.
+func (r *Relation) Named() []Sequence {
+	if len(r.Sequences) > 0 {
+		return r.Sequences
+	}
+	return []Sequence{r.Sequence}
+}
+
+// Has reports whether the relation names a message.
+func (r *Relation) Has(n Sequence) bool {
+	if r.Sequences == nil {
+		return r.Sequence == n
+	}
+	_, found := slices.BinarySearch(r.Sequences, n)
+	return found
 }
 
 // Revision says what changed a message last.
@@ -61,6 +90,10 @@ func (d *Draft) checkRelation() error {
 	case d.Relation == nil:
 		return BadParam(Invalid, "relation", "is missing; the kind %s needs the sequence of the "+
 			"message that it is about", d.Kind)
+	case d.Relation.Sequences != nil:
+		if err := d.checkList(); err != nil {
+			return err
+		}
 	case d.Relation.Sequence < 1 || d.Relation.Sequence > MaxSequence:
 		return BadParam(Invalid, "relation.sequence", "must be from 1 to %d", MaxSequence)
 	case d.Kind == KindReact:
@@ -78,6 +111,49 @@ func (d *Draft) checkRelation() error {
 	return nil
 }
 
+// checkList returns nil if a draft may name its list of messages.
+func (d *Draft) checkList() error {
+	const field = "relation.sequences"
+	named := d.Relation.Sequences
+	switch {
+	case d.Kind != KindRedact:
+		return BadParam(Invalid, field, "does not belong to the kind %s; leave it out, or send the "+
+			"kind %s", d.Kind, KindRedact)
+	case d.Relation.Sequence != 0:
+		return BadParam(Invalid, field, "is a second way to name messages, beside sequence; leave "+
+			"out one of both")
+	case d.Relation.Emoji != "":
+		return BadParam(Invalid, "relation.emoji", "does not belong to the kind %s; leave it out",
+			d.Kind)
+	//rule:bounded_input.limit-redactions
+	case len(named) == 0 || len(named) > MaxRedactions:
+		return BadParam(Invalid, field, "must name 1 to %d messages, not %d", MaxRedactions,
+			len(named))
+	}
+	for i, n := range named {
+		//rule:redacted_stays.list-ascends
+		if n < 1 || n > MaxSequence || i > 0 && n <= named[i-1] {
+			return BadParam(Invalid, element(field, i), "must be from 1 to %d, and above the one "+
+				"before", MaxSequence)
+		}
+	}
+	return nil
+}
+
+// element returns the name of an element of an array.
+func element(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
+
+// Targets returns the messages that the step which stores the draft reads. Those of an edit or a
+// redaction are changed. There are none if the server announces an erasure: it has wiped them
+// before.
+func (d *Draft) Targets() []Sequence {
+	//rule:erasure_is_announced.changes-nothing
+	if d.Relation == nil || d.ByServer {
+		return nil
+	}
+	return d.Relation.Named()
+}
+
 // says returns the first field in which the draft says something, or "" if it says nothing.
 func (d *Draft) says() string {
 	switch {
@@ -93,50 +169,74 @@ func (d *Draft) says() string {
 	return ""
 }
 
-// noTarget returns the error that the chat does not have the message of the draft's relation.
-func (d *Draft) noTarget() error {
-	return BadParam(NotFound, "relation.sequence", "is %d, but the chat has no such message",
-		d.Relation.Sequence)
+// noTarget returns the error that the chat does not have a message of the draft's relation.
+func noTarget(field string, n Sequence) error {
+	return BadParam(NotFound, field, "is %d, but the chat has no such message", n)
 }
 
-// MayRevise returns nil if the draft, an edit or a redaction, may change target. role is the
-// sender's role in the chat, and in is the type of the chat. A nil target means that the chat has
-// no such message.
+// TargetField returns the name of the field that has target i of the draft's Targets.
+func (d *Draft) TargetField(i int) string {
+	if d.Relation != nil && d.Relation.Sequences != nil {
+		return element("relation.sequences", i)
+	}
+	return "relation.sequence"
+}
+
+// MayRevise returns nil if the draft, an edit or a redaction, may change its Targets. targets has
+// one for each of them, in order. role is the sender's role in the chat, and in is the type of the
+// chat. A nil target means that the chat has no such message. The error is that of the first target
+// that may not be changed, and its parameter names that.
 //
 // Its author may edit and redact a message, unless it is a line of the system. Owners and admins of
 // a group may redact it, and backends may do both. Users who may pin messages may redact a pin.
 //
-// NotFound: the target is nil. Denied: the sender may not change it. Conflict: the target is an
-// edit or a redaction itself, or an annotation that was redacted before. For an edit also: the
-// target is an annotation, was redacted, or has been edited MaxEdits times.
-func (d *Draft) MayRevise(target *Message, role Role, in ChatType) error {
-	if target == nil {
-		return d.noTarget()
+// NotFound: a target is nil. Denied: the sender may not change it. Conflict: the target is an edit
+// or a redaction itself, an annotation in a list, or an annotation that was redacted before. For an
+// edit also: the target is an annotation, was redacted, or has been edited MaxEdits times.
+func (d *Draft) MayRevise(targets []*Message, role Role, in ChatType) error {
+	for i, n := range d.Targets() {
+		if err := d.mayRevise(targets[i], n, d.TargetField(i), role, in); err != nil {
+			return err
+		}
 	}
-	if err := d.mayChange(target, role, in); err != nil {
+	return nil
+}
+
+// mayRevise is MayRevise for message n, which a field names.
+func (d *Draft) mayRevise(
+	target *Message, n Sequence, field string, role Role, in ChatType,
+) error {
+	if target == nil {
+		return noTarget(field, n)
+	}
+	if err := d.mayChange(target, field, role, in); err != nil {
 		return err
 	}
 	switch {
 	case target.Kind.Revises():
-		return BadParam(Conflict, "relation.sequence", "is a message of the kind %s, which "+
+		return BadParam(Conflict, field, "is a message of the kind %s, which "+
 			"cannot be changed; name the message that it changes", target.Kind)
 	case target.Kind.Annotates() && d.Kind == KindEdit:
-		return BadParam(Conflict, "relation.sequence", "is a message of the kind %s, which "+
+		return BadParam(Conflict, field, "is a message of the kind %s, which "+
 			"cannot be edited; redact it, and send another one", target.Kind)
+	//rule:annotations_counted.undone-one-by-one
+	case target.Kind.Annotates() && d.Relation.Sequences != nil:
+		return BadParam(Conflict, field, "is a message of the kind %s, which a list cannot "+
+			"name; redact it by itself", target.Kind)
 	//rule:annotations_counted.undone-once
 	case target.Kind.Annotates() && target.Redacted():
-		return BadParam(Conflict, "relation.sequence", "was undone already, by message %d",
+		return BadParam(Conflict, field, "was undone already, by message %d",
 			target.Revision.Sequence)
 	case d.Kind == KindRedact:
 		return nil
 	}
 	//rule:redacted_stays.no-edit-of-redacted
 	if target.Redacted() {
-		return BadParam(Conflict, "relation.sequence", "was redacted, so it cannot be edited")
+		return BadParam(Conflict, field, "was redacted, so it cannot be edited")
 	}
 	//rule:bounded_use.limit-edits
 	if target.Revision != nil && target.Revision.Edits >= MaxEdits {
-		return BadParam(Conflict, "relation.sequence", "has been edited %d times, which is the "+
+		return BadParam(Conflict, field, "has been edited %d times, which is the "+
 			"limit; send a new message", MaxEdits)
 	}
 	return nil
@@ -144,7 +244,7 @@ func (d *Draft) MayRevise(target *Message, role Role, in ChatType) error {
 
 // mayChange returns Denied if the sender of the draft, an edit or a redaction, may not change
 // target.
-func (d *Draft) mayChange(target *Message, role Role, in ChatType) error {
+func (d *Draft) mayChange(target *Message, field string, role Role, in ChatType) error {
 	// Backends write the lines of the system, in the name of a member.
 	own := target.SenderID == d.SenderID && target.Kind != KindSystem
 	switch {
@@ -153,7 +253,7 @@ func (d *Draft) mayChange(target *Message, role Role, in ChatType) error {
 	//rule:caller_does_only_what_they_may.owners-undo-pins
 	case target.Kind == KindPin && d.Kind == KindRedact:
 		if !role.MayPin(in) {
-			return BadParam(Denied, "relation.sequence", "is a pin, which only owners and admins "+
+			return BadParam(Denied, field, "is a pin, which only owners and admins "+
 				"of the group may undo")
 		}
 		return nil
@@ -164,7 +264,7 @@ func (d *Draft) mayChange(target *Message, role Role, in ChatType) error {
 	case d.Kind == KindRedact && in == Group && role.Manages(Ordinary):
 		return nil
 	}
-	return BadParam(Denied, "relation.sequence", "is a message of another user, or a line of "+
+	return BadParam(Denied, field, "is a message of another user, or a line of "+
 		"the system; only its author may edit it, and only its author, or an owner or an admin of "+
 		"a group, may redact it")
 }
@@ -195,12 +295,17 @@ func (m *Message) Revise(d *Draft, sequence Sequence) Message {
 	return revised
 }
 
+// bare returns the relation without its target.
+func (r *Relation) bare() *Relation {
+	return &Relation{Sequence: r.Sequence, Sequences: r.Sequences, Emoji: r.Emoji}
+}
+
 // WithoutTarget returns the message with a relation that has no target, for a reader who may not
 // see the target.
 func (m *Message) WithoutTarget() Message {
 	bare := *m
 	if m.Relation != nil {
-		bare.Relation = &Relation{Sequence: m.Relation.Sequence, Emoji: m.Relation.Emoji}
+		bare.Relation = m.Relation.bare()
 	}
 	return bare
 }

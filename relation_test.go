@@ -44,6 +44,15 @@ func TestDraft_Check_relations(t *testing.T) {
 		{"edit of 2^53", edit,
 			func(d *tidemark.Draft) { d.Relation.Sequence = tidemark.MaxSequence + 1 },
 			"relation.sequence"},
+		{"list with an emoji", redact, func(d *tidemark.Draft) {
+			d.Relation = &tidemark.Relation{Sequences: []tidemark.Sequence{1}, Emoji: "x"}
+		}, "relation.emoji"},
+		{"edit of a list", edit, func(d *tidemark.Draft) {
+			d.Relation = &tidemark.Relation{Sequences: []tidemark.Sequence{1}}
+		}, "relation.sequences"},
+		{"list beside a message", redact, func(d *tidemark.Draft) {
+			d.Relation = &tidemark.Relation{Sequence: 1, Sequences: []tidemark.Sequence{1}}
+		}, "relation.sequences"},
 		{"message with a relation", tidemark.KindMessage, func(*tidemark.Draft) {}, "relation"},
 		{"system line with a relation", tidemark.KindSystem, func(*tidemark.Draft) {},
 			"relation"},
@@ -101,7 +110,7 @@ func TestDraft_MayRevise(t *testing.T) {
 		} {
 			d := relationTo(kind)
 			d.ByBackend = test.backend
-			err := d.MayRevise(test.target, test.role, tidemark.Group)
+			err := d.MayRevise([]*tidemark.Message{test.target}, test.role, tidemark.Group)
 			if got := tidemark.CodeOf(err); got != want {
 				t.Errorf("%s of %s: got %v, want code %q", kind, test.name, err, want)
 			}

@@ -89,7 +89,8 @@ type chat struct {
 	queue       []entry
 	failures    int // in a row
 	// changed holds the targets of relations that arrive while a page is being fetched, by their
-	// sequences. It is nil while no page is being fetched.
+	// sequences. A redaction that names a list stands for each of its targets. It is nil while no
+	// page is being fetched.
 	changed map[tidemark.Sequence]*tidemark.Message
 }
 
@@ -165,6 +166,15 @@ func (b *inbox) take(id tidemark.ChatID, from, to tidemark.Sequence, m *tidemark
 			c.changed[m.Relation.Sequence] = m.Relation.Target
 		}
 	}
+	if m != nil && m.Relation != nil {
+		for _, n := range m.Relation.Sequences {
+			//rule:redacted_stays.wipe-a-list-before-its-place
+			b.wipe(c, n, m)
+			if c.changed != nil && len(c.changed) < mostOfChat {
+				c.changed[n] = m
+			}
+		}
+	}
 	switch c.progress.place(from, to) {
 	case again:
 		return
@@ -184,8 +194,13 @@ func (b *inbox) take(id tidemark.ChatID, from, to tidemark.Sequence, m *tidemark
 // push queues a range that is due. The caller holds mu.
 func (b *inbox) push(c *chat, to tidemark.Sequence, m *tidemark.Message) {
 	c.progress.receive(to)
-	if m != nil && m.Relation != nil && m.Relation.Target != nil {
-		b.revise(c, m.Relation.Target)
+	if m != nil && m.Relation != nil {
+		if m.Relation.Target != nil {
+			b.revise(c, m.Relation.Target)
+		}
+		for _, n := range m.Relation.Sequences {
+			b.wipe(c, n, m)
+		}
 	}
 	//rule:client_acks_handled.own-messages-only-pass
 	if m != nil && (m.SenderID == b.user || !known(m.Kind)) {
@@ -226,6 +241,23 @@ func (b *inbox) revise(c *chat, target *tidemark.Message) {
 		}
 		b.bytes += m.Size() - e.size
 		e.message, e.size = &m, m.Size()
+	}
+}
+
+// wipe is revise for message n, which a redaction names in a list. Such a redaction comes without
+// its targets. The caller holds mu.
+func (b *inbox) wipe(c *chat, n tidemark.Sequence, by *tidemark.Message) {
+	d := tidemark.Draft{Kind: by.Kind, SenderID: by.SenderID, CreatedAt: by.CreatedAt}
+	for i := range c.queue {
+		m := c.queue[i].message
+		if m != nil && m.Relation != nil && m.Relation.Target != nil {
+			m = m.Relation.Target
+		}
+		if m != nil && m.Sequence == n && !m.Redacted() {
+			revised := m.Revise(&d, by.Sequence)
+			b.revise(c, &revised)
+			return
+		}
 	}
 }
 
@@ -448,8 +480,12 @@ func (b *inbox) fill(ctx context.Context, c *chat, after tidemark.Sequence, limi
 	case err == nil && b.queuePage(c, p):
 		c.failures = 0
 		//rule:redacted_stays.page-from-before-a-change
-		for _, target := range changed {
-			b.revise(c, target)
+		for n, target := range changed {
+			if target.Sequence == n {
+				b.revise(c, target)
+			} else {
+				b.wipe(c, n, target)
+			}
 		}
 	default:
 		b.mu.Unlock()

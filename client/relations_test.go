@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
@@ -120,16 +122,16 @@ func TestRun_hands_over_reactions_and_pins(t *testing.T) {
 		wait.Until(t, "bob handles the redaction", func() bool { return len(b.all()) == 4 })
 		got := b.all()
 		if m := got[1]; m.Kind != tidemark.KindReact || m.Redacted() ||
-			*m.Relation != (tidemark.Relation{Sequence: 1, Emoji: "👍"}) {
+			!cmp.Equal(*m.Relation, tidemark.Relation{Sequence: 1, Emoji: "👍"}) {
 			t.Errorf("the reaction is %+v", m)
 		}
 		if m := got[2]; m.Kind != tidemark.KindPin ||
-			*m.Relation != (tidemark.Relation{Sequence: 1}) {
+			!cmp.Equal(*m.Relation, tidemark.Relation{Sequence: 1}) {
 			t.Errorf("the pin is %+v", m)
 		}
 		undone := got[3].Relation.Target
 		if undone == nil || undone.Sequence != 2 || undone.Revision.Sequence != 4 ||
-			*undone.Relation != (tidemark.Relation{Sequence: 1, Emoji: "👍"}) {
+			!cmp.Equal(*undone.Relation, tidemark.Relation{Sequence: 1, Emoji: "👍"}) {
 			t.Errorf("what was undone is %+v", undone)
 		}
 		isAcked(t, s, bob, chat, 4)
@@ -296,6 +298,20 @@ func TestInbox_redacted_stays_though_the_relation_is_not_queued(t *testing.T) {
 		b.mu.Unlock()
 		b.fill(t.Context(), c, 1, pageSize)
 	}
+	t.Run("a list", func(t *testing.T) {
+		b := newInbox()
+		for n := range tidemark.Sequence(3) {
+			b.message(message(n + 1))
+		}
+		list := redaction(4, 1)
+		list.Relation = &tidemark.Relation{Sequences: []tidemark.Sequence{1, 3}}
+		b.message(list)
+		for n, want := range map[tidemark.Sequence]string{1: "", 2: "secret", 3: ""} {
+			if got := saysOf(b, n); got != want {
+				t.Errorf("message %d says %q, want %q", n, got, want)
+			}
+		}
+	})
 	t.Run("a full queue", func(t *testing.T) {
 		b := newInbox()
 		for n := range tidemark.Sequence(mostOfChat) {

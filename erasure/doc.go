@@ -19,5 +19,8 @@
 // document has a secret from which the alias of each chat is derived. A pass that is repeated gives
 // a chat the same alias. When the secret is gone, nobody can tell which aliases are of one user.
 //
+// When the messages of a chat are wiped, a redaction names them, so that devices drop them at once
+// (Core.AnnounceErased). It is of the alias, and reads nothing and notifies nobody.
+//
 // If chats are on hold, the job waits in its step, and its Status says for how many.
 package erasure

@@ -51,6 +51,8 @@ type core struct {
 	mu     sync.Mutex
 	ended  int
 	reread map[tidemark.ChatID]bool
+	// announce is called before an announcement, and fails it. Nil lets all pass.
+	announce func() error
 }
 
 func (c *core) EndSessions(context.Context, tidemark.UserID, tidemark.SessionID) error {
@@ -225,6 +227,9 @@ func TestWorker_erased_nowhere(t *testing.T) {
 		w.ok(err)
 		later(5 * time.Minute)
 		w.nothingLeft("at the end")
+		if got := len(w.announced(direct)); got != 7 {
+			t.Errorf("%d announcements of 700 messages, want 7", got)
+		}
 		if status, err = r.Status(w.ctx, zoe); status.State != "erased" || err != nil ||
 			status.CompletedAt.IsZero() || status.MessagesWiped != 712 ||
 			status.MessagesRenamed != 712 {
@@ -338,6 +343,9 @@ func TestWorker_erased_nowhere_after_a_kill(t *testing.T) {
 					t.Errorf("after write %d, it is %+v, %v", n, status, err)
 				}
 				w.oneAlias(groups)
+				for _, chat := range groups {
+					w.announced(chat)
+				}
 			})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -83,6 +84,15 @@ func (j *job) alias(chat tidemark.ChatID) tidemark.UserID {
 	h := hmac.New(sha256.New, j.Secret)
 	h.Write([]byte(chat))
 	return tidemark.ErasedID(hex.EncodeToString(h.Sum(nil)[:16]))
+}
+
+// announcement returns the idempotency key under which a part of the wiped messages of a chat is
+// announced.
+func (j *job) announcement(chat tidemark.ChatID, wiped []tidemark.Sequence) string {
+	h := hmac.New(sha256.New, j.Secret)
+	//rule:erasure_is_announced.key-of-what-is-named
+	fmt.Fprintln(h, chat, wiped)
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // advance moves the job to its next step. At the end it forgets who was erased.

@@ -95,6 +95,7 @@ func (w *Worker) eraseIn(ctx context.Context, j *job, id tidemark.ChatID) error 
 	}
 	e := tidemark.Erasure{User: j.User, Alias: j.alias(id), At: time.UnixMilli(j.AskedAt)}
 	page := storage.ErasePage{Limit: storage.MaxErased}
+	var wiped []tidemark.Sequence
 	for {
 		if err := w.files(ctx, j, id, page); err != nil {
 			return err
@@ -106,6 +107,11 @@ func (w *Worker) eraseIn(ctx context.Context, j *job, id tidemark.ChatID) error 
 		j.Wiped, j.Renamed = j.Wiped+erased.Wiped, j.Renamed+erased.Renamed
 		if erased.Wiped+erased.Renamed > 0 {
 			w.cfg.Core.Reread(ctx, id, erased.Through)
+		}
+		//rule:erasure_is_announced.before-the-chat-is-done
+		wiped, err = w.announce(ctx, j, id, append(wiped, erased.Erased...), erased.Done)
+		if err != nil {
+			return err
 		}
 		if page.After = erased.Through; erased.Done {
 			break
@@ -120,6 +126,24 @@ func (w *Worker) eraseIn(ctx context.Context, j *job, id tidemark.ChatID) error 
 			return err
 		}
 	}
+}
+
+// announce tells the members of a chat which messages are wiped, as many at once as a redaction may
+// name. It returns the others, of which there are none if they are all. Each part has a key that
+// follows from what it names. So a pass that is repeated announces nothing twice.
+func (w *Worker) announce(
+	ctx context.Context, j *job, id tidemark.ChatID, wiped []tidemark.Sequence, all bool,
+) (left []tidemark.Sequence, err error) {
+	for len(wiped) >= tidemark.MaxRedactions || all && len(wiped) > 0 {
+		n := min(len(wiped), tidemark.MaxRedactions)
+		part := wiped[:n:n]
+		err := w.cfg.Core.AnnounceErased(ctx, id, j.alias(id), j.announcement(id, part), part)
+		if err != nil {
+			return nil, err
+		}
+		wiped = wiped[n:]
+	}
+	return wiped, nil
 }
 
 // files removes the user's files that messages of a page name, before the messages are wiped. A

@@ -29,6 +29,10 @@ type Core interface {
 	LeaveForGood(ctx context.Context, chat tidemark.ChatID, user tidemark.UserID) error
 	// Reread makes all nodes drop what they have cached of a chat.
 	Reread(ctx context.Context, chat tidemark.ChatID, through tidemark.Sequence)
+	// AnnounceErased tells the members of a chat which messages were wiped. A repeated call with
+	// the same key tells them nothing more.
+	AnnounceErased(ctx context.Context, chat tidemark.ChatID, alias tidemark.UserID, key string,
+		erased []tidemark.Sequence) error
 }
 
 // Keeper keeps something of users beside chats, such as their devices.

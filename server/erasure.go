@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/gofrs/uuid/v5"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
 	"github.com/tidemark-im/tidemark/server/bus"
@@ -146,6 +148,34 @@ func (s *Server) ExportAccess(ctx context.Context, user tidemark.UserID) (any, e
 
 // Kinds returns the kinds of documents in storage that are named by users (erasure.Keeper).
 func (s *Server) Kinds() []string { return append(s.presence.Kinds(), access.Kinds()...) }
+
+// AnnounceErased tells the members of a chat which of its messages an erasure has wiped, by a
+// redaction that names them: 1 to tidemark.MaxRedactions, which ascend. So devices that are online
+// drop the texts at once, and the others when they return. It is of no user: its sender is the
+// alias, which has taken the place of the erased user's id in this chat. key is its idempotency
+// key, so a repeated call sends nothing more.
+//
+// Errors: NotFound (no such chat, or it was deleted), Unavailable (repeat the call, also while the
+// chat is being imported).
+func (s *Server) AnnounceErased(
+	ctx context.Context, chat tidemark.ChatID, alias tidemark.UserID, key string,
+	erased []tidemark.Sequence,
+) error {
+	if err := s.calls.begin(); err != nil {
+		return err
+	}
+	defer s.calls.end()
+	id, err := uuid.NewV7()
+	if err != nil {
+		return tidemark.Wrap(tidemark.Internal, err, "no message id could be made")
+	}
+	return s.delivery.Send(ctx, []tidemark.Draft{{
+		ChatID: chat, SenderID: alias, ClientMessageID: key, ByServer: true,
+		Kind: tidemark.KindRedact, Relation: &tidemark.Relation{Sequences: erased},
+		ContentType: tidemark.DefaultContentType, Seen: tidemark.SeenThrough(0),
+		MessageID: tidemark.MessageID(id.String()), CreatedAt: s.now(),
+	}})[0].Err
+}
 
 // Reread makes all nodes drop what they have cached of a chat's messages up to a sequence, because
 // the stored ones have changed.

@@ -90,6 +90,9 @@ func says(m *tidemark.Message) string {
 	if t := m.Relation.Target; t != nil {
 		return text + says(t)
 	}
+	if list := m.Relation.Sequences; list != nil {
+		return text + fmt.Sprint(list)
+	}
 	text += fmt.Sprint(m.Relation.Sequence)
 	if emoji := m.Relation.Emoji; emoji != "" {
 		text += " " + emoji

@@ -223,11 +223,24 @@ func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 		return nil // An earlier send may have stored the relation.
 	case err != nil:
 		return err
-	//rule:nothing_outside_membership.no-relation-to-the-invisible
-	case !m.Intervals.Contains(d.Relation.Sequence):
+	}
+	for i, n := range d.Relation.Named() {
+		//rule:nothing_outside_membership.no-relation-to-the-invisible
+		if m.Intervals.Contains(n) {
+			continue
+		}
+		if d.Relation.Sequences != nil {
+			return unseen(d.TargetField(i), n)
+		}
 		return s.checkUnseen(ctx, d, m.Role.MayPin(roster.Type))
 	}
 	return nil
+}
+
+// unseen returns the NotFound of a message that the sender may not see, and that a field names.
+func unseen(field string, n tidemark.Sequence) error {
+	return tidemark.BadParam(tidemark.NotFound, field, "is %d, but you see no such message in this "+
+		"chat", n)
 }
 
 // checkUnseen returns nil if a relation redacts a pin that its sender does not see, and the sender
@@ -236,8 +249,7 @@ func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 // NotFound: any other relation.
 func (s *Server) checkUnseen(ctx context.Context, d *tidemark.Draft, mayPin bool) error {
 	n := d.Relation.Sequence
-	refusal := tidemark.BadParam(tidemark.NotFound, "relation.sequence",
-		"is %d, but you see no such message in this chat", n)
+	refusal := unseen("relation.sequence", n)
 	//rule:nothing_outside_membership.unseen-pins-by-those-who-may-pin
 	if d.Kind != tidemark.KindRedact || !mayPin {
 		return refusal

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -117,18 +119,49 @@ func CountReactions(reactions []Reaction, user tidemark.UserID) []ReactionCount 
 }
 
 // ContentOf returns what a store keeps as the content of a message. That of a reaction is its
-// emoji, so no store needs a further column.
+// emoji, and that of a redaction the list of sequences that it names. So no store needs a further
+// column.
 func ContentOf(m *tidemark.Message) string {
-	if m.Kind == tidemark.KindReact && m.Relation != nil {
+	switch {
+	case m.Relation == nil:
+		return m.Content
+	case m.Kind == tidemark.KindReact:
 		return m.Relation.Emoji
 	}
-	return m.Content
+	texts := make([]string, len(m.Relation.Sequences))
+	for i, n := range m.Relation.Sequences {
+		texts[i] = strconv.FormatUint(uint64(n), 10)
+	}
+	return strings.Join(texts, " ")
 }
 
-// TakeEmoji gives a message that was read with ContentOf as its content the content and the emoji
-// that it has. It must have its Kind and its Relation.
-func TakeEmoji(m *tidemark.Message) {
-	if m.Kind == tidemark.KindReact && m.Relation != nil {
+// RelatedTo returns the target that a store keeps of a relation: the first one, if it has a list.
+func RelatedTo(r *tidemark.Relation) tidemark.Sequence { return r.Named()[0] }
+
+// TakeRelation gives a message that was read with ContentOf as its content, and RelatedTo as the
+// sequence of its relation, the content, the emoji and the list of sequences that it has. It must
+// have its Kind and its Relation.
+//
+// Internal: the list is damaged.
+func TakeRelation(m *tidemark.Message) error {
+	switch {
+	case m.Relation == nil || m.Content == "":
+		return nil
+	case m.Kind == tidemark.KindReact:
 		m.Relation.Emoji, m.Content = m.Content, ""
+		return nil
+	case m.Kind != tidemark.KindRedact:
+		return nil
 	}
+	texts := strings.Fields(m.Content)
+	m.Relation.Sequences = make([]tidemark.Sequence, len(texts))
+	for i, text := range texts {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return tidemark.Wrap(tidemark.Internal, err, "the list of a redaction is damaged")
+		}
+		m.Relation.Sequences[i] = tidemark.Sequence(n)
+	}
+	m.Relation.Sequence, m.Content = 0, ""
+	return nil
 }

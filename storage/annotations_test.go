@@ -84,7 +84,9 @@ func TestContentOf_is_the_emoji_of_a_reaction(t *testing.T) {
 		if m.Relation != nil {
 			read.Relation = &tidemark.Relation{Sequence: m.Relation.Sequence}
 		}
-		storage.TakeEmoji(&read)
+		if err := storage.TakeRelation(&read); err != nil {
+			t.Error(err)
+		}
 		if read.Content != m.Content ||
 			m.Relation != nil && read.Relation.Emoji != m.Relation.Emoji {
 			t.Errorf("%s: got content %q and relation %+v back", m.Kind, read.Content,

@@ -108,12 +108,13 @@ func CloseBy(c tidemark.Chat, first, second bool) (after tidemark.Chat, changed 
 
 // MayWrite returns nil if the state of a chat lets a member store a draft whose key is not known.
 // Every backend calls it in the step of Append, after the look-up of the key: a repeated send gets
-// the first message, also of a chat that was closed since. A backend still redacts.
+// the first message, also of a chat that was closed since. A backend still redacts, and so does
+// the server.
 //
 // Denied: the chat is closed.
 func MayWrite(state tidemark.ChatState, d *tidemark.Draft) error {
 	//rule:blocked_is_closed.backends-still-redact
-	if !state.Closed() || d.ByBackend && d.Kind == tidemark.KindRedact {
+	if !state.Closed() || (d.ByBackend || d.ByServer) && d.Kind == tidemark.KindRedact {
 		return nil
 	}
 	return Closed()

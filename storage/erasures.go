@@ -97,12 +97,19 @@ type ErasedPage struct {
 	Through tidemark.Sequence
 	// Wiped is how many messages say nothing any more, and Renamed how many others were changed.
 	Wiped, Renamed int
+	// Erased are the messages of the page that say nothing because of this erasure
+	// (tidemark.Message.Erased), also those that an earlier call has wiped. They ascend. So a
+	// process that goes on after a crash can announce them.
+	Erased []tidemark.Sequence
 	// Done reports that Through is the head.
 	Done bool
 }
 
-// Count counts a message.
-func (p *ErasedPage) Count(touched tidemark.Touched) {
+// Count counts a message that an erasure has left as m. The messages of a page come in order.
+func (p *ErasedPage) Count(m *tidemark.Message, touched tidemark.Touched, e tidemark.Erasure) {
+	if m.Erased(e) {
+		p.Erased = append(p.Erased, m.Sequence)
+	}
 	switch touched {
 	case tidemark.Wiped:
 		p.Wiped++

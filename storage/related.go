@@ -180,11 +180,14 @@ func carries(target *tidemark.Message, relation tidemark.Sequence) bool {
 	return target.Redacted() || target.Revision != nil && target.Revision.Sequence >= relation
 }
 
-// relates reports whether a message changes another one. One that annotates another one is read
-// without it, because it changes nothing of it.
+// relates reports whether a message is read with the one that it changes. One that annotates
+// another one is read without it, because it changes nothing of it. Of the messages in a list
+// nothing is left that a reader would need.
 //
 //rule:annotations_counted.annotations-read-no-target
-func relates(m tidemark.Message) bool { return m.Kind.Revises() && m.Relation != nil }
+func relates(m tidemark.Message) bool {
+	return m.Kind.Revises() && m.Relation != nil && m.Relation.Sequences == nil
+}
 
 // MessageKey identifies a message.
 type MessageKey struct {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 )
@@ -127,7 +129,7 @@ func TestRelated_reads_no_target_of_an_annotation(t *testing.T) {
 		t.Fatalf("got %+v, %v, want %d messages", pages, err, len(page))
 	}
 	for i := range page {
-		if got := pages[0][i].Relation; *got != *page[i].Relation {
+		if got := pages[0][i].Relation; !cmp.Equal(got, page[i].Relation) {
 			t.Errorf("message %d: got the relation %+v", page[i].Sequence, got)
 		}
 		appended := storage.Appended{Message: page[i]}

@@ -209,6 +209,9 @@ type Messages interface {
 	// becomes Message.Revise of it. The results of such drafts have their target (Related). A draft
 	// that annotates another message stands from this step on, and one that redacts an annotation
 	// ends that (Annotations).
+	//
+	// A redaction of a list changes all its targets, or none if one is refused. On DynamoDB each is
+	// a step before it, so a call that fails may have wiped some, in a Revision of a lower sequence.
 	Append(ctx context.Context, drafts []tidemark.Draft) ([]Appended, error)
 
 	// Sent returns the message that a sender has stored under an idempotency key, as Append would

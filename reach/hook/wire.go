@@ -54,7 +54,7 @@ func appendDraft(b []byte, d *tidemark.Draft) []byte {
 	if d.Relation == nil {
 		b = append(b, "null"...)
 	} else {
-		b = fmt.Appendf(b, `{"sequence":%d}`, d.Relation.Sequence)
+		b = fmt.Appendf(b, `{"sequence":%d}`, d.Relation.Sequence) // of an edit (reviewable)
 	}
 	return fmt.Appendf(b, `,"by_backend":%t}`, d.ByBackend)
 }

@@ -52,9 +52,10 @@ func withoutContent(data json.RawMessage) json.RawMessage {
 // withoutTarget returns a relation without an emoji. Its target, if it has one, is without content.
 func withoutTarget(data json.RawMessage) json.RawMessage {
 	var relation *struct {
-		Sequence tidemark.Sequence `json:"sequence"`
-		Emoji    json.RawMessage   `json:"emoji"`
-		Target   json.RawMessage   `json:"target"`
+		Sequence  tidemark.Sequence   `json:"sequence"`
+		Sequences []tidemark.Sequence `json:"sequences"`
+		Emoji     json.RawMessage     `json:"emoji"`
+		Target    json.RawMessage     `json:"target"`
 	}
 	if err := json.Unmarshal(data, &relation); err != nil || relation == nil {
 		return null

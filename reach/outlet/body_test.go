@@ -57,9 +57,16 @@ func TestAppendBody_webhook_content_none_of_relations(t *testing.T) {
 		t.Errorf("the target is %+v", of)
 	}
 	edit.Relation.Target = nil
-	bareRelation := `"relation":{"sequence":1,"emoji":null,"target":null}`
+	bareRelation := `"relation":{"sequence":1,"sequences":null,"emoji":null,"target":null}`
 	if got := body(&edit, true); !strings.Contains(got, bareRelation) {
 		t.Errorf("without a target, got %s", got)
+	}
+	list := edit
+	list.Relation = &tidemark.Relation{Sequences: []tidemark.Sequence{1, 3}}
+	list.Kind = tidemark.KindRedact
+	want := `"relation":{"sequence":1,"sequences":[1,3],"emoji":null,"target":null}`
+	if got := body(&list, true); !strings.Contains(got, want) {
+		t.Errorf("of a list, got %s", got)
 	}
 	react := edit
 	react.Kind, react.Relation = tidemark.KindReact, &tidemark.Relation{Sequence: 1, Emoji: text}
@@ -70,8 +77,8 @@ func TestAppendBody_webhook_content_none_of_relations(t *testing.T) {
 		t.Errorf("of a reaction, got %s", got)
 	}
 	for data, want := range map[string]string{
-		`{"relation":{"sequence":1,"target":"` + text + `"}}`: `{"sequence":1,"emoji":null,` +
-			`"target":{}}`,
+		`{"relation":{"sequence":1,"target":"` + text + `"}}`: `{"sequence":1,` +
+			`"sequences":null,"emoji":null,"target":{}}`,
 		`{"relation":"` + text + `"}`: `null`,
 		`{"relation":null}`:           `null`,
 		`null`:                        ``,

@@ -111,7 +111,7 @@ func (c caller) shows(
 		return last.Relation.Sequence < from || last.Relation.Sequence > to, nil
 	//rule:annotations_counted.see-the-last-redaction-in-dynamodb
 	case last.Kind == tidemark.KindRedact:
-		return !stands(last.Relation.Sequence), nil
+		return !slices.ContainsFunc(last.Relation.Named(), stands), nil
 	}
 	return true, nil
 }

@@ -221,9 +221,10 @@ func (s *Store) EraseMessages(
 	if err != nil {
 		return done, call.Public(err)
 	}
+	erased := make([]tidemark.Message, len(items))
 	touched := make([]tidemark.Touched, len(items))
 	err = call.Together(ctx, len(items), func(ctx context.Context, i int) (err error) {
-		touched[i], err = x.message(ctx, items[i])
+		erased[i], touched[i], err = x.message(ctx, items[i])
 		return err
 	})
 	if err == nil {
@@ -232,8 +233,8 @@ func (s *Store) EraseMessages(
 	if err != nil {
 		return storage.ErasedPage{}, call.Public(err)
 	}
-	for _, one := range touched {
-		done.Count(one)
+	for i := range erased {
+		done.Count(&erased[i], touched[i], e)
 	}
 	return done, nil
 }
@@ -256,32 +257,35 @@ func (x *erasing) unmention(ctx context.Context, first, last tidemark.Sequence) 
 	return err
 }
 
-// message erases the user in the message of an item, again if it changes meanwhile.
-func (x *erasing) message(ctx context.Context, it call.Item) (tidemark.Touched, error) {
+// message erases the user in the message of an item, again if it changes meanwhile. It returns what
+// is left of the message.
+func (x *erasing) message(
+	ctx context.Context, it call.Item,
+) (after tidemark.Message, touched tidemark.Touched, err error) {
 	for again := 0; ; again++ {
 		before, err := record.MessageOf(it)
 		if err != nil {
-			return tidemark.Untouched, err
+			return after, tidemark.Untouched, err
 		}
-		after, touched := before.Erase(x.of, x.chat.Head)
+		after, touched = before.Erase(x.of, x.chat.Head)
 		if touched == tidemark.Untouched {
-			return touched, nil
+			return after, touched, nil
 		}
 		if before.SenderID == x.of.User {
 			if err := x.beside(ctx, &before); err != nil {
-				return touched, err
+				return after, touched, err
 			}
 		}
 		done, err := x.put(ctx, &before, &after, it)
 		if err != nil || done {
-			return touched, err
+			return after, touched, err
 		}
 		if err := call.Yield(ctx, again); err != nil {
-			return touched, err
+			return after, touched, err
 		}
 		key := placeOf(string(x.chat.ID), before.Sequence)
 		if it, err = x.Get(ctx, record.Messages, key); err != nil || it == nil {
-			return tidemark.Untouched, err // It has expired.
+			return tidemark.Message{}, tidemark.Untouched, err // It has expired.
 		}
 	}
 }

@@ -114,7 +114,8 @@ func (s *Store) EraseMessages(
 	first := max(p.After+1, c.Floor)
 	done.Through = min(c.Head, first+tidemark.Sequence(p.Limit)-1)
 	for n := first; n <= done.Through; n++ {
-		done.Count(c.erase(n, e))
+		touched := c.erase(n, e)
+		done.Count(c.message(n), touched, e)
 	}
 	done.Done = done.Through == c.Head
 	return done, nil

@@ -60,13 +60,13 @@ func (s *Store) append(
 	}
 	sender := c.members[draft.SenderID]
 	//rule:nothing_outside_membership.members-only-append
-	if !sender.Intervals.Open() {
+	if !sender.Intervals.Open() && !draft.ByServer {
 		//rule:sequence_gapless.refusal-takes-no-number
 		return storage.Appended{}, behind.Judge(&draft,
 			storage.NotSender(draft.ChatID, draft.SenderID, false))
 	}
 	//rule:caller_does_only_what_they_may.readers-never-append
-	if !sender.Role.MaySend() {
+	if !draft.ByServer && !sender.Role.MaySend() {
 		return storage.Appended{}, behind.Judge(&draft,
 			storage.NotSender(draft.ChatID, draft.SenderID, true))
 	}
@@ -106,31 +106,36 @@ func (c *chat) message(n tidemark.Sequence) *tidemark.Message {
 
 // mayRelate returns nil if a draft with a relation may be stored. The mutex is held.
 func (c *chat) mayRelate(d *tidemark.Draft, role tidemark.Role) error {
-	target := c.message(d.Relation.Sequence)
 	if d.Kind.Revises() {
-		return d.MayRevise(target, role, c.Type)
+		var targets []*tidemark.Message
+		for _, n := range d.Targets() {
+			targets = append(targets, c.message(n))
+		}
+		return d.MayRevise(targets, role, c.Type)
 	}
-	if err := d.MayAnnotate(target, role, c.Type); err != nil {
+	if err := d.MayAnnotate(c.message(d.Relation.Sequence), role, c.Type); err != nil {
 		return err
 	}
 	return c.standing(d).Allows(d)
 }
 
-// revise changes the target of an edit or a redaction that is now the last message. The mutex is
+// revise changes the targets of an edit or a redaction that is now the last message. The mutex is
 // held.
 func (c *chat) revise(d *tidemark.Draft) {
-	target := c.message(d.Relation.Sequence)
-	//rule:countable_fixed.mentions-of-the-first-step
-	if _, kept := c.mentions[target.Sequence]; !kept {
-		c.mentions[target.Sequence] = target.Mentions
+	for _, n := range d.Targets() {
+		target := c.message(n)
+		//rule:countable_fixed.mentions-of-the-first-step
+		if _, kept := c.mentions[target.Sequence]; !kept {
+			c.mentions[target.Sequence] = target.Mentions
+		}
+		//rule:redacted_stays.target-in-step-of-relation
+		*target = target.Revise(d, c.Head)
 	}
-	//rule:redacted_stays.target-in-step-of-relation
-	*target = target.Revise(d, c.Head)
 }
 
 // related returns a message with what it changes, unless that has expired.
 func (c *chat) related(m tidemark.Message) tidemark.Message {
-	if !m.Kind.Revises() {
+	if !m.Kind.Revises() || m.Relation.Sequences != nil {
 		return m
 	}
 	if found := c.message(m.Relation.Sequence); found != nil {

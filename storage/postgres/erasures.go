@@ -144,7 +144,7 @@ func (s *Store) EraseMessages(
 		var batch pgx.Batch
 		for i := range messages {
 			erased, touched := messages[i].Erase(e, m.chat.Head)
-			if done.Count(touched); touched != tidemark.Untouched {
+			if done.Count(&erased, touched, e); touched != tidemark.Untouched {
 				m.erase(&batch, &messages[i], &erased, e)
 			}
 		}

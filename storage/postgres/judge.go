@@ -141,6 +141,11 @@ func (a *appending) ask(
 			if v.seat >= 0 && storage.MayWrite(state, d) != nil {
 				v.seat = shutOut
 			}
+			//rule:erasure_is_announced.sender-is-no-member-in-postgres
+			if d.ByServer {
+				v.seat = 0
+				return nil
+			}
 			a.senders.learn(d, v, state)
 		}
 		return err
@@ -172,7 +177,7 @@ type cachedChat struct {
 // verdict on drafts of an importer. Only live chats are cached, so the database decides on those.
 func (s *senders) verdict(d *tidemark.Draft) (v verdict, known bool) {
 	//rule:importing_is_closed.ask-about-importers-in-postgres
-	if c := s.chats[d.ChatID]; c != nil && !d.Importing {
+	if c := s.chats[d.ChatID]; c != nil && !d.Importing && !d.ByServer {
 		v.chat, v.version = c.key, c.version
 		v.seat, known = c.seats[d.SenderID]
 	}

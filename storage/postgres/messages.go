@@ -211,7 +211,7 @@ type appending struct {
 	behind storage.HeldBack
 	// targets are those of the relations. From note on they are as the relations leave them. It is
 	// nil in a batch without relations.
-	targets []*tidemark.Message
+	targets [][]*tidemark.Message
 }
 
 // round writes the drafts in statements of bounded size. If the members of a chat changed
@@ -397,8 +397,8 @@ func (a *appending) conclude(
 			sends++
 			m := d.Message(tidemark.Sequence(v.sequence), uint64(v.version))
 			m.CreatedAt = timeOf(d.CreatedAt.UnixMilli())
-			if m.Kind.Revises() {
-				m.Relation.Target = a.targets[i]
+			if m.Kind.Revises() && m.Relation.Sequences == nil {
+				m.Relation.Target = a.targets[i][0]
 			}
 			//rule:R_STANDS.version-of-the-step-in-postgres
 			a.results[i] = storage.Appended{

@@ -306,8 +306,7 @@ func (m *messageRow) message(chat tidemark.ChatID) (tidemark.Message, error) {
 		Metadata:        m.metadata,
 		Content:         texts[ids:],
 	}
-	storage.TakeEmoji(&found)
-	return found, err
+	return found, cmp.Or(err, storage.TakeRelation(&found))
 }
 
 // timeOf returns the time of a column in milliseconds.

@@ -52,7 +52,7 @@ const (
 // relationsTime the drafts that are left get Unavailable.
 func (a *appending) inOrder(ctx context.Context, c *conn) error {
 	began := time.Now()
-	a.targets = make([]*tidemark.Message, len(a.drafts))
+	a.targets = make([][]*tidemark.Message, len(a.drafts))
 	todo := make([]int, len(a.drafts))
 	for i := range todo {
 		todo[i] = i
@@ -89,7 +89,7 @@ func (a *appending) inOrder(ctx context.Context, c *conn) error {
 			}
 		}
 		waited := a.lockWaited
-		for some := range slices.Chunk(relations, maxRelations) {
+		for _, some := range a.parts(relations) {
 			if err := a.relate(ctx, c, some); err != nil {
 				return err
 			}
@@ -100,6 +100,20 @@ func (a *appending) inOrder(ctx context.Context, c *conn) error {
 		todo = later
 	}
 	return nil
+}
+
+// parts divides relations of different chats into those that share a transaction. One that names a
+// list has its own, which bounds how many targets are in memory.
+func (a *appending) parts(relations []int) (parts [][]int) {
+	var single []int
+	for _, i := range relations {
+		if a.drafts[i].Relation.Sequences != nil {
+			parts = append(parts, []int{i})
+		} else {
+			single = append(single, i)
+		}
+	}
+	return slices.AppendSeq(parts, slices.Chunk(single, maxRelations))
 }
 
 // relate writes relations of different chats, and what they do, in one transaction. If the database
@@ -203,6 +217,7 @@ func (a *appending) mayRelate(
 	var keys []int64
 	var senders []string
 	var ranges []storage.Range
+	var firsts []int // of ranges
 	for n, i := range todo {
 		d, v := &a.drafts[i], &verdicts[n]
 		//rule:send_idempotent.key-before-target-in-postgres
@@ -211,9 +226,10 @@ func (a *appending) mayRelate(
 		}
 		at = append(at, n)
 		keys, senders = append(keys, v.chat), append(senders, string(d.SenderID))
-		ranges = append(ranges, storage.Range{
-			Chat: d.ChatID, After: d.Relation.Sequence - 1, Limit: 1,
-		})
+		firsts = append(firsts, len(ranges))
+		for _, target := range d.Targets() {
+			ranges = append(ranges, storage.Range{Chat: d.ChatID, After: target - 1, Limit: 1})
+		}
 	}
 	if len(at) == 0 {
 		return refused, nil
@@ -225,20 +241,22 @@ func (a *appending) mayRelate(
 	next := 0
 	err = c.each(ctx, rolesOf, []any{keys, senders}, func(row pgx.Rows) error {
 		var role string
-		n, page := at[next], pages[next]
+		n, first := at[next], firsts[next]
 		next++
 		i := todo[n]
-		a.targets[i] = nil
-		//rule:floor_recorded.no-relation-to-the-expired-in-postgres
-		if len(page) > 0 && page[0].Sequence == a.drafts[i].Relation.Sequence {
-			a.targets[i] = &page[0]
+		d := &a.drafts[i]
+		a.targets[i] = make([]*tidemark.Message, len(d.Targets()))
+		for t, target := range d.Targets() {
+			//rule:floor_recorded.no-relation-to-the-expired-in-postgres
+			if page := pages[first+t]; len(page) > 0 && page[0].Sequence == target {
+				a.targets[i][t] = &page[0]
+			}
 		}
 		err := row.Scan(&role)
-		d := &a.drafts[i]
 		if in := types[d.ChatID]; d.Kind.Revises() {
 			refused[n] = d.MayRevise(a.targets[i], tidemark.Role(role), in)
 		} else {
-			refused[n] = d.MayAnnotate(a.targets[i], tidemark.Role(role), in)
+			refused[n] = d.MayAnnotate(a.targets[i][0], tidemark.Role(role), in)
 		}
 		return err
 	})
@@ -262,37 +280,45 @@ func change(
 		})
 }
 
-// revise queues what a stored edit or redaction, draft i, changes: its own row, and that of its
-// target. If that is a reaction or pin, it stands no more.
+// revise queues what a stored edit or redaction, draft i, changes: its own row, and those of its
+// targets. If one is a reaction or pin, it stands no more.
 func (a *appending) revise(batch *pgx.Batch, i int, v *verdict) {
 	relation := a.drafts[i]
 	relation.CreatedAt = timeOf(relation.CreatedAt.UnixMilli())
 	change(batch, v, relation.ChatID, relateMessage, tidemark.Sequence(v.sequence),
-		int64(relation.Relation.Sequence))
-	m := a.targets[i].Revise(&relation, tidemark.Sequence(v.sequence))
-	a.targets[i] = &m
+		int64(storage.RelatedTo(relation.Relation)))
+	for t, target := range a.targets[i] {
+		m := target.Revise(&relation, tidemark.Sequence(v.sequence))
+		a.targets[i][t] = &m
+		reviseTarget(batch, v, &m)
+	}
+}
+
+// reviseTarget queues what a message has become.
+func reviseTarget(batch *pgx.Batch, v *verdict, m *tidemark.Message) {
 	var mentions *string
 	if !m.Mentions.None() {
 		text := m.Mentions.Text()
 		mentions = &text
 	}
-	change(batch, v, relation.ChatID, reviseMessage, m.Sequence, m.ContentType, mentions,
-		textOrNull(m.Attachments), textOrNull(m.Metadata), storage.ContentOf(&m),
+	change(batch, v, m.ChatID, reviseMessage, m.Sequence, m.ContentType, mentions,
+		textOrNull(m.Attachments), textOrNull(m.Metadata), storage.ContentOf(m),
 		m.Revision.Text())
 	if m.Kind.Annotates() {
 		//rule:annotations_counted.ends-in-step-of-redaction-in-postgres
-		unannotate(batch, v, &m)
+		unannotate(batch, v, m)
 	}
 }
 
-// unsaid returns a draft as its own row has it. A relation has nothing of what it says. The content
-// of a reaction is its emoji (storage.ContentOf).
+// unsaid returns a draft as its own row has it. A relation has nothing of what it says. Its content
+// is that of storage.ContentOf.
 func unsaid(d *tidemark.Draft) *tidemark.Draft {
 	if !d.Kind.Relates() {
 		return d
 	}
 	bare := *d
-	bare.Content, bare.ContentType = d.Relation.Emoji, tidemark.DefaultContentType
+	m := d.Message(0, 0)
+	bare.Content, bare.ContentType = storage.ContentOf(&m), m.ContentType
 	bare.Attachments, bare.Metadata, bare.Mentions = nil, nil, tidemark.Mentions{}
 	return &bare
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// mayRelate returns nil if a message with a relation may be stored. target is nil if the chat has
+// mayRelate returns nil if a message with a relation may be stored. A target is nil if the chat has
 // no such message.
 func (w *writer) mayRelate(
-	c *chat, d *tidemark.Draft, target *tidemark.Message, role tidemark.Role,
+	c *chat, d *tidemark.Draft, targets []*tidemark.Message, role tidemark.Role,
 ) error {
 	if d.Kind.Revises() {
-		return d.MayRevise(target, role, c.kind)
+		return d.MayRevise(targets, role, c.kind)
 	}
-	if err := d.MayAnnotate(target, role, c.kind); err != nil {
+	if err := d.MayAnnotate(targets[0], role, c.kind); err != nil {
 		return err
 	}
 	standing, err := w.standing(c, d)

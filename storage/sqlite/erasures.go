@@ -135,7 +135,7 @@ func (s *Store) EraseMessages(
 		}
 		for i := range messages {
 			erased, touched := messages[i].Erase(e, c.head)
-			if done.Count(touched); touched == tidemark.Untouched {
+			if done.Count(&erased, touched, e); touched == tidemark.Untouched {
 				continue
 			}
 			if err := w.erase(c, &messages[i], &erased, e); err != nil {

@@ -43,8 +43,7 @@ func scanMessage(
 		m.SenderID = tidemark.UserID(sender)
 	}
 	if !row.nullAt(7) {
-		err = parseKindMentions(&m, row.stringAt(7))
-		storage.TakeEmoji(&m)
+		err = cmp.Or(parseKindMentions(&m, row.stringAt(7)), storage.TakeRelation(&m))
 	}
 	if !row.nullAt(8) {
 		m.Attachments = row.bytesAt(8)
@@ -147,6 +146,9 @@ func (w *writer) append(
 		return storage.Appended{}, held
 	case !found && from != nil && closed != nil:
 		return storage.Appended{}, behind.Judge(d, closed)
+	//rule:erasure_is_announced.sender-is-no-member-in-sqlite
+	case !found && from == nil && d.ByServer:
+		return w.relate(c, nil, d)
 	//rule:send_idempotent.key-of-relation-in-sqlite
 	case !found && from != nil:
 		appended, err := w.relate(c, from, d)
@@ -158,7 +160,7 @@ func (w *writer) append(
 		}
 		return storage.Appended{}, behind.Judge(d, err)
 	}
-	if r := message.Relation; message.Kind.Revises() {
+	if r := message.Relation; message.Kind.Revises() && r.Sequences == nil {
 		if r.Target, err = w.target(c, r.Sequence); err != nil {
 			return storage.Appended{}, err
 		}

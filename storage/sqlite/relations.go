@@ -15,7 +15,7 @@ import (
 func kindMentions(m *tidemark.Message) string {
 	parts := []string{string(m.Kind)}
 	if m.Relation != nil {
-		parts = append(parts, strconv.FormatUint(uint64(m.Relation.Sequence), 10))
+		parts = append(parts, strconv.FormatUint(uint64(storage.RelatedTo(m.Relation)), 10))
 	}
 	for _, part := range []string{m.Mentions.Text(), m.Revision.Text()} {
 		if part != "" {
@@ -48,17 +48,22 @@ func parseKindMentions(m *tidemark.Message, text string) error {
 	return err
 }
 
-// relate stores a message with a relation whose key is new, and does what it says to its target.
+// relate stores a message with a relation whose key is new, and does what it says to its targets.
+// from is nil if the server sends it.
 func (w *writer) relate(c *chat, from *sender, d *tidemark.Draft) (storage.Appended, error) {
 	member, _, err := w.member(c, d.SenderID)
 	if err != nil {
 		return storage.Appended{}, err
 	}
-	target, err := w.target(c, d.Relation.Sequence)
-	if err == nil {
-		err = w.mayRelate(c, d, target, member.Role)
+	var targets []*tidemark.Message
+	for _, n := range d.Targets() {
+		target, err := w.target(c, n)
+		if err != nil {
+			return storage.Appended{}, err
+		}
+		targets = append(targets, target)
 	}
-	if err != nil {
+	if err := w.mayRelate(c, d, targets, member.Role); err != nil {
 		return storage.Appended{}, err
 	}
 	m := d.Message(c.head+1, c.version)
@@ -73,18 +78,22 @@ func (w *writer) relate(c *chat, from *sender, d *tidemark.Draft) (storage.Appen
 		//rule:annotations_counted.stands-in-step-of-message-in-sqlite
 		return appended, w.annotate(c, &m)
 	}
-	if target.Kind.Annotates() {
-		//rule:annotations_counted.ends-in-step-of-redaction-in-sqlite
-		if err := w.unannotate(c, target); err != nil {
+	for _, target := range targets {
+		if target.Kind.Annotates() {
+			//rule:annotations_counted.ends-in-step-of-redaction-in-sqlite
+			if err := w.unannotate(c, target); err != nil {
+				return storage.Appended{}, err
+			}
+		}
+		revised := target.Revise(d, m.Sequence)
+		//rule:redacted_stays.target-in-step-of-relation-in-sqlite
+		if err := w.revise(c, &revised); err != nil {
 			return storage.Appended{}, err
 		}
+		if d.Relation.Sequences == nil {
+			appended.Message.Relation.Target = &revised
+		}
 	}
-	revised := target.Revise(d, m.Sequence)
-	//rule:redacted_stays.target-in-step-of-relation-in-sqlite
-	if err := w.revise(c, &revised); err != nil {
-		return storage.Appended{}, err
-	}
-	appended.Message.Relation.Target = &revised
 	return appended, nil
 }
 

@@ -254,6 +254,9 @@ func (m *model) relate(rt *rapid.T) {
 	switch rapid.IntRange(0, 5).Draw(rt, "what") {
 	case 0:
 		draft.Kind, draft.Content = tidemark.KindRedact, ""
+	case 4:
+		draft.Kind, draft.Content = tidemark.KindRedact, ""
+		draft.Relation = &tidemark.Relation{Sequences: m.drawList(rt, chat)}
 	case 2:
 		draft.Kind, draft.Content = tidemark.KindReact, ""
 		draft.Relation.Emoji = rapid.SampledFrom([]string{"a", "A", "👍"}).Draw(rt, "emoji")
@@ -269,6 +272,16 @@ func (m *model) relate(rt *rapid.T) {
 	m.drafts = append(m.drafts, draft)
 	m.both("Append a relation",
 		func(f *fixture) (any, error) { return f.tryAppend(draft) })
+}
+
+// drawList draws the messages of a redaction that names a list. Most of them are there.
+func (m *model) drawList(rt *rapid.T, chat tidemark.ChatID) []tidemark.Sequence {
+	var all []tidemark.Sequence
+	for range rapid.IntRange(1, 4).Draw(rt, "length") {
+		all = append(all, max(1, m.drawSequence(rt, chat)))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // resend sends an earlier draft again. It may change the content, the attachment or the chat.
@@ -290,7 +303,11 @@ func (m *model) resend(rt *rapid.T) {
 		draft.Kind = tidemark.KindSystem
 	case change == 3:
 		other := *draft.Relation
-		other.Sequence++
+		if other.Sequences == nil {
+			other.Sequence++
+		} else {
+			other.Sequences = append(slices.Clone(other.Sequences), tidemark.MaxSequence)
+		}
 		draft.Relation = &other
 	case change == 4 && says:
 		draft.Mentions.All = !draft.Mentions.All

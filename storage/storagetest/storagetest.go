@@ -101,6 +101,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Attachments", attachmentRules)
 	s.run(t, "Range", rangeRules)
 	s.run(t, "Relations", relationRules)
+	s.run(t, "Lists", listRules)
 	s.run(t, "Annotations", annotationRules)
 	s.run(t, "Deliveries", deliveryRules)
 	s.run(t, "Statuses", statusRules)

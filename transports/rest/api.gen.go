@@ -745,15 +745,22 @@ type NewReceiptsSettings struct {
 // `chat_id` it gets 400.
 type NewReceiptsSettingsReadReceipts string
 
-// NewRelation Example: {"sequence":1}
+// NewRelation Needs `sequence`, or for a `redact` either `sequence` or `sequences`.
+//
+// Example: {"sequence":1}
 type NewRelation struct {
 	// Emoji Only of a `react`, which needs it: at most 64 bytes of UTF-8, without white space and
 	// control characters, and not only of invisible characters. The server does not check
 	// that it is an emoji. Put no other text there: to redact the `react` does not remove it.
-	Emoji *string `json:"emoji,omitempty"`
+	Emoji    *string   `json:"emoji,omitempty"`
+	Sequence *Sequence `json:"sequence,omitempty"`
 
-	// Sequence A position in one chat, from 1.
-	Sequence Sequence `json:"sequence"`
+	// Sequences Only of a `redact`: the messages that it redacts, ascending. They are no `edit`,
+	// `redact`, `react` or `pin`.
+	//
+	//
+	// Example: [1,2]
+	Sequences *[]Sequence `json:"sequences,omitempty"`
 }
 
 // NewRole A role to give to a member. `Role` says what each role may do.
@@ -915,18 +922,28 @@ type ReceiptsSettings struct {
 	ReadReceipts string `json:"read_receipts"`
 }
 
-// Relation Example: {"emoji":null,"sequence":1,"target":null}
+// Relation Example: {"emoji":null,"sequence":1,"sequences":null,"target":null}
 type Relation struct {
 	// Emoji Of a `react`, else null. It stays when the `react` is redacted, so that clients know
 	// what to take back.
 	Emoji *string `json:"emoji"`
 
-	// Sequence That of the message that is changed, reacted to, or pinned.
+	// Sequence That of the message that is changed, reacted to, or pinned. If there are `sequences`,
+	// the first of them.
 	Sequence Sequence `json:"sequence"`
+
+	// Sequences Those of the messages that a `redact` has redacted together, ascending, else null.
+	// Nothing is left of what they said, so remove it from what you have of them. After a
+	// user was erased, the server sends such a `redact`. Its `sender_id` is the id that took
+	// the place of theirs.
+	//
+	//
+	// Example: [1,2]
+	Sequences *[]Sequence `json:"sequences"`
 
 	// Target That message as it is now, not as it was after this change. So replace what you have
 	// of it, unless what you have has a `revision` with a higher sequence. Null if you may
-	// not see it, and for `react` and `pin`, which do not change it.
+	// not see it, for `react` and `pin`, which do not change it, and with `sequences`.
 	Target *Message `json:"target"`
 }
 

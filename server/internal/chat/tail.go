@@ -10,7 +10,7 @@ type message struct {
 	// 1970.
 	created int64
 	payload []byte
-	// relation is nil unless the message is an edit or a redaction.
+	// relation is nil unless the message is an edit, or a redaction of one message.
 	relation *relation
 }
 
@@ -27,7 +27,7 @@ func encoded(m *tidemark.Message, payload []byte) message {
 		sequence: m.Sequence, version: m.MembersVersion, created: m.CreatedAt.Unix(),
 		payload: payload,
 	}
-	if m.Kind.Revises() && m.Relation != nil {
+	if m.Kind.Revises() && m.Relation != nil && m.Relation.Sequences == nil {
 		if target := m.Relation.Target; target != nil {
 			//rule:floor_recorded.age-of-the-target
 			kept.created = min(kept.created, target.CreatedAt.Unix())

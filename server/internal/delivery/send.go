@@ -185,7 +185,10 @@ func (d *Delivery) stored(
 	}
 	if !appended.Duplicate {
 		d.Chats.Stored(d.Chats.Chat(draft.ChatID), m.stored, m.encoded, term)
-		m.covered = d.Acks.Authored(draft.SenderID, draft.ChatID, m.stored.Sequence, draft.Seen)
+		if !draft.ByServer {
+			m.covered = d.Acks.Authored(
+				draft.SenderID, draft.ChatID, m.stored.Sequence, draft.Seen)
+		}
 	}
 	return m
 }

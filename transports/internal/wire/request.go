@@ -88,17 +88,30 @@ func (v value) relation(field string, to **tidemark.Relation) error {
 		switch key {
 		case "sequence":
 			return v.sequence(field+"."+key, 1, &r.Sequence)
+		case "sequences":
+			return v.sequences(field+"."+key, &r.Sequences)
 		case "emoji":
 			return v.text(field+"."+key, &r.Emoji)
 		}
 		return nil
 	})
-	if err == nil && r.Sequence == 0 {
+	if err == nil && r.Sequence == 0 && r.Sequences == nil {
 		err = tidemark.BadParam(tidemark.Invalid, field+".sequence",
 			"is missing; name the message that this one is about")
 	}
 	*to = &r
 	return err
+}
+
+// sequences decodes an array of the messages that a redaction names.
+func (v value) sequences(field string, to *[]tidemark.Sequence) error {
+	*to = []tidemark.Sequence{}
+	return eachElement(v, field, func(i int, v value) error {
+		var n tidemark.Sequence
+		err := v.sequence(element(field, i), 1, &n)
+		*to = append(*to, n)
+		return err
+	})
 }
 
 // sources decodes an array of messages.

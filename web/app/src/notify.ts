@@ -92,7 +92,8 @@ async function notify(client: Client, message: Message): Promise<void> {
   const { relation } = message;
   if (relation && message.kind === 'redact' && canNotify()) {
     // The text that it shows is gone. After an edit the message still waits to be read.
-    await close(({ chat, to }) => chat === message.chat_id && to === relation.sequence);
+    const named = relation.sequences ?? [relation.sequence];
+    await close(({ chat, to }) => chat === message.chat_id && named.includes(to));
   }
   const mine = message.sender_id === client.user;
   // Of several hidden tabs only one notifies: the one with the connection.

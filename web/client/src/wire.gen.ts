@@ -240,6 +240,10 @@ export interface paths {
          *     redact a message again succeeds, and changes nothing. But a `react` or `pin` that was
          *     redacted before gets 409.
          *
+         *     A `redact` may name up to 100 messages in `sequences`, but no `react` or `pin`. It redacts
+         *     all of them, or none: the `param` of an error names the first that may not be redacted, such
+         *     as `relation.sequences[2]`.
+         *
          *     To react to a message, or to pin it, send one of `kind` `react` or `pin` with its
          *     `relation`. The other message does not change. To undo it, redact the `react` or `pin`.
          *     404: as above. 403: you may not pin. 409: the message is not shown, or was redacted. For a
@@ -967,9 +971,10 @@ export interface paths {
          * What is stored of a user
          * @description For API keys with the scope `export` or `erase`; users get 403. The answer is JSON Lines:
          *     objects with a `type`, one a line. They are `user`, `push` (devices and settings),
-         *     `presence`, `membership` (a chat and the marks in it), `message` (one that the user has
-         *     sent), `position` and `end`. [Privacy](docs/privacy.md#export-a-user) lists what is not in
-         *     it: blocks, bans, suspensions, settings of read receipts, and messages of others.
+         *     `presence`, `access` (suspension and sign-out), `receipts`, `block` (of another user),
+         *     `membership` (a chat, and the marks, setting of read receipts and ban in it), `message` (one
+         *     that the user has sent), `mention` (where another mentions the user), `position` and `end`.
+         *     [Privacy](docs/privacy.md#export-a-user) lists what is not in it.
          *
          *     The line `end` says that the export is whole. If it is missing, the server could not read
          *     on. Then send the `next_cursor` of the last `position` as `cursor`. Append the answer to
@@ -1055,9 +1060,10 @@ export interface paths {
         /**
          * Sign me out everywhere
          * @description My sessions end on all nodes. Tokens and tickets that were issued until now get 401, also
-         *     the token of this call. New tokens need an `iat` after `signed_out_at`. A token without
-         *     `iat` is refused from now on ([moderation](docs/moderation.md#sign-out)). API keys still
-         *     work. If an API key makes this call for a user, it needs the scope `moderate`.
+         *     the token of this call. New tokens need an `iat` after `signed_out_at`, which may have a
+         *     fraction. A token without `iat` is refused from now on
+         *     ([moderation](docs/moderation.md#sign-out)). API keys still work. If an API key makes this
+         *     call for a user, it needs the scope `moderate`.
          */
         readonly post: operations["signOut"];
         readonly delete?: never;
@@ -2113,12 +2119,22 @@ export interface components {
          */
         readonly MessageKind: string;
         /**
+         * @description Needs `sequence`, or for a `redact` either `sequence` or `sequences`.
          * @example {
          *       "sequence": 1
          *     }
          */
         readonly NewRelation: {
-            readonly sequence: components["schemas"]["Sequence"];
+            readonly sequence?: components["schemas"]["Sequence"] | null;
+            /**
+             * @description Only of a `redact`: the messages that it redacts, ascending. They are no `edit`,
+             *     `redact`, `react` or `pin`.
+             * @example [
+             *       1,
+             *       2
+             *     ]
+             */
+            readonly sequences?: readonly components["schemas"]["Sequence"][] | null;
             /**
              * @description Only of a `react`, which needs it: at most 64 bytes of UTF-8, without white space and
              *     control characters, and not only of invisible characters. The server does not check
@@ -2129,13 +2145,28 @@ export interface components {
         /**
          * @example {
          *       "sequence": 1,
+         *       "sequences": null,
          *       "emoji": null,
          *       "target": null
          *     }
          */
         readonly Relation: {
-            /** @description That of the message that is changed, reacted to, or pinned. */
+            /**
+             * @description That of the message that is changed, reacted to, or pinned. If there are `sequences`,
+             *     the first of them.
+             */
             readonly sequence: components["schemas"]["Sequence"];
+            /**
+             * @description Those of the messages that a `redact` has redacted together, ascending, else null.
+             *     Nothing is left of what they said, so remove it from what you have of them. After a
+             *     user was erased, the server sends such a `redact`. Its `sender_id` is the id that took
+             *     the place of theirs.
+             * @example [
+             *       1,
+             *       2
+             *     ]
+             */
+            readonly sequences: readonly components["schemas"]["Sequence"][] | null;
             /**
              * @description Of a `react`, else null. It stays when the `react` is redacted, so that clients know
              *     what to take back.
@@ -2144,7 +2175,7 @@ export interface components {
             /**
              * @description That message as it is now, not as it was after this change. So replace what you have
              *     of it, unless what you have has a `revision` with a higher sequence. Null if you may
-             *     not see it, and for `react` and `pin`, which do not change it.
+             *     not see it, for `react` and `pin`, which do not change it, and with `sequences`.
              */
             readonly target: components["schemas"]["Message"] | null;
         };

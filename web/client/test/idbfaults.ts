@@ -226,7 +226,8 @@ test('what older code has stored is changed, and it stays out', async ({ tab, da
   const revision = {
     sequence: 2, kind: 'redact', by: 'bob', revised_at: '2026-01-31T10:00:09.000Z',
   };
-  const relation = { sequence: 1, emoji: null, target: { ...old, content: '', revision } };
+  const target = { ...old, content: '', revision };
+  const relation = { sequence: 1, sequences: null, emoji: null, target };
   const change = { ...messageOf('team', 2, 'bob', 'redact'), content: '', relation };
   Reflect.deleteProperty(old, 'revision');
   const store = tab();

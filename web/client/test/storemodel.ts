@@ -348,7 +348,7 @@ class Run {
     const target = now && now.relation === null && {
       ...now, content: `text ${this.#roll(1000)}`, revision: this.#revision(at + this.#roll(3)),
     };
-    const relation = { sequence, emoji: null, target: target || null };
+    const relation = { sequence, sequences: null, emoji: null, target: target || null };
     return { message_id: `r${at}`, kind: 'edit', content: '', relation };
   }
 

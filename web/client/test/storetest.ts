@@ -349,7 +349,7 @@ const revised = (sequence: number, by: number, kind = 'edit'): Message => ({
 });
 const relation = (at: number, target: Message): Message => ({
   ...messageOf('team', at, 'bob', target.revision?.kind), content: '',
-  relation: { sequence: target.sequence, emoji: null, target },
+  relation: { sequence: target.sequence, sequences: null, emoji: null, target },
 });
 const textsOf = async (store: Store) => (await store.page('team', 99, 99)).map(({ message }) =>
   message?.relation ? message.relation : message?.content);
@@ -357,7 +357,7 @@ const textsOf = async (store: Store) => (await store.page('team', 99, 99)).map((
 test('commit: a relation changes its target, and is stored without it', async (scene) => {
   const { store, term } = await withTeam(scene, [1, 2]);
   await store.commit(term, { entries: entriesOf('team', [relation(3, revised(2, 3))]) });
-  const bare = { sequence: 2, emoji: null, target: null };
+  const bare = { sequence: 2, sequences: null, emoji: null, target: null };
   same(await textsOf(store), ['text 1', 'edit 3', bare], 'texts');
   same(await marksOf(store), { base: 0, prefix: 3, read: 0, unread: 2, last: 2 }, 'marks');
   same((await rowOf(store)).last?.content, 'edit 3', 'the last message');
@@ -368,11 +368,22 @@ test('commit: the greater revision stays, whatever comes first', async (scene) =
   const one = [relation(3, revised(1, 3)), relation(5, revised(2, 6, 'redact'))];
   await store.commit(term, { entries: entriesOf('team', one) });
   await store.commit(term, { entries: entriesOf('team', [relation(4, revised(2, 4)), 1]) });
-  const bare = (sequence: number) => ({ sequence, emoji: null, target: null });
+  const bare = (sequence: number) => ({ sequence, sequences: null, emoji: null, target: null });
   same(await textsOf(store), ['edit 4', '', bare(1), bare(2), bare(2)], 'texts');
   // It may come as a message of a page.
   await store.commit(term, { entries: entriesOf('team', [revised(1, 7)]) });
   same((await textsOf(store))[0], 'edit 7', 'text');
+});
+
+test('commit: a redaction of several wipes those that are stored', async (scene) => {
+  const { store, term } = await withTeam(scene, [1, 2, 3, revised(4, 5, 'redact')]);
+  const list = { sequence: 1, sequences: [1, 3, 4, 9], emoji: null, target: null };
+  const change = { ...messageOf('team', 10, 'bob', 'redact'), content: '', relation: list };
+  await store.commit(term, { entries: entriesOf('team', [change]) });
+  same(await textsOf(store), ['', 'text 2', '', '', list], 'texts');
+  const revisions = (await store.page('team', 9, 9)).map(({ message }) =>
+    message?.revision?.sequence);
+  same(revisions, [10, undefined, 10, 5], 'revisions');
 });
 
 test('commit: a target that is not stored is not stored then', async (scene) => {

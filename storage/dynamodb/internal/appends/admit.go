@@ -146,7 +146,8 @@ func (a *appending) lookUp(
 	var unknown []tidemark.UserID
 	for _, i := range todo {
 		sender := a.drafts[i].SenderID
-		if _, member := a.view.members[sender]; !member {
+		//rule:erasure_is_announced.sender-is-no-member-in-dynamodb
+		if _, member := a.view.members[sender]; !member && !a.drafts[i].ByServer {
 			unknown = append(unknown, sender)
 		}
 	}

@@ -250,7 +250,11 @@ func (a *appending) attempt(ctx context.Context, todo []int) (left []int, err er
 		return nil, err
 	}
 	if i := members[0]; a.drafts[i].Kind.Relates() {
-		if left, err = a.aim(ctx, i); err != nil || a.target == nil {
+		aim := a.aim
+		if a.drafts[i].Relation.Sequences != nil {
+			aim = a.aimAtList
+		}
+		if left, err = aim(ctx, i); err != nil || a.target == nil {
 			if len(left) == 0 {
 				a.decided(members)
 			}
@@ -385,7 +389,7 @@ func (a *appending) stored(todo []int, next *record.Counter) {
 		d := &a.drafts[i]
 		m := d.Message(a.view.Head+1+tidemark.Sequence(n), a.view.MembersVersion)
 		m.CreatedAt = call.Stored(d.CreatedAt)
-		if m.Kind.Revises() {
+		if m.Kind.Revises() && m.Relation.Sequences == nil {
 			m.Relation.Target = &a.target.revised
 		}
 		a.results[i] = storage.Appended{Message: m, Version: a.view.MembersVersion}

@@ -48,7 +48,7 @@ func messageUnder(
 		return m, first, r.Err
 	}
 	m, _, err = messageAt(ctx, access, chat, sequence)
-	if err != nil || !m.Kind.Revises() {
+	if err != nil || !m.Kind.Revises() || m.Relation.Sequences != nil {
 		return m, first, err
 	}
 	target, _, err := messageAt(ctx, access, chat, m.Relation.Sequence)

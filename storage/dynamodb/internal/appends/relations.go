@@ -89,7 +89,7 @@ func (a *appending) mayRelate(
 ) (refusal, err error) {
 	role := a.view.members[d.SenderID]
 	if d.Kind.Revises() {
-		return d.MayRevise(old, role, a.view.Type), nil
+		return d.MayRevise([]*tidemark.Message{old}, role, a.view.Type), nil
 	}
 	if refusal = d.MayAnnotate(old, role, a.view.Type); refusal != nil {
 		return refusal, nil

@@ -53,7 +53,7 @@ func itemOf(m *tidemark.Message) call.Item {
 		it["kind"] = call.Text(m.Kind)
 	}
 	if m.Relation != nil {
-		it["relation"] = call.Number(m.Relation.Sequence)
+		it["relation"] = call.Number(storage.RelatedTo(m.Relation))
 	}
 	if m.Revision != nil {
 		it["revision"] = call.Text(m.Revision.Text())
@@ -108,7 +108,9 @@ func MessageOf(it call.Item) (tidemark.Message, error) {
 	if r.Has("relation") {
 		m.Relation = &tidemark.Relation{Sequence: r.Sequence("relation")}
 	}
-	storage.TakeEmoji(&m)
+	if err := storage.TakeRelation(&m); err != nil {
+		return m, err
+	}
 	revision, err := tidemark.ParseRevision(r.Text("revision"))
 	if err != nil {
 		return m, err

@@ -332,11 +332,13 @@ function Announcer({ session, chat, timeline }: Pick<Props, 'session' | 'chat' |
       const { kind, relation } = message;
       if (message.chat_id !== chat.id) return;
       // To take back a reaction or a pin is a redaction, too.
-      if (relation && relation.sequence !== announced && !timeline.items.get().some((item) =>
-        item.message && item.sequence === relation.sequence)) return;
+      const named = relation?.sequences ?? [relation?.sequence];
+      if (relation && !named.includes(announced) && !timeline.items.get().some((item) =>
+        item.message && named.includes(item.sequence))) return;
       // What was announced may be what is deleted now.
       const changed = kind === 'edit' ? 'edited' : kind === 'redact' ? 'deleted' : '';
-      if (changed) setWords(mine ? '' : `${message.sender_id} ${changed} a message`);
+      const what = named.length > 1 ? 'messages' : 'a message';
+      if (changed) setWords(mine ? '' : `${message.sender_id} ${changed} ${what}`);
       else if (!mine && kind === 'message') {
         announced = message.sequence;
         setWords(`${message.sender_id}: ${messageText(message)}`);

@@ -69,12 +69,16 @@ function follow(
   client.on('message', (message) => {
     const { chat_id: id, kind, relation } = message;
     if (id !== chat.id || !relation || kind === 'react') return;
-    const { sequence } = relation;
-    const pins = value.get();
-    if (state !== 'idle') changed.add(sequence);
-    const isAbout = pins.some(({ pin_sequence: pin, message: target }) =>
-      pin === sequence || target?.sequence === sequence);
-    if (isAbout && kind === 'redact') value.set(without(pins, message, sequence));
+    const named = relation.sequences ?? [relation.sequence];
+    let isAbout = false;
+    for (const sequence of named) {
+      const pins = value.get();
+      if (state !== 'idle') changed.add(sequence);
+      const isIt = pins.some(({ pin_sequence: pin, message: target }) =>
+        pin === sequence || target?.sequence === sequence);
+      if (isIt && kind === 'redact') value.set(without(pins, message, sequence));
+      isAbout ||= isIt;
+    }
     if (isAbout || kind === 'pin') ask();
   }, { signal: end.signal });
   client.on('restored', ask, { signal: end.signal });

@@ -4,7 +4,7 @@ import { isSequence, type StreamEvent } from '../wire/events.js';
 import type { Gap, Message, OwnState, StatusUpdate } from '../wire.gen.js';
 import type { ChatFacts, Entry, OutboxItem, StoredChat } from '../types.js';
 import { FACTS, counts, grown, withLatch } from './chats.js';
-import { lacks, targetOf } from './revision.js';
+import { lacks, targetsOf } from './revision.js';
 import { merged } from './ticks.js';
 
 /** A step under construction. */
@@ -112,8 +112,9 @@ export function planOf(
     if (!message) change(id, (old) => ({
       base: Math.max(old.base, Math.min(entry.from - 1, prefix, handled(id))),
     }));
-    const target = targetOf(message);
-    if (target > prefix) ahead.set(keyOf(target), entry.from);
+    for (const target of targetsOf(message)) {
+      if (target > prefix) ahead.set(keyOf(target), entry.from);
+    }
     entries.push(entry);
     // Only the server knows whom the message mentioned when it was sent.
     if (message?.revision && counts(message, user)) refresh.add(id);

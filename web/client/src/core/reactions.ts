@@ -4,7 +4,7 @@
 import type { EmojiCount, Entry, OutboxItem } from '../types.js';
 import { has, isSequence, isShown } from '../wire/events.js';
 import type { Message, MessageList } from '../wire.gen.js';
-import { targetOf } from './revision.js';
+import { targetsOf } from './revision.js';
 
 /** The reactions to a message, as the server counted all that are not above a sequence. */
 export interface Counted {
@@ -45,7 +45,7 @@ export function uncounted(entries: readonly Entry[], counts: Counts): number[] {
       const unseen = undone.filter(([reaction]) => reaction >= from && reaction <= to);
       blind = Math.max(blind, to, ...unseen.map(([, by]) => by));
     } else if (message.kind === 'redact') {
-      undone.push([targetOf(message), from]);
+      for (const target of targetsOf(message)) undone.push([target, from]);
     } else if (isShown(message)) {
       const through = counts.get(from)?.through;
       if (through !== 0 && (through ?? 0) < blind) found.push(from);
@@ -87,16 +87,15 @@ export function reactionsOf(
   };
 
   for (const { from, message } of entries) {
-    const undone = message?.kind === 'redact' ? live.get(targetOf(message)) : undefined;
-    const one = message?.kind === 'react' ? message : undone;
-    if (!one?.relation) continue;
-    const mine = one.sender_id === user;
-    if (undone) {
-      count(one.relation, from, -1, mine, null);
-      live.delete(one.sequence);
-    } else {
-      count(one.relation, from, 1, mine, from);
-      live.set(from, one);
+    if (message?.kind === 'react' && message.relation) {
+      count(message.relation, from, 1, message.sender_id === user, from);
+      live.set(from, message);
+    }
+    for (const target of message?.kind === 'redact' ? targetsOf(message) : []) {
+      const undone = live.get(target);
+      if (!undone?.relation) continue;
+      count(undone.relation, from, -1, undone.sender_id === user, null);
+      live.delete(target);
     }
   }
   for (const { kind, relation } of outbox) {

@@ -25,10 +25,23 @@ export function bare(message: Message): Message {
   return relation?.target ? { ...message, relation: { ...relation, target: null } } : message;
 }
 
-/** Returns the sequence of the message that this one changes, or 0. */
-export function targetOf(message: Message | undefined): number {
-  return message && ['edit', 'redact'].includes(message.kind)
-    ? message.relation?.sequence ?? 0 : 0;
+/** Returns the sequences of the messages that this one changes. */
+export function targetsOf(message: Message | undefined): readonly number[] {
+  const { kind = '', relation } = message ?? {};
+  if (!relation || !['edit', 'redact'].includes(kind)) return [];
+  return relation.sequences ?? [relation.sequence];
+}
+
+/** Returns what a redaction of several messages leaves of one of them, unless it was redacted. */
+export function stubOf(message: Message, by: Message): Message {
+  if (message.revision?.kind === 'redact') return message;
+  return {
+    ...message, content: '', content_type: 'text/plain', attachments: [], metadata: null,
+    mentions: null,
+    revision: {
+      sequence: by.sequence, kind: 'redact', by: by.sender_id, revised_at: by.created_at,
+    },
+  };
 }
 
 /** Returns the messages that may be newer than what is stored: those that were changed. */

@@ -3,7 +3,7 @@
 import type { Entry, Item, OutboxItem, StoredChat } from '../types.js';
 import { isShown } from '../wire/events.js';
 import { reactionsOf, type Counts } from './reactions.js';
-import { lacks, targetOf } from './revision.js';
+import { lacks, targetsOf } from './revision.js';
 import { tickOf } from './ticks.js';
 
 /** The commands of a send that waits. */
@@ -26,10 +26,11 @@ export function outdated(entries: readonly Entry[]): ReadonlyMap<number, boolean
   const all = new Map(entries.map(({ from, message }) => [from, message]));
   const found = new Map<number, boolean>();
   for (const { from, message: change } of entries) {
-    const target = targetOf(change);
-    const message = all.get(target);
-    if (!message || message.relation || !lacks(message, from)) continue;
-    found.set(target, found.get(target) === true || change?.kind === 'redact');
+    for (const target of targetsOf(change)) {
+      const message = all.get(target);
+      if (!message || message.relation || !lacks(message, from)) continue;
+      found.set(target, found.get(target) === true || change?.kind === 'redact');
+    }
   }
   return found;
 }

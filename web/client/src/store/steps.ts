@@ -2,7 +2,7 @@
 // them. So stores can't differ in what they mean.
 
 import { hexOf } from '../core/hex.js';
-import { bare, changedBy, isOlder, revisionOf } from '../core/revision.js';
+import { bare, changedBy, isOlder, revisionOf, stubOf, targetsOf } from '../core/revision.js';
 import { fenced, signedOut, storeLost, storeOutdated, unsent } from '../errors.js';
 import type {
   Change, ChatFacts, Entry, OutboxItem, Position, Store, StoredChat,
@@ -170,6 +170,21 @@ export async function revise(
   }
 }
 
+/** Wipes the messages that redactions of several name. The messages do not come with them. */
+async function wipe(
+  tables: Tables, row: Row, messages: readonly (Message | undefined)[],
+): Promise<void> {
+  for (const by of messages) {
+    if (!by?.relation?.sequences) continue;
+    for (const sequence of targetsOf(by)) {
+      const [entry] = await tables.entriesDown(row.chat.chat_id, sequence, 1);
+      const found = [entry?.message, row.last, row.chat.last_message]
+        .filter((one): one is Message => one?.sequence === sequence);
+      await revise(tables, row, found.map((one) => stubOf(one, by)));
+    }
+  }
+}
+
 /** Raises the prefix over what is stored. */
 async function extend(tables: Tables, user: string, row: Row): Promise<void> {
   for await (const entry of scan(tables, row.chat.chat_id, row.prefix + 1)) {
@@ -279,6 +294,7 @@ async function apply(
   await fill(tables, user, row, part.entries);
   await revise(tables, row,
     changedBy([row.chat.last_message, ...part.entries.map((entry) => entry.message)]));
+  await wipe(tables, row, part.entries.map((entry) => entry.message));
   await extend(tables, user, row);
   if (moved || rose) {
     row.read = Math.min(row.read, row.prefix);

@@ -192,8 +192,9 @@ void test('an answer does not bring back the text of a message that was changed'
 });
 
 void test('the list shows the newest message that is shown', () => {
-  const relation =
-    message(6, { kind: 'edit', relation: { sequence: 5, emoji: null, target: null } });
+  const relation = message(6, {
+    kind: 'edit', relation: { sequence: 5, sequences: null, emoji: null, target: null },
+  });
   const last = message(5);
   assert.equal(rowOf(row({ chat: chat({ last_message: relation }), last })).last, last);
   const older = rowOf(row({ chat: chat({ last_message: message(4) }), last }));

@@ -155,7 +155,7 @@ void test('an own message that overtakes others leaves them to be counted', () =
 void test('an answer that lacks a change is left out, until the change is in it', () => {
   const ahead = new Map<string, number>();
   const state = known({ chats: new Map([['team', row({ prefix: 1 })]]), ahead });
-  const relation = { sequence: 3, emoji: null, target: null };
+  const relation = { sequence: 3, sequences: null, emoji: null, target: null };
   planOf(state, [event('message', message(5, { kind: 'edit', relation }), 9)]);
   const take = (revision: Message['revision']) =>
     planOf(state, [], [2, 3, 4].map((n) => entryOf(message(n, n === 3 ? { revision } : {}))));

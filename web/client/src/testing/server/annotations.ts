@@ -40,8 +40,9 @@ export function mayPin(chat: ChatRecord, user: string): boolean {
 /** Throws unless a user may do to a message what a draft says. */
 export function mayRelate(
   user: string, draft: Draft, chat: ChatRecord, sequence: number, backend: boolean,
+  field: string,
 ): void {
-  const refuse = (code: string, why: string, param = 'relation.sequence'): never => {
+  const refuse = (code: string, why: string, param = field): never => {
     throw new Refusal(code, why, param);
   };
   const target = chat.messages[sequence - 1];
@@ -65,6 +66,7 @@ export function mayRelate(
   if (target.relation !== null && !(isAnnotation && redacts)) {
     refuse('CONFLICT', 'the message cannot be changed');
   }
+  if (isAnnotation && draft.list !== null) refuse('CONFLICT', 'it is undone by itself');
   if (isAnnotation && isRedacted(target)) refuse('CONFLICT', 'it was undone already');
   if (redacts) return;
   if (isRedacted(target)) refuse('CONFLICT', 'the message is redacted');

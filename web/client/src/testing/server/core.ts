@@ -265,10 +265,16 @@ export class Core implements Host {
   }
 
   /** Members relate messages to those that they see. Those who may pin undo each pin. */
-  #checkTarget(who: { user: string; backend: boolean }, { chat, kind, relation }: Draft): void {
+  #checkTarget(
+    who: { user: string; backend: boolean }, { chat, kind, relation, list }: Draft,
+  ): void {
     const { intervals = [] } = this.data.chats.get(chat)?.members.get(who.user) ?? {};
     if (relation === null || who.backend || !isOpen(intervals)) return;
-    if (contains(intervals, relation)) return;
+    const unseen = list?.findIndex((one) => !contains(intervals, one)) ?? -1;
+    if (unseen >= 0) {
+      throw new Refusal('NOT_FOUND', 'there is no such message', `relation.sequences[${unseen}]`);
+    }
+    if (list !== null || contains(intervals, relation)) return;
     const found = this.data.chat(chat);
     const isPin = found.messages[relation - 1]?.kind === 'pin';
     if (kind === 'redact' && isPin && mayPin(found, who.user)) return;

@@ -66,8 +66,10 @@ export interface Draft {
   readonly content: string;
   readonly contentType: string;
   readonly kind: Kind;
-  /** The sequence of the message that this one changes, reacts to or pins, else null. */
+  /** The message that this one changes, reacts to or pins, or the first of `list`, else null. */
   readonly relation: number | null;
+  /** The messages of a redaction of several. */
+  readonly list: readonly number[] | null;
   /** Of a reaction, else ''. */
   readonly emoji: string;
   readonly mentions: Message['mentions'];
@@ -235,8 +237,12 @@ export class Data {
     const before = this.sent(user, draft);
     if (before !== undefined) return { message: before, duplicate: true };
     this.mustSend(user, chat, backend && draft.kind === 'redact');
-    const { relation, emoji } = draft;
-    if (relation !== null) mayRelate(user, draft, chat, relation, backend);
+    const { relation, emoji, list } = draft;
+    const named = list ?? (relation === null ? [] : [relation]);
+    for (const [i, target] of named.entries()) {
+      const field = list === null ? 'relation.sequence' : `relation.sequences[${i}]`;
+      mayRelate(user, draft, chat, target, backend, field);
+    }
     const says: Says = {
       content: draft.content, content_type: draft.contentType, mentions: draft.mentions,
       attachments: draft.attachments, metadata: draft.metadata,
@@ -245,13 +251,13 @@ export class Data {
       chat_id: chat.id, sequence: headOf(chat) + 1, message_id: messageId, sender_id: user,
       client_message_id: draft.key, ...relation === null ? says : nothingSaid, kind: draft.kind,
       relation: relation === null ? null
-        : { sequence: relation, emoji: emoji === '' ? null : emoji, target: null }, revision: null,
-      created_at: timeOf(now), members_version: chat.membersVersion,
+        : { sequence: relation, sequences: list, emoji: emoji === '' ? null : emoji, target: null },
+      revision: null, created_at: timeOf(now), members_version: chat.membersVersion,
     };
     chat.messages.push(message);
     chat.lives.push(this.lives.at(-1)?.number ?? 0);
     chat.keys.set(keyOf(user, draft.key), message.sequence);
-    if (relation !== null && changes(message)) revise(chat, relation, message, says);
+    if (changes(message)) for (const target of named) revise(chat, target, message, says);
     return { message, duplicate: false };
   }
 
@@ -278,7 +284,7 @@ export class Data {
   /** Returns a message as a user gets it: a change has its target, if the user may see that. */
   served(user: string, message: Message): Message {
     const { relation } = message;
-    if (relation === null || !changes(message)) return message;
+    if (relation === null || relation.sequences !== null || !changes(message)) return message;
     const chat = this.chat(message.chat_id);
     const sees = contains(chat.members.get(user)?.intervals ?? [], relation.sequence);
     const target = sees ? messageAt(chat, relation.sequence) : null;
@@ -382,7 +388,9 @@ function revise(chat: ChatRecord, sequence: number, by: Message, says: Says): vo
 
 /** Whether a message may be what a draft became. */
 function isSame(chat: ChatRecord, first: Message, draft: Draft): boolean {
-  if (first.kind !== draft.kind || (first.relation?.sequence ?? null) !== draft.relation) {
+  const list = first.relation?.sequences ?? null;
+  if (first.kind !== draft.kind || (first.relation?.sequence ?? null) !== draft.relation
+    || JSON.stringify(list) !== JSON.stringify(draft.list)) {
     return false;
   }
   if (draft.relation !== null && draft.kind !== 'edit') {

@@ -121,7 +121,7 @@ export function draft(f: Fields, chat?: string): Draft {
     throw invalid('kind', 'must be message, system, edit, redact, react, pin or control');
   }
   const mentions = mentionsOf(f);
-  const { relation, emoji } = relationOf(f);
+  const { relation, emoji, list: named } = relationOf(f);
   const seen = sequence(f, 'seen_sequence', 0) ?? null;
   const until = text(f, 'send_by');
   const sendBy = until === undefined ? null : Date.parse(until);
@@ -137,6 +137,7 @@ export function draft(f: Fields, chat?: string): Draft {
   if (!/^[ -~]*$/.test(contentType)) throw invalid('content_type', 'is no media type');
   const relates = kind === 'edit' || saysNothing;
   if (relates !== (relation !== null)) throw invalid('relation', 'does not fit the kind');
+  if (named !== null) checkList(named, kind);
   const hasEmoji = kind === 'react' ? isEmoji(emoji) : emoji === '';
   if (!hasEmoji) throw invalid('relation.emoji', 'does not fit the kind');
   const says = content !== '' ? 'content' : attachments.length > 0 ? 'attachments'
@@ -145,8 +146,8 @@ export function draft(f: Fields, chat?: string): Draft {
   if (attachments.length > 10) throw invalid('attachments', 'are too many');
   if (bytes(JSON.stringify(attachments)) > 8192) throw tooLarge('attachments');
   return {
-    chat: to, key, content, contentType, kind, relation, emoji, mentions, attachments, metadata,
-    seen, sendBy,
+    chat: to, key, content, contentType, kind, relation, list: named, emoji, mentions, attachments,
+    metadata, seen, sendBy,
   };
 }
 
@@ -154,12 +155,28 @@ function isKind(kind: string): kind is Kind {
   return ['message', 'system', 'edit', 'redact', 'react', 'pin', 'control'].includes(kind);
 }
 
-function relationOf(f: Fields): Pick<Draft, 'relation' | 'emoji'> {
-  if ((f['relation'] ?? undefined) === undefined) return { relation: null, emoji: '' };
+function relationOf(f: Fields): Pick<Draft, 'relation' | 'emoji' | 'list'> {
+  if ((f['relation'] ?? undefined) === undefined) return { relation: null, emoji: '', list: null };
   const named = fields(f['relation'], 'relation');
   const n = sequence(named, 'sequence', 1);
-  if (n === undefined) throw invalid('relation.sequence', 'is missing');
-  return { relation: n, emoji: text(named, 'emoji') ?? '' };
+  const emoji = text(named, 'emoji') ?? '';
+  const all = named['sequences'] ?? null;
+  if (all === null) {
+    if (n === undefined) throw invalid('relation.sequence', 'is missing');
+    return { relation: n, emoji, list: null };
+  }
+  if (!Array.isArray(all)) throw invalid('relation.sequences', 'must be an array');
+  const list = all.map((one: unknown, i) =>
+    sequence({ [`relation.sequences[${i}]`]: one }, `relation.sequences[${i}]`, 1) ?? 0);
+  if (n !== undefined) throw invalid('relation.sequences', 'is a second way to name messages');
+  return { relation: list[0] ?? 0, emoji, list };
+}
+
+function checkList(list: readonly number[], kind: string): void {
+  if (kind !== 'redact') throw invalid('relation.sequences', 'does not belong to the kind');
+  if (list.length < 1 || list.length > 100) throw invalid('relation.sequences', 'are too many');
+  const at = list.findIndex((n, i) => n <= (list[i - 1] ?? 0));
+  if (at >= 0) throw invalid(`relation.sequences[${at}]`, 'must be above the one before');
 }
 
 function isEmoji(emoji: string): boolean {
