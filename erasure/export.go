@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -18,6 +19,17 @@ type Exported interface {
 	Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
 	Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error)
+	Choices
+}
+
+// Choices is what a store has of what users chose, and of what was decided about them.
+type Choices interface {
+	BlocksOf(ctx context.Context, user, after tidemark.UserID, limit int) (blocks []storage.Block,
+		more bool, err error)
+	BansOf(ctx context.Context, chat tidemark.ChatID, after tidemark.UserID, limit int) (
+		bans []storage.Ban, more bool, err error)
+	ReceiptsOf(ctx context.Context, user tidemark.UserID, chat tidemark.ChatID) (
+		inChat, inAll tidemark.ReceiptsSetting, err error)
 }
 
 // Part reads something of a user that is kept beside chats. The result becomes JSON.
@@ -26,13 +38,16 @@ type Part struct {
 	Read func(ctx context.Context, user tidemark.UserID) (any, error)
 }
 
-// Exporter writes what is stored of a user as JSON Lines. docs/privacy.md lists what it leaves out,
-// such as blocks and settings of receipts. Each line is an object with a type:
+// Exporter writes what is stored of a user as JSON Lines. docs/privacy.md lists what it leaves out.
+// Each line is an object with a type:
 //
 //	user        who it is, and when the export began
 //	…           one line for each Part
-//	membership  a chat of the user, present or former, and their marks
+//	receipts    whether the user shows others what they read
+//	block       another user whom the user has blocked
+//	membership  a chat that names the user: their membership, marks, settings, and ban
 //	message     a message that the user has sent
+//	mention     where a message of another names the user
 //	position    where an export goes on that ended here
 //	end         the export is whole; without this line it is not
 type Exporter struct {
@@ -81,6 +96,8 @@ const (
 	// exportChats is how many chats are looked at together, and exportMessages how many messages.
 	exportChats    = 100
 	exportMessages = 500
+	// exportBlocks is how many blocks or bans are read together.
+	exportBlocks = 1_000
 	// exportBytes bounds a page of messages.
 	exportBytes = 1 << 20
 )
@@ -138,7 +155,15 @@ func (w *exporting) head(ctx context.Context) error {
 			return err
 		}
 	}
-	err := w.line(struct {
+	blocks, err := w.blocks(ctx)
+	if err != nil {
+		return err
+	}
+	_, inAll, err := w.Store.ReceiptsOf(ctx, w.user, "")
+	if err != nil {
+		return err
+	}
+	err = w.line(struct {
 		Type string          `json:"type"`
 		User tidemark.UserID `json:"user_id"`
 		At   time.Time       `json:"exported_at"`
@@ -152,7 +177,59 @@ func (w *exporting) head(ctx context.Context) error {
 			Data any    `json:"data"`
 		}{w.Parts[i].Type, parts[i]})
 	}
+	if err == nil {
+		err = w.line(struct {
+			Type         string                   `json:"type"`
+			ReadReceipts tidemark.ReceiptsSetting `json:"read_receipts"`
+		}{"receipts", inAll})
+	}
+	for i := range blocks {
+		if err != nil {
+			return err
+		}
+		err = w.line(struct {
+			Type string          `json:"type"`
+			User tidemark.UserID `json:"user_id"`
+			At   time.Time       `json:"blocked_at"`
+		}{"block", blocks[i].User, blocks[i].At})
+	}
 	return err
+}
+
+// blocks returns whom the user has blocked: at most tidemark.MaxBlocks users.
+func (w *exporting) blocks(ctx context.Context) (all []storage.Block, err error) {
+	after := tidemark.UserID("")
+	for more := true; more; {
+		var page []storage.Block
+		page, more, err = w.Store.BlocksOf(ctx, w.user, after, exportBlocks)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range page {
+			after = b.User
+			all = append(all, b)
+		}
+	}
+	return all, nil
+}
+
+// banned returns when the user was banned from a chat, or nil.
+func (w *exporting) banned(ctx context.Context, id tidemark.ChatID) (*time.Time, error) {
+	after := tidemark.UserID("")
+	for more := true; more && after < w.user; {
+		var page []storage.Ban
+		var err error
+		page, more, err = w.Store.BansOf(ctx, id, after, exportBlocks)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range page {
+			if after = b.User; after == w.user {
+				return timeOrNull(b.At), nil
+			}
+		}
+	}
+	return nil, nil
 }
 
 // chats writes the chats of the user.
@@ -217,13 +294,8 @@ func (w *exporting) chat(ctx context.Context, id tidemark.ChatID) error {
 		}
 		for i := range pages[0] {
 			m := &pages[0][i]
-			if w.from.After = m.Sequence; m.SenderID != w.user {
-				continue
-			}
-			if err := w.line(struct {
-				Type    string          `json:"type"`
-				Message json.RawMessage `json:"message"`
-			}{"message", m.AppendJSON(nil)}); err != nil {
+			w.from.After = m.Sequence
+			if err := w.message(m); err != nil {
 				return err
 			}
 		}
@@ -231,6 +303,26 @@ func (w *exporting) chat(ctx context.Context, id tidemark.ChatID) error {
 			return err
 		}
 	}
+}
+
+// message writes a line if a message is of the user, or names them.
+func (w *exporting) message(m *tidemark.Message) error {
+	switch {
+	case m.SenderID == w.user:
+		return w.line(struct {
+			Type    string          `json:"type"`
+			Message json.RawMessage `json:"message"`
+		}{"message", m.AppendJSON(nil)})
+	case slices.Contains(m.Mentions.Users, w.user):
+		return w.line(struct {
+			Type     string            `json:"type"`
+			ChatID   tidemark.ChatID   `json:"chat_id"`
+			Sequence tidemark.Sequence `json:"sequence"`
+			By       tidemark.UserID   `json:"sender_id"`
+			At       time.Time         `json:"created_at"`
+		}{"mention", m.ChatID, m.Sequence, m.SenderID, m.CreatedAt})
+	}
+	return nil
 }
 
 // membership is a line about a chat.
@@ -247,6 +339,9 @@ type membership struct {
 	Read     tidemark.Sequence `json:"last_read_sequence"`
 	AckedAt  *time.Time        `json:"acked_at"`
 	ReadAt   *time.Time        `json:"read_at"`
+	BannedAt *time.Time        `json:"banned_at"`
+	// Receipts is the setting for this chat, or null.
+	Receipts *tidemark.ReceiptsSetting `json:"read_receipts"`
 }
 
 func (w *exporting) membership(ctx context.Context, id tidemark.ChatID) error {
@@ -272,6 +367,18 @@ func (w *exporting) membership(ctx context.Context, id tidemark.ChatID) error {
 		if m, line.Member = rosters[0].Member(w.user); line.Member {
 			line.Role, line.Metadata, line.JoinedAt = m.Role, m.Metadata, timeOrNull(m.JoinedAt)
 		}
+	}
+	if !line.Member {
+		if line.BannedAt, err = w.banned(ctx, id); err != nil {
+			return err
+		}
+	}
+	inChat, _, err := w.Store.ReceiptsOf(ctx, w.user, id)
+	if err != nil {
+		return err
+	}
+	if inChat != tidemark.ReceiptsDefault {
+		line.Receipts = &inChat
 	}
 	return w.line(line)
 }

@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -93,6 +95,20 @@ func (l *Ledger) empty() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return len(l.hashes) == 0
+}
+
+// digest returns a JSON text that tells a ledger from others, or "" if it is empty.
+func (l *Ledger) digest() string {
+	if l.empty() {
+		return ""
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	h := hmac.New(sha256.New, l.key)
+	for _, sum := range slices.Sorted(maps.Keys(l.hashes)) {
+		h.Write([]byte(sum))
+	}
+	return `"` + hex.EncodeToString(h.Sum(nil)) + `"`
 }
 
 // has reports whether a user is in the ledger.

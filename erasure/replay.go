@@ -16,6 +16,7 @@ type Users interface {
 		next tidemark.ChatID, more bool, err error)
 	MembersSince(ctx context.Context, q storage.MembersQuery) (changed []storage.ChangedMember,
 		more bool, err error)
+	storage.Traces
 }
 
 const (
@@ -30,10 +31,17 @@ const (
 // them. It is called before the server serves anybody, because a restored backup may have them.
 // When it returns nil, their chats are wiped. Run does the rest: what comes after a minute.
 //
-// It reads all members of all chats.
+// It reads all members of all chats. It reads the rest that names users, which takes long, only if
+// the database does not say that this was done with the ledger (digested): after a restore, or at
+// the first start.
 func (w *Worker) Replay(ctx context.Context, users Users) error {
 	if w.cfg.Register.ledger.empty() {
 		return nil
+	}
+	digest := w.cfg.Register.ledger.digest()
+	noted, err := w.cfg.Store.DocumentsOf(ctx, []storage.DocumentKey{digested})
+	if err != nil {
+		return err
 	}
 	found := map[tidemark.UserID]struct{}{}
 	note := func(user tidemark.UserID) {
@@ -48,6 +56,12 @@ func (w *Worker) Replay(ctx context.Context, users Users) error {
 	if err := w.documents(ctx, note); err != nil {
 		return err
 	}
+	if string(noted[0].Value) != digest {
+		//rule:erased_nowhere.replay-those-in-no-chat
+		if err := named(ctx, users, note); err != nil {
+			return err
+		}
+	}
 	for user := range found {
 		if err := w.again(ctx, user); err != nil {
 			return err
@@ -56,6 +70,49 @@ func (w *Worker) Replay(ctx context.Context, users Users) error {
 	if len(found) > 0 {
 		w.cfg.Log.Warn("users were erased again, because the database had something of them: it "+
 			"was restored from a backup", "users", len(found))
+	}
+	_, _, err = storage.EditDocument(ctx, w.cfg.Store, digested,
+		func([]byte) ([]byte, error) { return []byte(digest), nil })
+	return err
+}
+
+// digested names the document that has the digest of a ledger of which the database has nothing in
+// blocks, bans, settings of receipts and mentions. A backup has the document of its time, so it
+// says nothing of later erasures.
+var digested = storage.DocumentKey{Kind: "ledger", Name: "digest"}
+
+// record writes a user to the ledger. They are erased by now, so the digest may move on, if the
+// database had that of the ledger before. If another node has written to the ledger, or this
+// process ends here, it does not move, and the next start reads more than it must.
+func (w *Worker) record(ctx context.Context, user tidemark.UserID) error {
+	ledger := w.cfg.Register.ledger
+	before := ledger.digest()
+	if err := ledger.record(user, w.cfg.Register.clock()); err != nil || ledger.empty() {
+		return err
+	}
+	_, _, err := storage.EditDocument(ctx, w.cfg.Store, digested,
+		func(noted []byte) ([]byte, error) {
+			//rule:erased_nowhere.another-ledger-moves-nothing
+			if string(noted) != before {
+				return noted, nil
+			}
+			return []byte(ledger.digest()), nil
+		})
+	return err
+}
+
+// named calls note for each user in blocks, bans, settings of receipts and mentions.
+func named(ctx context.Context, users Users, note func(tidemark.UserID)) error {
+	for after, more := "", true; more; {
+		var found []tidemark.UserID
+		var err error
+		found, after, more, err = users.UsersNamed(ctx, after, usersAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, user := range found {
+			note(user)
+		}
 	}
 	return nil
 }

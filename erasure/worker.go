@@ -174,7 +174,7 @@ func (w *Worker) take(ctx context.Context, d *storage.Document, j *job) (whole b
 		return w.pass(ctx, d, j)
 	case recording:
 		//rule:erased_nowhere.ledger-before-the-end
-		return true, w.cfg.Register.ledger.record(j.User, w.cfg.Register.clock())
+		return true, w.record(ctx, j.User)
 	case settling, done:
 	}
 	return true, nil

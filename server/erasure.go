@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/signal"
@@ -113,6 +114,34 @@ func (s *Server) Forget(ctx context.Context, user tidemark.UserID) error {
 // ExportPresence returns what is kept of when a user is online (erasure.Part).
 func (s *Server) ExportPresence(ctx context.Context, user tidemark.UserID) (any, error) {
 	return s.presence.Export(ctx, user)
+}
+
+// ExportAccess returns what is kept of a user's suspension and of their last sign-out
+// (erasure.Part). A suspension that has ended may still be kept.
+func (s *Server) ExportAccess(ctx context.Context, user tidemark.UserID) (any, error) {
+	all, err := s.access.All(ctx, []tidemark.UserID{user})
+	if err != nil {
+		return nil, err
+	}
+	type suspension struct {
+		Since  time.Time  `json:"suspended_at"`
+		Until  *time.Time `json:"ends_at"`
+		Reason string     `json:"reason"`
+	}
+	var kept struct {
+		Suspension *suspension `json:"suspension"`
+		SignedOut  *time.Time  `json:"signed_out_at"`
+	}
+	if at := timeOf(all[0].ValidAfter); !at.IsZero() {
+		kept.SignedOut = &at
+	}
+	if of := all[0].Suspension; of != nil {
+		kept.Suspension = &suspension{Since: timeOf(of.Since), Reason: of.Reason}
+		if until := timeOf(of.Until); !until.IsZero() {
+			kept.Suspension.Until = &until
+		}
+	}
+	return kept, nil
 }
 
 // Kinds returns the kinds of documents in storage that are named by users (erasure.Keeper).

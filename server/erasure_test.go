@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,6 +183,45 @@ func TestForget_erased_nowhere_in_records(t *testing.T) {
 		now, err := a.SuspensionOf(a.ctx, "zoe")
 		if err != nil || now.Suspended {
 			t.Errorf("the suspension is %+v, %v", now, err)
+		}
+	})
+}
+
+// TestExportAccess_has_suspension_and_sign_out: an export says what is kept of them.
+func TestExportAccess_has_suspension_and_sign_out(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newClusterInMemory(t)
+		a := w.node("a", func(cfg *server.Config) { cfg.Documents = w.raw })
+		export := func() string {
+			t.Helper()
+			kept, err := a.ExportAccess(a.ctx, "zoe")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(kept)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+		if got, want := export(), `{"suspension":null,"signed_out_at":null}`; got != want {
+			t.Errorf("of nothing: got %s, want %s", got, want)
+		}
+		until := time.Now().Add(time.Hour)
+		if _, err := a.Suspend(a.ctx, "zoe", until, "canary"); err != nil {
+			t.Fatal(err)
+		}
+		at, err := a.SignOut(a.ctx, "zoe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := export()
+		for _, want := range []string{
+			"canary", until.UTC().Format(time.RFC3339), at.Format(time.RFC3339),
+		} {
+			if want = strings.TrimSuffix(want, "Z"); !strings.Contains(got, want) {
+				t.Errorf("got %s, want %s in it", got, want)
+			}
 		}
 	})
 }

@@ -17,8 +17,9 @@ import (
 type Erasures interface {
 	// ChatsNaming goes through all chats, in an order of the store. Of the next limit ones, it
 	// returns those that have something of a user: a membership, also a former one, a delivery
-	// state, a mention, or a ban. after is "" for the first page, and then the next of the page
-	// before. A page may be empty, and still have more true. limit is from 1 to MaxErased.
+	// state, a mention, or a ban. A mention that only an edit has may be left out. after is "" for
+	// the first page, and then the next of the page before. A page may be empty, and still have
+	// more true. limit is from 1 to MaxErased.
 	ChatsNaming(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (
 		chats []tidemark.ChatID, next tidemark.ChatID, more bool, err error)
 
@@ -57,6 +58,27 @@ type Erasures interface {
 	// MaxErased. If done is true, nothing is left. CloseDirect has ended their direct chats before,
 	// so that no chat is opened.
 	EraseUser(ctx context.Context, user tidemark.UserID, limit int) (done bool, err error)
+}
+
+// Traces finds users whom a store names, also those who are a member of no chat.
+type Traces interface {
+	// UsersNamed goes through the blocks, the bans, the settings of Receipts and the mentions, in
+	// an order of the store. It returns the users whom the next ones name. A user may come more
+	// than once. A mention that only an edit has may be left out. after is "" for the first page,
+	// and then the next of the page before. A page may be empty, and still have more true. limit,
+	// from 1 to MaxErased, says how much is read; a page may have more users than that.
+	//
+	// Invalid: after is no position.
+	//
+	// All pages together read whole tables; on DynamoDB all messages are in one of them. A name
+	// that is stored or removed meanwhile may be left out.
+	UsersNamed(ctx context.Context, after string, limit int) (users []tidemark.UserID, next string,
+		more bool, err error)
+}
+
+// NoTrace returns the Invalid of UsersNamed for a position that is none.
+func NoTrace(after string) error {
+	return tidemark.Errorf(tidemark.Invalid, "%q is no position among the users", after)
 }
 
 // MaxErased is the most chats, messages or rows that one call of Erasures handles.

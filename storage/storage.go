@@ -63,6 +63,7 @@ type Store interface {
 	Imports
 	Deletions
 	Erasures
+	Traces
 	Blocks
 	Bans
 	Lives

@@ -217,3 +217,29 @@ func TestSignOut_signed_out_stays_out_over_any_transport(t *testing.T) {
 		t.Errorf("a newer token: %d, want 200", status)
 	}
 }
+
+// TestSignOut_signed_out_stays_out_twice_in_a_second: a token that was made between two sign-outs
+// does not outlast the second one.
+func TestSignOut_signed_out_stays_out_twice_in_a_second(t *testing.T) {
+	secret := []byte("the secret of this test, 32 bytes")
+	s := transporttest.New(t, transporttest.Options{Auth: auth.Config{JWTSecret: secret}})
+	signOut := exchange{who: "key", method: "POST", path: "/users/ann/sign-out", status: 200}
+	signOut.try(t, s)
+	for range 5 {
+		var made struct{ Token string }
+		answered := exchange{
+			who: "key", method: "POST", path: "/tokens", body: `{"user_id":"ann"}`, status: 201,
+		}.try(t, s)
+		if err := json.NewDecoder(answered.Body).Decode(&made); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []int{http.StatusOK, http.StatusUnauthorized} {
+			if got, _ := fetched(t, s, http.MethodGet, "/chats", made.Token); got != want {
+				t.Errorf("the token: %d, want %d", got, want)
+			}
+			if want == http.StatusOK {
+				signOut.try(t, s)
+			}
+		}
+	}
+}

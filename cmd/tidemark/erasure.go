@@ -106,6 +106,7 @@ func (e *erasing) attach(
 		Store: store, Clock: time.Now,
 		Parts: []erasure.Part{
 			{Type: "push", Read: registry.Export}, {Type: "presence", Read: core.ExportPresence},
+			{Type: "access", Read: core.ExportAccess},
 		},
 	}
 }

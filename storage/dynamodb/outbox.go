@@ -434,7 +434,7 @@ func (c caller) settleAlone(
 	}
 }
 
-// EachChat implements storage.Outbox with a scan, the only one of the package. The order of the
+// EachChat implements storage.Outbox with a scan, as UsersNamed does. The order of the
 // chats is that of their hashes. The table also has items that are no chats.
 func (s *Store) EachChat(
 	ctx context.Context, after tidemark.ChatID, limit int,

@@ -176,6 +176,15 @@ func TestReads_strong_where_the_contract_demands_it(t *testing.T) {
 			_, _, _, err := one.EachChat(t.Context(), "", 9)
 			return err
 		},
+		"UsersNamed": func() error {
+			for table := range traces {
+				_, _, _, err := one.UsersNamed(t.Context(), tracePlace{Table: table}.text(), 9)
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 		"MembersSince": func() error {
 			_, _, err := one.MembersSince(t.Context(), storage.MembersQuery{Chat: "c", Limit: 9})
 			return err

@@ -204,6 +204,7 @@ const (
 	opEraseMessages
 	opEraseMember
 	opEraseUser
+	opUsersNamed
 	opPutBlock
 	opRemoveBlock
 	opBlocksOf
@@ -232,7 +233,8 @@ func (op operation) String() string {
 		"advance", "states", "states_of", "states_in", "summary", "unread", "unread_of",
 		"mark_unread", "set_receipts", "receipts_of", "mark", "clear", "pending_of", "behind",
 		"expire", "policies", "finish_import", "delete_chat", "purge_chat", "chats_naming",
-		"close_direct", "erase_messages", "erase_member", "erase_user", "put_block", "remove_block",
+		"close_direct", "erase_messages", "erase_member", "erase_user", "users_named", "put_block",
+		"remove_block",
 		"blocks_of", "apart", "ban", "unban", "bans_of", "shared", "backlogs", "rewind", "settle",
 		"each_chat", "members_since", "documents", "documents_of", "put_document", "check",
 	}[op]

@@ -487,3 +487,13 @@ func (s *Store) Policies(
 	s.meter.done(ctx, opPolicies, began, err)
 	return policies, err
 }
+
+// UsersNamed implements storage.Traces.
+func (s *Store) UsersNamed(
+	ctx context.Context, after string, limit int,
+) (users []tidemark.UserID, next string, more bool, err error) {
+	began := time.Now()
+	users, next, more, err = s.store.UsersNamed(ctx, after, limit)
+	s.meter.done(ctx, opUsersNamed, began, err)
+	return users, next, more, err
+}

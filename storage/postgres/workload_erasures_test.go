@@ -78,5 +78,14 @@ func (w *workload) erasures() []operation {
 			_, err := w.s.EraseUser(w.t.Context(), user(r), storage.MaxErased)
 			return err
 		}},
+		{"`UsersNamed` of 100 rows of each table", nil, func(int) error {
+			for _, after := range []string{"", "1||", "2||", "3||"} {
+				_, _, _, err := w.s.UsersNamed(w.t.Context(), after, 100)
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
 	}
 }

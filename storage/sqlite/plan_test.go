@@ -304,7 +304,7 @@ func everyMethodOfStates(t *testing.T, s *Store) {
 	}
 }
 
-// everyMethodOfOutlets calls the methods that only outlets use.
+// everyMethodOfOutlets calls the methods that only outlets and erasures use.
 func everyMethodOfOutlets(t *testing.T, s *Store, chat tidemark.ChatID) {
 	t.Helper()
 	ctx, shards := t.Context(), []int{storage.ShardOf(chat)}
@@ -343,6 +343,10 @@ func everyMethodOfOutlets(t *testing.T, s *Store, chat tidemark.ChatID) {
 	}
 	_, _, _, err := s.EachChat(ctx, "", 10)
 	ok(err)
+	for table := range traces {
+		_, _, _, err := s.UsersNamed(ctx, tracePlace{table: table}.text(), 10)
+		ok(err)
+	}
 	for version := range uint64(3) {
 		d := storage.Document{Kind: "kind", Name: "name", Version: version, Value: []byte(`{}`)}
 		if version == 2 {

@@ -97,3 +97,21 @@ func (t *turns) BansOf(
 ) ([]storage.Ban, bool, error) {
 	return t.next().BansOf(ctx, chat, after, limit)
 }
+
+func (i *intercepted) UsersNamed(
+	ctx context.Context, after string, limit int,
+) ([]tidemark.UserID, string, bool, error) {
+	var more bool
+	users, next, err := results3(i, "UsersNamed",
+		func() (users []tidemark.UserID, next string, err error) {
+			users, next, more, err = i.Store.UsersNamed(ctx, after, limit)
+			return users, next, err
+		})
+	return users, next, more && err == nil, err
+}
+
+func (t *turns) UsersNamed(
+	ctx context.Context, after string, limit int,
+) ([]tidemark.UserID, string, bool, error) {
+	return t.next().UsersNamed(ctx, after, limit)
+}

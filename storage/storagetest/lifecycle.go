@@ -104,6 +104,7 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	_, errs["EraseMessages"] = s.EraseMessages(ctx, chat, e, storage.ErasePage{Limit: 1})
 	_, errs["EraseMember"] = s.EraseMember(ctx, chat, e, 1)
 	_, errs["EraseUser"] = s.EraseUser(ctx, e.User, 1)
+	_, _, _, errs["UsersNamed"] = s.UsersNamed(ctx, "", 1)
 	_, errs["PutBlock"] = s.PutBlock(ctx, alice, f.user("bob"), at(1))
 	_, errs["RemoveBlock"] = s.RemoveBlock(ctx, alice, f.user("bob"))
 	_, _, errs["BlocksOf"] = s.BlocksOf(ctx, alice, "", 1)

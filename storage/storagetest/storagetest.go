@@ -114,6 +114,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Imports", importRules)
 	s.run(t, "Deletions", deletionRules)
 	s.run(t, "Erasures", erasureRules)
+	s.run(t, "Traces", traceRules)
 	s.run(t, "Blocks", blockRules)
 	s.run(t, "Bans", banRules)
 	s.run(t, "Outbox", outboxRules)

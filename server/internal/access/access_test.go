@@ -126,3 +126,25 @@ func TestCheck_while_the_store_does_not_answer(t *testing.T) {
 		}
 	})
 }
+
+// TestEdit_signed_out_stays_out_by_a_clock_behind: each sign-out moves the time on, also past a
+// token that was issued since by a node whose clock is ahead.
+func TestEdit_signed_out_stays_out_by_a_clock_behind(t *testing.T) {
+	a := New(Config{Documents: memory.New(), Now: time.Now, Terms: in(1)})
+	at := tidemark.Millis(1_700_000_000_500)
+	for _, tt := range []struct {
+		change Change
+		want   tidemark.Millis
+	}{
+		{Change{SignsOut: at}, at},
+		{Change{Suspends: true}, at},
+		{Change{SignsOut: at - 100}, at + 1},
+		{Change{SignsOut: at + 1}, at + 2},
+		{Change{SignsOut: at + 100}, at + 100},
+	} {
+		after, err := a.Edit(t.Context(), "bob", tt.change)
+		if err != nil || after.ValidAfter != tt.want {
+			t.Errorf("%+v: got %d (%v), want %d", tt.change, after.ValidAfter, err, tt.want)
+		}
+	}
+}

@@ -300,7 +300,7 @@ func (c Caller) Each(ctx context.Context, q Query, do func(Item) (more bool, err
 // begins behind a key, or at the beginning if the key is nil. next is the key of the next page, and
 // nil at the end. A page may be shorter than the limit.
 //
-// It reads a whole table in the end. Only Store.EachChat may do that.
+// It reads a whole table in the end. Only Store.EachChat and Store.UsersNamed may do that.
 func (c Caller) Scan(
 	ctx context.Context, r Read, after Item, limit int,
 ) (items []Item, next Item, err error) {

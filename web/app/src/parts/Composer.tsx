@@ -48,7 +48,7 @@ export function Composer({ session, chat, row, text }: Props) {
   if (row.left || row.chat.closed || row.chat.role === 'reader') {
     return <p class="bar foot note">{row.left
       ? 'You are no longer a member of this chat. You can still read it.'
-      : row.chat.closed ? 'This chat is closed. You can still read it.'
+      : row.chat.closed ? 'Nobody can write in this chat: it is closed. You can still read it.'
         : 'You may read this chat only.'} <span class="problem" role="alert">{problem}</span></p>;
   }
 

@@ -16,6 +16,8 @@ const Visible = later(() => import('./Presence').then((all) => all.Visible));
 
 const Receipts = later(() => import('./Presence').then((all) => all.Receipts));
 
+const Blocked = later(() => import('./Presence').then((all) => all.Blocked));
+
 const THEMES: readonly (readonly [Theme, string])[] = [
   ['system', 'System'], ['light', 'Light'], ['dark', 'Dark'],
 ];
@@ -102,6 +104,7 @@ export function Menu({ session }: { session: Session }) {
         {problem !== '' && <p class="problem" role="alert">{problem}</p>}
         <Visible session={session} />
         <Receipts session={session} />
+        <Blocked session={session} />
         <button class="button wide" onClick={leave} data-testid="logout">Sign out</button>
         <p class="hint">Signing out removes your messages from this browser.</p>
       </div>}

@@ -4,6 +4,7 @@
 import type { Chat } from '@tidemark/client';
 import { presenceOf } from '@tidemark/client/presence';
 import { useEffect, useState } from 'preact/hooks';
+import { route } from '../route';
 import type { Session } from '../session';
 import { fullTime, shortTime } from '../time';
 import { useView } from '../view';
@@ -91,6 +92,36 @@ export function Receipts({ session: { client } }: { session: Session }) {
     <button class="switch wide" role="switch" aria-checked={shown} data-testid="receipts"
       title="While you hide it, you do not see it of others either" onClick={change}>
       Show what I have read<span class="knob" aria-hidden="true" />
+    </button>
+    {failed && <p class="problem" role="alert">It does not work now. Try again later.</p>}
+  </>;
+}
+
+/** The switch that blocks the other one of the open direct chat. Other chats have none. */
+export function Blocked({ session: { client } }: { session: Session }) {
+  const { chat: id } = useView(route);
+  const peer = id === undefined ? undefined : client.chat(id).row.get()?.chat.peer?.user_id;
+  return peer === undefined ? null : <Block key={peer} client={client} peer={peer} />;
+}
+
+function Block({ client, peer }: { client: Session['client'], peer: string }) {
+  const [blocked, setBlocked] = useState<boolean>();
+  const [failed, setFailed] = useState(false);
+  useEffect(() => {
+    client.blocks().then((all) => setBlocked(all.some((one) => one.user_id === peer)),
+      () => undefined);
+  }, []);
+  if (blocked === undefined) return null;
+  const change = () => {
+    (blocked ? client.unblock(peer) : client.block(peer)).then(() => {
+      setBlocked(!blocked);
+      setFailed(false);
+    }, () => setFailed(true));
+  };
+  return <>
+    <button class="switch wide" role="switch" aria-checked={blocked} data-testid="block"
+      title="Nobody can write in the chat while you block" onClick={change}>
+      <bdi>Block {peer}</bdi><span class="knob" aria-hidden="true" />
     </button>
     {failed && <p class="problem" role="alert">It does not work now. Try again later.</p>}
   </>;
