@@ -2,6 +2,8 @@ package attachments
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -20,10 +22,18 @@ const (
 	uploadKind = "uploads:"
 	usedKind   = "uploaded:"
 	recordKind = "attachment:"
+	ownedKind  = "attachments-of:"
 )
 
 func keyOf(id string) storage.DocumentKey {
 	return storage.DocumentKey{Kind: recordKind + id, Name: recordName}
+}
+
+// ownedBy returns the kind of the entries of a user's files. It has a hash of the user's id,
+// because a kind is no longer than an id.
+func ownedBy(user tidemark.UserID) string {
+	sum := sha256.Sum256([]byte(user))
+	return ownedKind + hex.EncodeToString(sum[:])
 }
 
 // Signed is a file, and a request that uploads or downloads its bytes.
@@ -59,12 +69,15 @@ func (a *Attachments) Announce(
 	if err != nil {
 		return Signed{}, err
 	}
-	// The entry comes first. If the server ends in between, the sweep finds an entry without a
-	// file, and not a file without an entry.
-	for _, d := range []storage.Document{
+	// The entries come first. If the server ends in between, the sweep and an erasure find an entry
+	// without a file, and not a file without an entry.
+	documents := []storage.Document{
+		{Kind: ownedBy(user), Name: f.ID, Value: []byte(`{}`)},
 		{Kind: uploadKind + now.Format(hourFormat), Name: f.ID, Value: []byte(`{}`)},
 		{Kind: recordKind + f.ID, Name: recordName, Value: value},
-	} {
+	}
+	//rule:erased_nowhere.list-files-first
+	for _, d := range documents {
 		if _, err := a.store.PutDocument(ctx, d); err != nil {
 			return Signed{}, uncertain(err)
 		}

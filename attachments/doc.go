@@ -8,6 +8,7 @@
 //	kind                     name    value
 //	attachment:FILE          file    a record
 //	uploads:HOUR             FILE    {}, so that the sweep finds the files of an hour
+//	attachments-of:HASH      FILE    {}, so that an erasure finds the files of a user
 //	uploaded:DAY             USER    how many bytes of files the user announced on that day
 //	attachments              swept   the hour that the sweep comes to next
 //
@@ -15,4 +16,6 @@
 // (sweep.go) removes a file that is not pinned after OrphanAfter, or whose only send has stored no
 // message. It keeps all others. Pin and sweep change the same document by its version, so one of
 // them comes first (R_PIN).
+//
+// When a user is erased, all their files are removed (forget.go), also those that messages name.
 package attachments

@@ -29,15 +29,48 @@ func (a *Attachments) Remove(
 		if r == nil || r.Owner != user {
 			continue
 		}
-		if err := a.remove(ctx, r.ID); err != nil {
+		entries, err := a.store.DocumentsOf(ctx,
+			[]storage.DocumentKey{{Kind: ownedBy(user), Name: r.ID}})
+		if err != nil {
+			return err
+		}
+		if err := a.remove(ctx, entries[0]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// remove removes a file. First it marks the file, so that no send can pin it.
-func (a *Attachments) remove(ctx context.Context, id string) error {
+// removedAtOnce is how many files RemoveAll removes in a call.
+const removedAtOnce = 100
+
+// RemoveAll removes the next files of a user, in whatever state, and whatever messages name them.
+// done reports that none is left. It may be repeated.
+//
+// The user has been refused for so long that no announcement of theirs is under way. Files that
+// were announced before there were entries (ownedBy) are not found.
+//
+// Errors: Unavailable.
+func (a *Attachments) RemoveAll(
+	ctx context.Context, user tidemark.UserID,
+) (done bool, err error) {
+	entries, more, err := a.store.Documents(ctx, ownedBy(user), "", removedAtOnce)
+	if err != nil {
+		return false, err
+	}
+	for _, entry := range entries {
+		if err := a.remove(ctx, entry); err != nil {
+			return false, err
+		}
+	}
+	return !more, nil
+}
+
+// remove removes a file and at last its entry, so that a file without an entry is never left. First
+// it marks the file, so that no send can pin it. There may be no file.
+func (a *Attachments) remove(ctx context.Context, entry storage.Document) error {
+	//rule:erased_nowhere.entry-at-last
+	id := entry.Name
 	d, _, err := storage.EditDocument(ctx, a.store, keyOf(id),
 		func(value []byte) ([]byte, error) {
 			if value == nil {
@@ -50,17 +83,23 @@ func (a *Attachments) remove(ctx context.Context, id string) error {
 			r.State = removing
 			return r.encode()
 		})
-	if err != nil || d.Value == nil {
+	if err != nil {
 		return err
 	}
-	if err := a.bytes.Remove(ctx, id); err != nil {
-		return err
+	if d.Value != nil {
+		//rule:erased_nowhere.bytes-before-the-record
+		if err := a.bytes.Remove(ctx, id); err != nil {
+			return err
+		}
+		if err := a.drop(ctx, d); err != nil {
+			return err
+		}
 	}
-	return a.drop(ctx, d)
+	return a.drop(ctx, entry)
 }
 
-// Forget removes how many bytes a user has announced on the days that are kept. The sweep removes
-// the files that no message names, within some days. It may be repeated.
+// Forget removes how many bytes a user has announced on the days that are kept. RemoveAll removes
+// their files. It may be repeated.
 //
 // Errors: Unavailable.
 func (a *Attachments) Forget(ctx context.Context, user tidemark.UserID) error {

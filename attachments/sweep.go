@@ -151,10 +151,15 @@ func (a *Attachments) drop(ctx context.Context, d storage.Document) error {
 // pin it. If the server crashes in between, the next sweep continues.
 func (a *Attachments) removeOrphan(ctx context.Context, id string) error {
 	records, err := a.records(ctx, []string{id})
-	if err != nil || records[0] == nil {
+	if err != nil {
 		return err
 	}
 	seen := records[0]
+	if seen == nil {
+		// The owner was erased, and may have uploaded the bytes later, by a URL of before.
+		//rule:erased_nowhere.late-uploads
+		return a.bytes.Remove(ctx, id)
+	}
 	if seen.State == pinned {
 		if named, err := a.named(ctx, seen); err != nil || named {
 			return err
@@ -185,12 +190,22 @@ func (a *Attachments) removeOrphan(ctx context.Context, id string) error {
 	if err := a.bytes.Remove(ctx, id); err != nil {
 		return err
 	}
-	found, err := a.store.DocumentsOf(ctx, []storage.DocumentKey{keyOf(id)})
+	found, err := a.store.DocumentsOf(ctx, []storage.DocumentKey{
+		keyOf(id), {Kind: ownedBy(seen.Owner), Name: id},
+	})
 	if err != nil {
 		return err
 	}
 	a.swept.Add(1)
-	return a.drop(ctx, found[0])
+	// If the server ends in between, the entry stays until the owner is erased. A record without
+	// an entry would stay then.
+	//rule:erased_nowhere.entry-of-an-orphan-at-last
+	for _, d := range found {
+		if err := a.drop(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // named reports whether a message may name a pinned file. While that is uncertain, the sweep checks

@@ -11,7 +11,8 @@
 //	refusing        waits until every node knows the tombstone                wiping
 //	wiping          ends sessions, forgets settings, goes through all chats   settling
 //	settling        waits for acknowledgements that were under way            wiping again
-//	wiping again    as wiping: it finds what was written meanwhile            recording
+//	wiping again    as wiping: it finds what was written meanwhile. Then it
+//	                removes all files of the user                             recording
 //	recording       writes the ledger                                         done
 //	done            the document has neither the id nor the secret
 //

@@ -43,10 +43,12 @@ func (w *Worker) page(
 		}
 	}
 	*j = now
-	if j.After = next; more {
-		return false, w.put(ctx, d, j)
+	if !more {
+		// If the process ends before the step does, the last page comes again, and not all chats.
+		return true, nil
 	}
-	return true, nil
+	j.After = next
+	return false, w.put(ctx, d, j)
 }
 
 // rows removes the rows that belong to no chat.

@@ -47,6 +47,9 @@ type Keeper interface {
 type Files interface {
 	// Remove removes those files of a user that attachments of a message name. It may be repeated.
 	Remove(ctx context.Context, user tidemark.UserID, attachments json.RawMessage) error
+	// RemoveAll removes the next files of a user. done reports that none is left. It may be
+	// repeated. No request of the user is under way.
+	RemoveAll(ctx context.Context, user tidemark.UserID) (done bool, err error)
 }
 
 // Config configures a Worker. All fields but Keepers and Files are required.
@@ -198,15 +201,17 @@ func (w *Worker) refuse(ctx context.Context, d *storage.Document, j *job) (whole
 	return false, w.cfg.Register.bury(ctx, hash(d.Name), j)
 }
 
-// pass goes through all chats, from where the job is. whole reports that it left none out.
+// pass goes through all chats, from where the job is. The second pass then removes all files of the
+// user. whole reports that it left nothing out.
 func (w *Worker) pass(ctx context.Context, d *storage.Document, j *job) (whole bool, err error) {
 	if j.RestUntil != 0 {
 		j.RestUntil, j.After, j.Held, j.Left = 0, "", 0, 0
 	}
-	failed, err := chores.Repeat(ctx, func() error {
+	claim := func() error {
 		j.ClaimedUntil = w.cfg.Register.millis() + chores.ClaimFor.Milliseconds()
 		return w.put(ctx, d, j)
-	}, func() (bool, error) { return w.page(ctx, d, j) })
+	}
+	failed, err := chores.Repeat(ctx, claim, func() (bool, error) { return w.page(ctx, d, j) })
 	if err = cmp.Or(err, failed); err != nil {
 		return false, err
 	}
@@ -215,7 +220,16 @@ func (w *Worker) pass(ctx context.Context, d *storage.Document, j *job) (whole b
 		j.RestUntil, j.ClaimedUntil = w.cfg.Register.millis()+againAfter.Milliseconds(), 0
 		return false, w.put(ctx, d, j)
 	}
-	return true, nil
+	// A chat on hold keeps the files of messages that say nothing any more, too. And in the first
+	// pass, an announcement may be under way that has written an entry, and no file yet.
+	//rule:erased_nowhere.all-files
+	if j.Step == wipingAgain && w.cfg.Files != nil {
+		failed, err = chores.Repeat(ctx, claim, func() (bool, error) {
+			return w.cfg.Files.RemoveAll(ctx, j.User)
+		})
+	}
+	err = cmp.Or(err, failed)
+	return err == nil, err
 }
 
 // put stores the state of a job. Conflict: it has changed meanwhile.
