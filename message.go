@@ -234,10 +234,10 @@ func (m *Message) Size() int {
 const sequenceSize = 8
 
 // SameAs reports whether the message may be what the draft became. Kind, related sequences and
-// emoji must be equal. So must be mentions, content, content type, attachments and metadata, the latter
-// four byte for byte, unless the message was changed since. An edit has them in its target, so they
-// are compared with the target if this edit was the last to change it. A resend for which SameAs
-// reports false is a Conflict.
+// emoji must be equal. So must be mentions, content, content type, attachments and metadata, the
+// latter four byte for byte, unless the message was changed since. An edit has them in its target,
+// so they are compared with the target if this edit was the last to change it. A resend for which
+// SameAs reports false is a Conflict.
 func (m *Message) SameAs(d *Draft) bool {
 	if m.Kind != d.Kind || !m.Relation.same(d.Relation) {
 		return false

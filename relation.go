@@ -20,8 +20,8 @@ type Relation struct {
 	// is 0 if there are Sequences.
 	Sequence Sequence
 	// Sequences are those of the targets of a redaction that names a list, else nil: 1 to
-	// MaxRedactions, which ascend. Such a relation has no Target. Whoever gets it knows that
-	// nothing of these messages is left.
+	// MaxRedactions, which ascend. Such a relation has no Target. It says that nothing
+	// of these messages is left.
 	Sequences []Sequence
 	// Emoji is that of a reaction, else "". It stays when the reaction is redacted, so that those
 	// who have counted it know what to take back.
@@ -117,8 +117,8 @@ func (d *Draft) checkList() error {
 	named := d.Relation.Sequences
 	switch {
 	case d.Kind != KindRedact:
-		return BadParam(Invalid, field, "does not belong to the kind %s; leave it out, or send the "+
-			"kind %s", d.Kind, KindRedact)
+		return BadParam(Invalid, field,
+			"does not belong to the kind %s; leave it out, or send the kind %s", d.Kind, KindRedact)
 	case d.Relation.Sequence != 0:
 		return BadParam(Invalid, field, "is a second way to name messages, beside sequence; leave "+
 			"out one of both")

@@ -22,7 +22,7 @@ import (
 const (
 	// lateFor is for how long after the deletion other processes may write from what they have in
 	// memory.
-	lateFor = 60 * chores.Second
+	lateFor = 60 * chores.Unit
 	// undecidedFor is how long after Begin the deletion may still follow.
 	undecidedFor = time.Hour
 	// pageSize is how many documents are read at once.

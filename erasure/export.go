@@ -13,13 +13,18 @@ import (
 
 // Exported is what an Exporter needs of a store.
 type Exported interface {
+	Conversations
+	Choices
+}
+
+// Conversations is what a store has of the chats of a user.
+type Conversations interface {
 	ChatsNaming(ctx context.Context, user tidemark.UserID, after tidemark.ChatID, limit int) (
 		chats []tidemark.ChatID, next tidemark.ChatID, more bool, err error)
 	Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error)
 	Rosters(ctx context.Context, chats []tidemark.ChatID) ([]*tidemark.Roster, error)
 	States(ctx context.Context, keys []storage.StateKey) ([]tidemark.DeliveryState, error)
 	Ranges(ctx context.Context, ranges []storage.Range) ([][]tidemark.Message, error)
-	Choices
 }
 
 // Choices is what a store has of what users chose, and of what was decided about them.

@@ -47,9 +47,9 @@ func (s step) rest() time.Duration {
 
 const (
 	// refuseFor is how long nodes have to read the tombstone.
-	refuseFor = 30 * chores.Second
+	refuseFor = 30 * chores.Unit
 	// settleFor is how long acknowledgements may be under way in another process.
-	settleFor = 60 * chores.Second
+	settleFor = 60 * chores.Unit
 	// againAfter is when a pass is repeated that had to leave chats out.
 	againAfter = chores.Again
 )

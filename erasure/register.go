@@ -31,7 +31,7 @@ const (
 
 const (
 	// pollEvery is how often a node looks for tombstones of other nodes.
-	pollEvery = 5 * chores.Second
+	pollEvery = 5 * chores.Unit
 	// overlap is how much earlier than the latest tombstone it looks, because clocks differ.
 	overlap = 10 * time.Minute
 	// anewEvery is how often it reads all of them, in case a clock differs by more.

@@ -239,8 +239,8 @@ func (s *Server) checkTarget(ctx context.Context, d *tidemark.Draft) error {
 
 // unseen returns the NotFound of a message that the sender may not see, and that a field names.
 func unseen(field string, n tidemark.Sequence) error {
-	return tidemark.BadParam(tidemark.NotFound, field, "is %d, but you see no such message in this "+
-		"chat", n)
+	return tidemark.BadParam(tidemark.NotFound, field,
+		"is %d, but you see no such message in this chat", n)
 }
 
 // checkUnseen returns nil if a relation redacts a pin that its sender does not see, and the sender

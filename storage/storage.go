@@ -201,17 +201,16 @@ type Messages interface {
 	//   - Unavailable or Internal: this draft alone could not be stored. For example, another call
 	//     holds a lock on its chat, or the database rejects a value.
 	//
-	// An error of the call means that any of the drafts may or may not have been stored. The caller
-	// resolves this by a call with the same keys. The caller has checked the drafts (Draft.Check)
-	// and has set MessageID and CreatedAt.
+	// After an error of the call, any of the drafts may have been stored. A call with the same keys
+	// tells. The caller has checked the drafts (Draft.Check) and set MessageID and CreatedAt.
 	//
 	// A draft that revises another message also changes that, in the same step: the stored target
 	// becomes Message.Revise of it. The results of such drafts have their target (Related). A draft
 	// that annotates another message stands from this step on, and one that redacts an annotation
 	// ends that (Annotations).
 	//
-	// A redaction of a list changes all its targets, or none if one is refused. On DynamoDB each is
-	// a step before it, so a call that fails may have wiped some, in a Revision of a lower sequence.
+	// A redaction of a list changes all its targets, or none if one is refused. On DynamoDB each
+	// is a step before it: a call that fails may have wiped some, with a lower Revision.
 	Append(ctx context.Context, drafts []tidemark.Draft) ([]Appended, error)
 
 	// Sent returns the message that a sender has stored under an idempotency key, as Append would

@@ -291,26 +291,34 @@ func (f *canaryFile) tables(text string) (found []string) {
 	defer db.Close()
 	for table := range strings.FieldsSeq(query(f.t, f.path,
 		"SELECT name FROM sqlite_master WHERE type = 'table'")) {
-		rows, err := db.Query("SELECT * FROM " + table)
-		must(f.t, err)
-		columns, err := rows.Columns()
-		must(f.t, err)
-		values := make([]sql.RawBytes, len(columns))
-		into := make([]any, len(columns))
-		for i := range values {
-			into[i] = &values[i]
-		}
-		for rows.Next() {
-			must(f.t, rows.Scan(into...))
-			for i, value := range values {
-				if place := table + "." + columns[i]; bytes.Contains(value, []byte(text)) &&
-					!slices.Contains(found, place) {
-					found = append(found, place)
-				}
+		found = append(found, f.columns(db, table, text)...)
+	}
+	return found
+}
+
+// columns returns the columns of a table that have a text in some row.
+func (f *canaryFile) columns(db *sql.DB, table, text string) (found []string) {
+	f.t.Helper()
+	rows, err := db.Query("SELECT * FROM " + table)
+	must(f.t, err)
+	defer rows.Close()
+	columns, err := rows.Columns()
+	must(f.t, err)
+	values := make([]sql.RawBytes, len(columns))
+	into := make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	for rows.Next() {
+		must(f.t, rows.Scan(into...))
+		for i, value := range values {
+			if place := table + "." + columns[i]; bytes.Contains(value, []byte(text)) &&
+				!slices.Contains(found, place) {
+				found = append(found, place)
 			}
 		}
-		must(f.t, errors.Join(rows.Err(), rows.Close()))
 	}
+	must(f.t, rows.Err())
 	return found
 }
 

@@ -224,7 +224,6 @@ func (k *jobKills) steps(n int) (s steps) {
 			s.deletion = "members"
 		}
 	}
-	var jobs []string
 	rows, err := k.db.Query("SELECT value FROM documents WHERE kind = 'erasure'")
 	must(k.t, err)
 	defer rows.Close()
@@ -232,7 +231,6 @@ func (k *jobKills) steps(n int) (s steps) {
 	for rows.Next() {
 		var value string
 		must(k.t, rows.Scan(&value))
-		jobs = append(jobs, value)
 		var job struct{ User, Step string }
 		must(k.t, json.Unmarshal([]byte(value), &job))
 		switch {

@@ -16,12 +16,12 @@ import (
 
 const (
 	// Every is how often a job looks for work, unless it is woken.
-	Every = 60 * Second
+	Every = 60 * Unit
 	// restFactor is the length of a rest, in the time of the work before it.
 	restFactor = 4
 	// tries is how often work is tried that fails, with pauses of tryPause.
 	tries    = 3
-	tryPause = 10 * Second
+	tryPause = 10 * Unit
 )
 
 // Job says when a process looks for work. Create it with New. It is safe for concurrent use.

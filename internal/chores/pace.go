@@ -4,9 +4,9 @@ package chores
 
 import "time"
 
-// Second is a second of all background jobs: what they wait for is counted in it. The tests of
-// kills use a program in which it is shorter (quickjobs).
-const Second = time.Second
+// Unit is in what background jobs count their waits: a second. The tests of kills use a program in
+// which it is shorter (quickjobs).
+const Unit = time.Second
 
 // ClaimFor is for how long a process has a piece of work for itself, after it has said so.
 const ClaimFor = 5 * time.Minute

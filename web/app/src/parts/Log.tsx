@@ -332,9 +332,9 @@ function Announcer({ session, chat, timeline }: Pick<Props, 'session' | 'chat' |
       const { kind, relation } = message;
       if (message.chat_id !== chat.id) return;
       // To take back a reaction or a pin is a redaction, too.
-      const named = relation?.sequences ?? [relation?.sequence];
+      const named = relation ? relation.sequences ?? [relation.sequence] : [];
       if (relation && !named.includes(announced) && !timeline.items.get().some((item) =>
-        item.message && named.includes(item.sequence))) return;
+        item.message && named.includes(item.message.sequence))) return;
       // What was announced may be what is deleted now.
       const changed = kind === 'edit' ? 'edited' : kind === 'redact' ? 'deleted' : '';
       const what = named.length > 1 ? 'messages' : 'a message';
