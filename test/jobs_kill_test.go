@@ -311,7 +311,9 @@ func newJobExport(t *testing.T, round string) *export {
 	return e
 }
 
-// summary returns what is stored of a round, without its number and without times.
+// summary returns what is stored of a round, without its number and without times. It leaves out
+// what kills may change: how often the server names a message that was erased, and thus the head,
+// and how far the author of a message has it, which a node that is killed may not have written yet.
 func (k *jobKills) summary(round int) string {
 	t := k.t
 	t.Helper()
@@ -323,18 +325,21 @@ func (k *jobKills) summary(round int) string {
 		id := tidemark.ChatID(kind + "-" + roundName(round))
 		chat, err := s.Chat(t.Context(), id)
 		must(t, err)
-		fmt.Fprintf(&b, "%s %s floor %d head %d\n", kind, chat.State, chat.Floor, chat.Head)
+		fmt.Fprintf(&b, "%s %s floor %d\n", kind, chat.State, chat.Floor)
 		if chat.State == tidemark.ChatDeleted {
 			continue
 		}
 		for _, m := range messagesOf(t, s, id) {
 			if strings.HasPrefix(string(m.SenderID), "erased:") {
+				if m.Kind == tidemark.KindRedact {
+					continue
+				}
 				m.SenderID, m.ClientMessageID = "erased", ""
 			}
 			fmt.Fprintf(&b, "%d %s %s %s %s %v\n", m.Sequence, m.Kind, m.SenderID,
 				m.ClientMessageID, m.Content, m.Revision != nil)
 		}
-		b.WriteString(movedOf(t, s, id).Members + "\n" + movedOf(t, s, id).Marks)
+		b.WriteString(movedOf(t, s, id).Members + "\n")
 	}
 	for _, table := range k.tables() {
 		rows := strings.Join(k.rows(table, "zoe-"+roundName(round)), "")
