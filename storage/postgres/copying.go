@@ -288,7 +288,7 @@ func putMessage(batch *pgx.Batch, key int64, m *storage.CopiedMessage) {
 		life = &m.Life
 	}
 	if m.Relation != nil {
-		target := int64(m.Relation.Sequence)
+		target := int64(storage.RelatedTo(m.Relation))
 		relation = &target
 	}
 	batch.Queue(putCopiedMessage, key, sequence, m.CreatedAt.UnixMilli(), int64(m.MembersVersion),

@@ -118,6 +118,10 @@ var copyRules = []rule{
 		send(func(d *tidemark.Draft) { d.Kind = tidemark.KindSystem })
 		send(func(d *tidemark.Draft) { d.Mentions = tidemark.NewMentions(true, nil) })
 		last := send(func(d *tidemark.Draft) { d.SenderID = bob })
+		send(func(d *tidemark.Draft) {
+			d.Kind, d.Content = tidemark.KindRedact, ""
+			d.Relation = &tidemark.Relation{Sequences: []tidemark.Sequence{7}}
+		})
 		f.raise(bob, from, tidemark.Raise{Acked: 8, Read: 7}, at(30))
 		f.remove(from, carol)
 		_, err := s.MarkUnread(f.ctx, bob, from, 2)
@@ -163,7 +167,7 @@ var copyRules = []rule{
 			f.equal("a resend is known", f.append(d).Duplicate, true)
 		}
 		next := f.draft(to, bob, "after the copy")
-		f.equal("the next message", f.append(next).Message.Sequence, tidemark.Sequence(9))
+		f.equal("the next message", f.append(next).Message.Sequence, tidemark.Sequence(10))
 		// What Bob sent after the mark is as little unread for Bob as before.
 		next.ChatID = from
 		f.append(next)
