@@ -45,6 +45,14 @@ func TestSize_what_can_be_read_in_one_go(t *testing.T) {
 	}
 }
 
+// TestSize_of_the_README: who looks at the project for the first time reads it whole.
+func TestSize_of_the_README(t *testing.T) {
+	const most = 149
+	if n := bytes.Count(readFile(t, "../README.md"), []byte("\n")); n > most {
+		t.Errorf("README.md has %d lines, at most %d are allowed", n, most)
+	}
+}
+
 // TestSize_of_what_is_kept: the repository contains no build results, nothing that a merge left
 // behind, and no links, which may lead out of it.
 func TestSize_of_what_is_kept(t *testing.T) {
