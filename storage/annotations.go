@@ -127,6 +127,8 @@ func ContentOf(m *tidemark.Message) string {
 		return m.Content
 	case m.Kind == tidemark.KindReact:
 		return m.Relation.Emoji
+	case m.Relation.Sequences == nil:
+		return m.Content
 	}
 	texts := make([]string, len(m.Relation.Sequences))
 	for i, n := range m.Relation.Sequences {

@@ -18,6 +18,9 @@ type Store struct {
 // Store returns a store that passes all calls to s and measures them.
 func (m *Meter) Store(s storage.Store) *Store { return &Store{meter: m, store: s} }
 
+// Unwrap returns the store whose calls are measured.
+func (s *Store) Unwrap() storage.Store { return s.store }
+
 // Close implements storage.Store. It is not measured.
 func (s *Store) Close() error { return s.store.Close() }
 

@@ -14,12 +14,12 @@ type copyable interface {
 	storage.CopyTarget
 }
 
-// copyable returns the store, without a wrapper of this package around it.
+// copyable returns the store, without the wrapper around it.
 func (f *fixture) copyable() copyable {
 	f.Helper()
 	s := f.store
-	if wrapped, is := s.(interface{ inner() storage.Store }); is {
-		s = wrapped.inner()
+	if wrapped, is := s.(interface{ Unwrap() storage.Store }); is {
+		s = wrapped.Unwrap()
 	}
 	found, is := s.(copyable)
 	if !is {

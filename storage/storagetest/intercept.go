@@ -17,8 +17,8 @@ type intercepted struct {
 	around func(method string, items int, call func() error) error
 }
 
-// inner returns the store behind the function.
-func (i *intercepted) inner() storage.Store { return i.Store }
+// Unwrap returns the store behind the function.
+func (i *intercepted) Unwrap() storage.Store { return i.Store }
 
 // results2 and results3 make a call with two or three results through around.
 func results2[A any](i *intercepted, method string, items int, call func() (A, error)) (A, error) {

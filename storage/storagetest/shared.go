@@ -64,8 +64,8 @@ type turns struct {
 
 func (t *turns) next() storage.Store { return t.stores[t.calls.Add(1)%2] }
 
-// inner returns one of the stores: a copy is the work of one process.
-func (t *turns) inner() storage.Store { return t.stores[0] }
+// Unwrap returns one of the stores: a copy is the work of one process.
+func (t *turns) Unwrap() storage.Store { return t.stores[0] }
 
 func (t *turns) Check(ctx context.Context) error { return t.next().Check(ctx) }
 
