@@ -194,19 +194,19 @@ race: ## stage: the packages' own tests under the race detector, on memory
 race-dynamodb: stages dynamodb-deps
 race-dynamodb: ## stage: the tests that only storage/dynamodb has, under the race detector
 	@scripts/need gcc gcc libc6-dev
-	@CGO_ENABLED=1 $(TEST) race-dynamodb $(VET) -count=1 $(RACE) -timeout 20m \
+	@CGO_ENABLED=1 $(TEST) race-dynamodb $(VET) -count=1 $(RACE) -timeout 40m \
 		-skip '$(SLOW_UNDER_RACE)' ./storage/dynamodb
 
 .PHONY: store-dynamodb
 store-dynamodb: stages dynamodb-deps
 store-dynamodb: ## stage: the other tests of storage/dynamodb: the contract, limits, cost
 	@TIDEMARK_UNREAD_RUNS=$(or $(TIDEMARK_UNREAD_RUNS),30) $(TEST) store-dynamodb $(VET) -count=1 \
-		-timeout 20m -run '$(SLOW_UNDER_RACE)' -skip '$(LARGE_ON_DYNAMODB)' ./storage/dynamodb
+		-timeout 40m -run '$(SLOW_UNDER_RACE)' -skip '$(LARGE_ON_DYNAMODB)' ./storage/dynamodb
 
 .PHONY: stores
 stores: stages postgres-deps
 stores: ## stage: the contract of the other storages, and Postgres' plans
-	@$(TEST) stores $(VET) $(SIDE_BY_SIDE) -count=1 -timeout 20m -run '$(ONE_BY_ONE)' \
+	@$(TEST) stores $(VET) $(SIDE_BY_SIDE) -count=1 -timeout 40m -run '$(ONE_BY_ONE)' \
 		$(filter-out $(DYNAMODB)%,$(shell go list ./storage/...))
 
 .PHONY: verify

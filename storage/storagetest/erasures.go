@@ -115,7 +115,7 @@ var erasureRules = []rule{
 			unread := f.unread(bob, c)
 			f.remove(c, alice)
 			e := erasureOf(alice, n)
-			f.equal("a chat that names them", f.naming(alice, 7)[c], true)
+			f.equal("a chat that names them", f.naming(alice, 61)[c], true)
 			// The message, its edit, the reaction and the pin are theirs. One names them.
 			got := f.erasesMessages(c, e, limit)
 			f.equal("messages", got, storage.ErasedPage{
