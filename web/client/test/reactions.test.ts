@@ -43,7 +43,7 @@ void test('a reaction is shown at once, counts for all, and is taken back', asyn
   place.link.setOffline(false);
   const stored = await scene.within(60_000, sent.confirmed());
   assert.deepEqual([stored.kind, stored.content, stored.relation],
-    ['react', '', { sequence: 1, emoji: '👍', target: null }]);
+    ['react', '', { sequence: 1, sequences: null, emoji: '👍', target: null }]);
   await scene.until(() => shown(theirs.get())[0] === 'hello 👍1');
   await scene.until(() => mine.get()[0]?.reactions?.[0]?.own === stored.sequence);
   // It counts for nothing else.
@@ -269,7 +269,7 @@ void test('who may pin undoes the pins of messages that they do not see, too', a
   assert.deepEqual(pins.map((pin) => [pin.pin_sequence, pin.message]), [[2, null]]);
   const undone = await scene.within(1_000, cid.unpin(2));
   const { relation } = await scene.within(20_000, undone.confirmed());
-  assert.deepEqual(relation, { sequence: 2, emoji: null, target: null });
+  assert.deepEqual(relation, { sequence: 2, sequences: null, emoji: null, target: null });
   assert.deepEqual(await scene.within(5_000, cid.pins()), []);
 });
 

@@ -55,7 +55,7 @@ void test('an edit is shown at once as one that waits, and to all once it is sto
   place.link.setOffline(false);
   const stored = await scene.within(60_000, sent.confirmed());
   assert.deepEqual([stored.kind, stored.content, stored.relation],
-    ['edit', '', { sequence: 1, emoji: null, target: null }]);
+    ['edit', '', { sequence: 1, sequences: null, emoji: null, target: null }]);
   await scene.until(() => [mine, theirs].every((one) => texts(one?.get() ?? [])[0] === 'two'));
   assert.deepEqual(mine?.get().map((one) => [one.key, one.message?.revision?.by]), [[key, 'ann']]);
   assert.equal(ann.unsent.get(), 0);
