@@ -188,13 +188,7 @@ func TestCopy_copy_equal_counts_own_messages(t *testing.T) {
 	w.ok(err)
 	_, err = w.store.MarkUnread(w.ctx, "u0", "direct", 4)
 	w.ok(err)
-	to := memories()
-	m := &mortal{
-		Faulty: storagetest.Fault(to), CopySource: to, target: to,
-		die: func() error { return nil },
-	}
-	cfg := copying.Config{From: w.store, To: m, Clock: time.Now, Workers: 1}
-	w.ok(copying.New(cfg).Run(w.ctx))
+	m := w.copied()
 	var got [4]int64
 	for i := range m.members {
 		if one := &m.members[i]; one.UserID == "u0" && one.Sent > 0 {
@@ -205,6 +199,19 @@ func TestCopy_copy_equal_counts_own_messages(t *testing.T) {
 	if want := [4]int64{4, 9, 3, 1}; got != want {
 		t.Errorf("own messages: got %v, want %v", got, want)
 	}
+}
+
+// copied copies a world to a store that remembers what it was given.
+func (w *world) copied() *mortal {
+	w.t.Helper()
+	to := memories()
+	m := &mortal{
+		Faulty: storagetest.Fault(to), CopySource: to, target: to,
+		die: func() error { return nil },
+	}
+	cfg := copying.Config{From: w.store, To: m, Clock: time.Now, Workers: 1}
+	w.ok(copying.New(cfg).Run(w.ctx))
+	return m
 }
 
 // TestCopy_copy_equal_names_what_stands: most backends have rows of the reactions and pins that
@@ -230,13 +237,7 @@ func TestCopy_copy_equal_names_what_stands(t *testing.T) {
 		_, err := storage.AppendOne(w.ctx, w.store, d)
 		w.ok(err)
 	}
-	to := memories()
-	m := &mortal{
-		Faulty: storagetest.Fault(to), CopySource: to, target: to,
-		die: func() error { return nil },
-	}
-	cfg := copying.Config{From: w.store, To: m, Clock: time.Now, Workers: 1}
-	w.ok(copying.New(cfg).Run(w.ctx))
+	m := w.copied()
 	var got []tidemark.Sequence
 	for i := range m.messages {
 		if m.messages[i].Stands {

@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -133,25 +132,9 @@ func reported(
 
 // showCopying writes how far a copy is, until stop is called.
 func showCopying(to io.Writer, done string, c *copying.Copier, began time.Time) (stop func()) {
-	ended := make(chan struct{})
-	var showing sync.WaitGroup
-	showing.Go(func() {
-		ticks := time.NewTicker(progressEvery)
-		defer ticks.Stop()
-		for {
-			select {
-			case <-ended:
-				return
-			case <-ticks.C:
-				r := c.Report()
-				fmt.Fprintf(to, "%v: %d chats, %d messages and %d MB are %s\n",
-					time.Since(began).Round(time.Second), r.Chats, r.Messages,
-					r.Bytes/1_000_000, done)
-			}
-		}
+	return repeat(func() {
+		r := c.Report()
+		fmt.Fprintf(to, "%v: %d chats, %d messages and %d MB are %s\n",
+			time.Since(began).Round(time.Second), r.Chats, r.Messages, r.Bytes/1_000_000, done)
 	})
-	return func() {
-		close(ended)
-		showing.Wait()
-	}
 }

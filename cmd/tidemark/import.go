@@ -167,22 +167,29 @@ const progressEvery = 10 * time.Second
 
 // showProgress writes how far an import is, until stop is called.
 func showProgress(to io.Writer, i *importer.Importer, began time.Time) (stop func()) {
+	before := int64(0)
+	return repeat(func() {
+		r := i.Report()
+		fmt.Fprintf(to, "%v: %d chats, %d messages, %d a second, %d were there\n",
+			time.Since(began).Round(time.Second), r.Chats, r.Messages,
+			(r.Messages-before)/int64(progressEvery.Seconds()), r.Before)
+		before = r.Messages
+	})
+}
+
+// repeat calls show every progressEvery, until stop is called and returns.
+func repeat(show func()) (stop func()) {
 	ended := make(chan struct{})
 	var showing sync.WaitGroup
 	showing.Go(func() {
 		ticks := time.NewTicker(progressEvery)
 		defer ticks.Stop()
-		before := int64(0)
 		for {
 			select {
 			case <-ended:
 				return
 			case <-ticks.C:
-				r := i.Report()
-				fmt.Fprintf(to, "%v: %d chats, %d messages, %d a second, %d were there\n",
-					time.Since(began).Round(time.Second), r.Chats, r.Messages,
-					(r.Messages-before)/int64(progressEvery.Seconds()), r.Before)
-				before = r.Messages
+				show()
 			}
 		}
 	})
