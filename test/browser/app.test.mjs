@@ -423,7 +423,7 @@ test('older messages come page by page, without a hole', async () => {
   }
   await openChat(alice.page, b);
   const texts = Array.from({ length: 120 }, (_, i) => `old ${i + 1}`);
-  assert.deepEqual(await wholeChat(alice.page), texts);
+  assert.deepEqual(await wholeChat(alice.page, texts.at(-1)), texts);
   noErrors();
 });
 

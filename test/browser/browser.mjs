@@ -265,8 +265,11 @@ export function messages(page) {
 /** A window so high that all of about a hundred messages are on the screen. */
 export const HIGH = { width: 1200, height: 6_000 };
 
-/** Scrolls from the end of the open chat to its beginning. Returns the texts of all messages. */
-export async function wholeChat(page) {
+/**
+ * Scrolls from the end of the open chat to its beginning. Returns the texts of all messages. The
+ * page may still receive the newest ones: `last` is the text to wait for at the end.
+ */
+export async function wholeChat(page, last) {
   const texts = new Map();
   const log = page.getByTestId('log');
   const look = async () => {
@@ -288,7 +291,9 @@ export async function wholeChat(page) {
     await frame();
     return element.scrollHeight - element.scrollTop - element.clientHeight < 2;
   }, end);
-  await until('the end of the chat', () => scroll(true));
+  const newest = async () => (await messages(page)).at(-1)?.text;
+  await until('the end of the chat', async () => await scroll(true) && await newest() === last,
+    newest);
   for (let begun = false, seen = -1; !begun; seen = texts.size) {
     await until('more of the chat', async () => {
       await look();

@@ -33,7 +33,7 @@ test('a chat that is opened while messages arrive has no hole', async () => {
     if (await jump.isVisible()) await jump.click({ timeout: 5_000 }).catch(() => undefined);
     return (await messages(alice.page)).at(-1)?.text === 'message 240';
   }, () => messages(alice.page));
-  assert.deepEqual(await wholeChat(alice.page), texts);
+  assert.deepEqual(await wholeChat(alice.page, texts.at(-1)), texts);
   noErrors();
 });
 
@@ -53,7 +53,7 @@ test('a new device gets every message once', async () => {
   });
   await comeIn(alice.page, a);
   await openChat(alice.page, b);
-  assert.deepEqual(await wholeChat(alice.page), texts);
+  assert.deepEqual(await wholeChat(alice.page, texts.at(-1)), texts);
   const seen = (await Promise.all(parts)).join('');
   const times = texts.map((text) => seen.split(`"${text}"`).length - 1);
   // What a connection brought may come again over the next one.
