@@ -51,8 +51,8 @@ ONE_BY_ONE := ^Test(Store(_shared)?|$(WRAPPERS))$$/^(rules|model)$$|^TestPlans_
 # many of them that they run without it (make store-dynamodb). The others run with it (make
 # race-dynamodb).
 DYNAMODB  = github.com/tidemark-im/tidemark/storage/dynamodb
-SLOW_UNDER_RACE := \
-	^Test(Limits|Cost|Chain|Frozen|Store$$|Store_durable)|^TestStore_shared$$/^(rules|model|schedules)$$
+NOT_SHARED := ^TestStore_shared$$/^(rules|model|schedules)$$
+SLOW_UNDER_RACE := ^Test(Limits|Cost|Chain|Frozen|Store$$|Store_durable)|$(NOT_SHARED)
 # On DynamoDB's emulator these take as long as all other rules. TestLimits_ has the limits that
 # DynamoDB adds, and make soak runs both.
 LARGE_ON_DYNAMODB := ^TestStore$$/^rules$$/^Limits$$
@@ -229,8 +229,9 @@ backends-dynamodb: ## stage: the same on DynamoDB's emulator
 # updates large groups. On a database that takes most of the time. SQLite, memory (`make check`) and
 # make soak run them. The adapters see of a store only its answers, which storagetest makes the same
 # on each. So they run on one database here, and on each in make soak.
-backends-postgres backends-dynamodb: LEFT_OUT = -skip \
-	'^TestMatrix_(membership|credentials)$$|^TestStatus_(.*_many_large_groups|updates_of_a_group_grow)'
+TABLES := ^TestMatrix_(membership|credentials)$$
+UPDATES := ^TestStatus_(.*_many_large_groups|updates_of_a_group_grow)
+backends-postgres backends-dynamodb: LEFT_OUT = -skip '$(TABLES)|$(UPDATES)'
 backends-dynamodb: STORE_PACKAGES := $(filter-out ./transports,$(STORE_PACKAGES))
 $(addprefix backends-,$(BACKENDS)): stages postgres-deps dynamodb-deps redis-deps
 	@TIDEMARK_TEST_STORE=$(@:backends-%=%) TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) \
