@@ -12,6 +12,9 @@ const (
 	socketBytes  = 200
 	socketPasses = 200 // writes and reads in a round
 	socketRounds = 15
+	// socketHang is how long after the last round a connection may be silent. A busy machine needs
+	// a second for a round.
+	socketHang = 10 * time.Second
 )
 
 // Socket measures a write and a read of 200 bytes over a loopback TCP connection, for about within.
@@ -26,7 +29,7 @@ func Socket(within time.Duration) Figure {
 	deadline := time.Now().Add(within)
 	// A connection that hangs ends the measurement, and not the run.
 	for _, conn := range []net.Conn{a, b} {
-		if err := conn.SetDeadline(deadline.Add(time.Second)); err != nil {
+		if err := conn.SetDeadline(deadline.Add(socketHang)); err != nil {
 			return Without(err)
 		}
 	}
