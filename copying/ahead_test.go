@@ -241,6 +241,13 @@ func TestCopy_copy_equal_reads_what_changed(t *testing.T) {
 			_, err := w.store.DeleteChat(w.ctx, "group", w.at())
 			w.ok(err)
 		}, 1, 0},
+		{"a member who said nothing is erased", func(w *world) {
+			_, err := w.store.RemoveMember(w.ctx, "group", "u5", w.at())
+			w.ok(err)
+			_, err = w.store.EraseMember(w.ctx, "group",
+				tidemark.Erasure{User: "u5", Alias: "somebody", At: w.at()}, 10)
+			w.ok(err)
+		}, 1, 4},
 		{"an erasure has begun", func(w *world) { w.erases("u5") }, 5, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -143,6 +143,7 @@ func (s *Store) PutMembers(
 			return call.Public(err)
 		}
 	}
+	//rule:copy_equal.a-member-who-left-in-dynamodb
 	if err := c.RemoveAll(ctx, record.States, stateless); err != nil {
 		return call.Public(err)
 	}

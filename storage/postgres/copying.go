@@ -76,6 +76,7 @@ func (s *Store) PutChat(ctx context.Context, copied storage.CopiedChat) error {
 	from := positionOf(copied.From)
 	return s.change(ctx, func(ctx context.Context, c *conn) error {
 		return c.transaction(ctx, func(tx pgx.Tx) error {
+			//rule:copy_equal.a-pair-has-one-chat-in-postgres
 			if pair != nil {
 				if _, err := tx.Exec(ctx, freePair, *pair, string(copied.ID)); err != nil {
 					return err
