@@ -172,8 +172,8 @@ func (c *chat) putMembers(ctx context.Context) error {
 	return nil
 }
 
-// copyMessages copies the messages that the target does not have, and counts all of them. errRemains:
-// the target has something else.
+// copyMessages copies the messages that the target does not have, and counts all of them.
+// errRemains: the target has something else.
 func (c *chat) copyMessages(ctx context.Context) error {
 	done := c.through(c.ID)
 	after, pages := c.Floor-1, 0

@@ -290,8 +290,8 @@ func (s *Store) DropChat(ctx context.Context, id tidemark.ChatID) error {
 	return call.Public(c.RemoveAll(ctx, record.Counters, gone))
 }
 
-// dropPair takes the pair of its members from a direct chat. It comes first, because the members say
-// which pair it is.
+// dropPair takes the pair of its members from a direct chat. It comes first, because the members
+// say which pair it is.
 func (c caller) dropPair(ctx context.Context, counter *record.Counter) error {
 	if counter.Type != tidemark.Direct {
 		return nil
