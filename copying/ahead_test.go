@@ -309,6 +309,58 @@ func (w *world) erases(user tidemark.UserID) {
 	w.ok(err)
 }
 
+// erasesMentions erases a user who is no member of some chats, to the end.
+func (w *world) erasesMentions(user tidemark.UserID, chats ...tidemark.ChatID) {
+	w.t.Helper()
+	w.erases(user)
+	e := tidemark.Erasure{User: user, Alias: "somebody", At: began}
+	for _, id := range chats {
+		_, err := w.store.EraseMessages(w.ctx, id, e, storage.ErasePage{Limit: 10})
+		w.ok(err)
+	}
+	found, _, err := w.store.Documents(w.ctx, "erasing", "", 10)
+	w.ok(err)
+	for _, d := range found {
+		d.Value = nil
+		_, err := w.store.PutDocument(w.ctx, d)
+		w.ok(err)
+	}
+}
+
+// TestCopy_copy_equal_ahead_goes_on: a call of Ahead that is interrupted goes on behind the chats
+// that it has copied. A user who was erased in between is found in both parts.
+func TestCopy_copy_equal_ahead_goes_on(t *testing.T) {
+	w := newWorld(t, memories(), 1)
+	for i := range 150 {
+		id := tidemark.ChatID(fmt.Sprintf("g%03d", i))
+		w.create(storage.NewChat{ID: id, Type: tidemark.Group, Members: w.users[:2]})
+		d := w.draft(id, "u0")
+		d.Mentions = tidemark.NewMentions(false, []tidemark.UserID{"stranger"})
+		_, err := storage.AppendOne(w.ctx, w.store, d)
+		w.ok(err)
+	}
+	to := memories()
+	puts := 0
+	die := func() error {
+		if puts++; puts > 500 { // There are four for each chat.
+			return tidemark.Errorf(tidemark.Unavailable, "the copy was killed")
+		}
+		return nil
+	}
+	m := &mortal{Faulty: storagetest.Fault(to), CopySource: to, target: to, die: die}
+	cfg := copying.Config{From: w.store, To: m, Clock: time.Now, Workers: 1}
+	first := copying.New(cfg)
+	if err := first.Ahead(w.ctx); tidemark.CodeOf(err) != tidemark.Unavailable {
+		t.Fatalf("the copy was not killed, but ended with %v", err)
+	}
+	w.erasesMentions("stranger", "g000", "g149")
+	if r := w.ahead(to, quiet).Report(); r.Chats != 50 {
+		t.Errorf("the second call looked at %d chats, want 50", r.Chats)
+	}
+	w.move(to)
+	w.same("after an erasure between two parts", to)
+}
+
 // TestCopy_copy_equal_leaves_nothing_removed: texts and names that were removed from the source
 // after they were copied ahead are nowhere in the target's file.
 func TestCopy_copy_equal_leaves_nothing_removed(t *testing.T) {
@@ -424,17 +476,7 @@ func TestCopy_copy_equal_reads_all_after_an_erasure(t *testing.T) {
 		})
 		to := stores.Open(t).(copying.Store)
 		w.ahead(to, quiet)
-		w.erases("stranger")
-		e := tidemark.Erasure{User: "stranger", Alias: "somebody", At: began}
-		_, err := w.store.EraseMessages(w.ctx, "group", e, storage.ErasePage{Limit: 10})
-		w.ok(err)
-		found, _, err := w.store.Documents(w.ctx, "erasing", "", 10)
-		w.ok(err)
-		for _, d := range found {
-			d.Value = nil
-			_, err := w.store.PutDocument(w.ctx, d)
-			w.ok(err)
-		}
+		w.erasesMentions("stranger", "group")
 		if again {
 			w.ahead(to, quiet)
 		}
