@@ -42,8 +42,8 @@ type CopyTarget interface {
 	// with numbers that count from the first of the source's, which is 1.
 	PutLives(ctx context.Context, of []tidemark.Incarnation) error
 
-	// PutChat writes a chat without its members and messages. Those that are stored stay. If another
-	// chat has the Pair, it loses it.
+	// PutChat writes a chat without its members and messages. Those that are stored stay. If
+	// another chat has the Pair, that one loses it.
 	PutChat(ctx context.Context, c CopiedChat) error
 
 	// PutMembers writes members of a chat that PutChat has written, with all that is stored of them

@@ -31,9 +31,9 @@ func (copyCommand) Help() string {
 	return "Stop all servers of both stores first. The command may be interrupted and run again: " +
 		"it goes on where it was. Afterwards it compares both stores. Progress is on standard " +
 		"error, and at the end a report in JSON is on standard output. The exit code is 1 if the " +
-		"copy is not complete, or if anything differs (docs/move-over.md). For a short pause, run " +
-		"it with --ahead first, while servers work on the source. What it has copied then need " +
-		"not be copied or compared when they are stopped."
+		"copy is not complete, or if anything differs. For a short pause, run it with --ahead " +
+		"first, while servers work on the source. Chats that have not changed since are neither " +
+		"copied nor compared again (docs/move-over.md)."
 }
 
 // copied is the report of the command.
@@ -97,9 +97,9 @@ func ranAhead(ctx context.Context, std streams, cfg copying.Config) error {
 		return fmt.Errorf("copy: %w; run the same command again to go on", err)
 	}
 	r := c.Report()
-	fmt.Fprintf(std.err, "%d of %d chats, with %d new messages, are copied ahead: run it again, or "+
-		"stop the servers and run tidemark copy without --ahead\n", r.Chats-r.Unchanged, r.Chats,
-		r.Messages)
+	fmt.Fprintf(std.err, "%d of %d chats, with %d new messages, are copied ahead: run it again, "+
+		"or stop the servers and run tidemark copy without --ahead\n", r.Chats-r.Unchanged,
+		r.Chats, r.Messages)
 	return nil
 }
 
