@@ -66,7 +66,10 @@ func (c *Copier) settle(ctx context.Context) error {
 }
 
 // reread reports whether chats are read also if they look unchanged.
-func (c *Copier) reread() bool { return c.cfg.Reread || c.state.Reread }
+func (c *Copier) reread() bool {
+	//rule:copy_equal.read-all-of-a-source-of-steps
+	return c.cfg.Reread || c.state.Reread
+}
 
 // The kinds of documents of package erasure: one is there as long as a user is being erased, and
 // the other one forever after.

@@ -489,6 +489,27 @@ func TestCopy_copy_equal_reads_all_after_an_erasure(t *testing.T) {
 	}
 }
 
+// TestCopy_copy_equal_rereads_a_source_of_steps: a source may change a message without its chat, as
+// DynamoDB does when the redaction of a list fails halfway.
+func TestCopy_copy_equal_rereads_a_source_of_steps(t *testing.T) {
+	w := newWorld(t, memories(), 1)
+	w.begin()
+	w.sends(nil)
+	to := stores.Open(t).(copying.Store)
+	cfg := copying.Config{From: w.store, To: to, Clock: time.Now, Reread: true}
+	w.ok(copying.New(cfg).Ahead(w.ctx))
+	e := tidemark.Erasure{User: "u0", Alias: "somebody", At: began}
+	_, err := w.store.EraseMessages(w.ctx, "group", e, storage.ErasePage{Limit: 10})
+	w.ok(err)
+	c := copying.New(cfg)
+	w.ok(c.Run(w.ctx))
+	if r := c.Report(); r.Unchanged != 0 || r.Messages != 1 {
+		t.Errorf("%d chats were not read and %d messages written, want 0 and 1", r.Unchanged,
+			r.Messages)
+	}
+	w.same("of a source of steps", to)
+}
+
 // TestCopy_copy_equal_ahead_steps: which calls a target takes, and what a new life of the source
 // means.
 func TestCopy_copy_equal_ahead_steps(t *testing.T) {
