@@ -96,9 +96,9 @@ func TestDropChat_copy_equal_leaves_no_row(t *testing.T) {
 	member.State = tidemark.DeliveryState{
 		UserID: canary, ChatID: canary, Acked: 1, AckedAt: time.UnixMilli(3),
 	}
-	ok(s.PutMembers(ctx, canary, []storage.CopiedMember{member}))
 	_, err := s.Ban(ctx, canary, canary, time.UnixMilli(4))
 	ok(err)
+	ok(s.PutMembers(ctx, canary, []storage.CopiedMember{member}))
 	ok(s.SetReceipts(ctx, canary, canary, tidemark.ReceiptsOff))
 	var messages []storage.CopiedMessage
 	for i, kind := range []tidemark.Kind{
