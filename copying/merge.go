@@ -37,9 +37,10 @@ func partOf(ctx context.Context, s Store, id tidemark.ChatID) (p part, err error
 // being written, or dropped. No chat of the source has it, so such a chat equals none.
 const underWork = "being copied"
 
-// begun returns the row of a chat that is under work.
+// begun returns the row of a chat that is under work. It gets its pair when its members are there.
 func (p *part) begun() storage.CopiedChat {
 	row := p.CopiedChat
+	row.Pair = ""
 	//rule:copy_equal.a-chat-under-work-equals-none
 	row.Creation = underWork
 	return row

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/appends"
@@ -296,14 +298,29 @@ func (c caller) dropPair(ctx context.Context, counter *record.Counter) error {
 	if counter.Type != tidemark.Direct {
 		return nil
 	}
-	pair, err := c.pairOf(ctx, counter)
-	if err != nil || pair == nil || pair.key == "" {
+	var users []tidemark.UserID
+	q := call.Query{
+		Read:      call.Read{Table: record.Memberships, Only: []string{"user_id"}},
+		Partition: "chat_id", Of: call.Text(counter.ID),
+	}
+	err := c.Each(ctx, q, func(it call.Item) (bool, error) {
+		r := call.Reader{Item: it}
+		users = append(users, tidemark.UserID(r.Text("user_id")))
+		return true, r.Err
+	})
+	if err != nil || len(users) != 2 {
 		return err
 	}
-	_, _, _, err = c.Update(ctx, call.Update{
-		Table: record.Counters, Key: pairKey(pair.key), Change: "REMOVE direct_chat",
-		Condition: "direct_chat = :chat", Values: call.Item{":chat": call.Text(counter.ID)},
-	})
+	pair, err := c.pair(ctx, tidemark.DirectKey(users[0], users[1]))
+	if err != nil || pair.chat != counter.ID {
+		return err
+	}
+	refused, _, err := c.Transact(ctx,
+		[]types.TransactWriteItem{c.putPair(&pair, pair.closed, "")})
+	if err == nil && refused != nil {
+		err = tidemark.Errorf(tidemark.Unavailable, "another call changes the pair of the chat %s",
+			counter.ID)
+	}
 	return err
 }
 
