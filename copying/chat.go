@@ -32,7 +32,7 @@ func (c *Copier) copyChat(ctx context.Context, id tidemark.ChatID) error {
 	return c.write(ctx, from, nil)
 }
 
-// write writes a chat: its row, who is banned, the messages, the members, and last the row with all
+// write writes a chat: its row, the messages, the members, who is banned, and last the row with all
 // numbers. there is what the target has of it.
 func (c *Copier) write(ctx context.Context, from part, there *part) error {
 	if from.State == tidemark.ChatDeleted {
@@ -48,14 +48,15 @@ func (c *Copier) write(ctx context.Context, from part, there *part) error {
 	if err := c.cfg.To.PutChat(ctx, ch.begun()); err != nil {
 		return err
 	}
-	for i := range ch.bans {
-		if _, err := c.cfg.To.Ban(ctx, ch.ID, ch.bans[i].User, ch.bans[i].At); err != nil {
-			return err
-		}
-	}
 	err := ch.copyMessages(ctx)
 	if err == nil {
 		err = ch.putMembers(ctx)
+	}
+	// Who is banned may be a member in the target until now. Ban would end that, and count it.
+	for i := range ch.bans {
+		if err == nil {
+			_, err = c.cfg.To.Ban(ctx, ch.ID, ch.bans[i].User, ch.bans[i].At)
+		}
 	}
 	if err == nil {
 		//rule:copy_equal.numbers-last
