@@ -12,53 +12,56 @@ import (
 // A chat is a chat of the source while it is copied.
 type chat struct {
 	*Copier
-	storage.CopiedChat
-	// members are the present and former members, ascending by id, and byID finds them.
-	members []storage.CopiedMember
-	byID    map[tidemark.UserID]*storage.CopiedMember
+	part
+	// byID finds the members.
+	byID map[tidemark.UserID]*storage.CopiedMember
+	// there is the chat as the target has it, or nil. Its messages are those up to its head.
+	there *part
 }
 
-// copyChat copies a chat: its row, who is banned, the messages, the members, and last the row with
-// all numbers.
+// copyChat copies a chat.
 func (c *Copier) copyChat(ctx context.Context, id tidemark.ChatID) error {
-	ch := &chat{Copier: c}
-	var err error
-	if ch.CopiedChat, err = head(ctx, c.cfg.From, id); err != nil {
+	defer c.chats.Add(1)
+	if c.state.Step != unfinished {
+		return c.merge(ctx, id)
+	}
+	from, err := partOf(ctx, c.cfg.From, id)
+	if err != nil {
 		return err
 	}
-	if ch.State == tidemark.ChatDeleted {
-		c.chats.Add(1)
-		return c.cfg.To.PutChat(ctx, ch.CopiedChat)
+	return c.write(ctx, from, nil)
+}
+
+// write writes a chat: its row, the messages, the members, who is banned, and last the row with all
+// numbers. there is what the target has of it.
+func (c *Copier) write(ctx context.Context, from part, there *part) error {
+	if from.State == tidemark.ChatDeleted {
+		return c.cfg.To.PutChat(ctx, from.CopiedChat)
 	}
-	if ch.members, err = membersOf(ctx, c.cfg.From, id); err != nil {
-		return err
-	}
+	ch := &chat{Copier: c, part: from, there: there}
+	ch.members = slices.Clone(from.members) // Their numbers are counted anew.
 	ch.byID = make(map[tidemark.UserID]*storage.CopiedMember, len(ch.members))
 	for i := range ch.members {
 		ch.byID[ch.members[i].UserID] = &ch.members[i]
 	}
-	ch.Pair = ch.pair()
-	if err := c.cfg.To.PutChat(ctx, ch.CopiedChat); err != nil {
+	ch.Pair, ch.Bans = ch.pair(), len(ch.bans)
+	if err := c.cfg.To.PutChat(ctx, ch.begun()); err != nil {
 		return err
 	}
-	bans, err := bansOf(ctx, c.cfg.From, id)
-	for i := range bans {
-		if err == nil {
-			_, err = c.cfg.To.Ban(ctx, id, bans[i].User, bans[i].At)
-		}
-	}
-	ch.Bans = len(bans)
-	if err == nil {
-		err = ch.copyMessages(ctx)
-	}
+	err := ch.copyMessages(ctx)
 	if err == nil {
 		err = ch.putMembers(ctx)
+	}
+	// Who is banned may be a member in the target until now. Ban would end that, and count it.
+	for i := range ch.bans {
+		if err == nil {
+			_, err = c.cfg.To.Ban(ctx, ch.ID, ch.bans[i].User, ch.bans[i].At)
+		}
 	}
 	if err == nil {
 		//rule:copy_equal.numbers-last
 		err = c.cfg.To.PutChat(ctx, ch.CopiedChat)
 	}
-	c.chats.Add(1)
 	return err
 }
 
@@ -84,14 +87,14 @@ func head(ctx context.Context, s Store, id tidemark.ChatID) (c storage.CopiedCha
 }
 
 // pair returns the key of the two members of a direct chat, or "" if one of them was erased.
-func (c *chat) pair() string {
+func (p *part) pair() string {
 	var users []tidemark.UserID
-	for i := range c.members {
-		if c.members[i].Intervals.Open() {
-			users = append(users, c.members[i].UserID)
+	for i := range p.members {
+		if p.members[i].Intervals.Open() {
+			users = append(users, p.members[i].UserID)
 		}
 	}
-	if c.Type != tidemark.Direct || len(users) != 2 {
+	if p.Type != tidemark.Direct || len(users) != 2 {
 		return ""
 	}
 	return tidemark.DirectKey(users[0], users[1])
@@ -135,6 +138,7 @@ func membersOf(
 			return nil, err
 		}
 		for i := range page {
+			page[i].Intervals = orNil(page[i].Intervals)
 			members = append(members,
 				storage.CopiedMember{ChangedMember: page[i], State: states[i]})
 		}
@@ -169,7 +173,8 @@ func (c *chat) putMembers(ctx context.Context) error {
 	return nil
 }
 
-// copyMessages copies the messages behind those that the target has, and counts all of them.
+// copyMessages copies the messages that the target does not have, and counts all of them.
+// errRemains: the target has something else.
 func (c *chat) copyMessages(ctx context.Context) error {
 	done := c.through(c.ID)
 	after, pages := c.Floor-1, 0
@@ -178,29 +183,45 @@ func (c *chat) copyMessages(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		// The row does not know of those that came later.
+		//rule:copy_equal.no-message-above-the-row
+		page = page[:min(len(page), int(c.Head-after))]
 		copied, err := c.facts(ctx, page)
 		if err != nil {
 			return err
 		}
 		for i := range copied {
 			c.count(&copied[i])
-			c.bytes.Add(int64(copied[i].Size()))
 		}
-		c.messages.Add(int64(len(copied)))
 		//rule:copy_equal.go-on-within-a-chat
 		if after = page[len(page)-1].Sequence; after <= done {
+			c.copied(copied)
 			continue
+		}
+		if c.there != nil {
+			if copied, err = c.news(ctx, page, copied); err != nil {
+				return err
+			}
 		}
 		if err := c.cfg.To.PutMessages(ctx, c.ID, copied); err != nil {
 			return err
 		}
-		if pages++; pages%savedEvery == 0 {
+		c.copied(copied)
+		if pages++; c.state.Step == unfinished && pages%savedEvery == 0 {
 			if err := c.reached(ctx, c.ID, after); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// copied counts messages that are in the target now.
+func (c *Copier) copied(messages []storage.CopiedMessage) {
+	for i := range messages {
+		c.bytes.Add(int64(messages[i].Size()))
+	}
+	c.messages.Add(int64(len(messages)))
 }
 
 // messagesBehind returns a page of messages without the targets of relations. There is at least
@@ -225,15 +246,20 @@ func messagesBehind(
 	return page, nil
 }
 
-// facts returns messages with what is stored beside them.
-func (c *chat) facts(
-	ctx context.Context, page []tidemark.Message,
-) ([]storage.CopiedMessage, error) {
+// users returns the ids of the members.
+func (c *chat) users() []tidemark.UserID {
 	users := make([]tidemark.UserID, len(c.members))
 	for i := range c.members {
 		users[i] = c.members[i].UserID
 	}
-	facts, err := factsOf(ctx, c.cfg.From, page, users)
+	return users
+}
+
+// facts returns messages with what is stored beside them.
+func (c *chat) facts(
+	ctx context.Context, page []tidemark.Message,
+) ([]storage.CopiedMessage, error) {
+	facts, err := factsOf(ctx, c.cfg.From, page, c.users())
 	if err != nil {
 		return nil, err
 	}
@@ -267,6 +293,10 @@ func factsOf(
 	for first := 0; first == 0 || q.Mentions && first < len(users); first += storage.MaxBatch {
 		q.Users = users[min(first, len(users)):min(first+storage.MaxBatch, len(users))]
 		found, err := s.MessageFacts(ctx, q)
+		if err == nil && len(found) != len(page) {
+			err = tidemark.Errorf(tidemark.Unavailable, "messages of the chat %s are gone: a "+
+				"server works on it, or it is damaged", q.Chat)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,11 @@
 // Package copying moves all data of a store to another store, of the same or another kind, and
-// compares the two. No server works on either of them meanwhile (Nodes). docs/move-over.md is for
-// operators.
+// compares the two. docs/move-over.md is for operators.
+//
+// Run copies everything while no server works on either store (Nodes). Before it, Ahead may copy
+// most of the chats while servers work on the source. Then Run reads only the chats that have
+// changed since (part.equals), writes what is new in them, and drops a chat of the target that has
+// what the source has no more (part.outgrows). So nothing is left there of what was redacted,
+// expired, erased or deleted.
 //
 // A copy that was interrupted goes on when it is run again. A document in the target says how far
 // it is. Everything that it repeats overwrites what is there with the same.
@@ -33,6 +38,12 @@ type Config struct {
 	From, To Store
 	// Workers is how many chats are copied at once, 8 by default.
 	Workers int
+	// Reread makes Ahead and Run read each chat, also if it looks unchanged. It is for a source
+	// that may change a message without its chat (part.equals): DynamoDB.
+	Reread bool
+	// Ran is nil, or a Copier whose Run has ended. Then Verify leaves out the chats that it found
+	// as Ahead had copied them.
+	Ran *Copier
 	// Clock returns the present time.
 	Clock func() time.Time
 }
@@ -61,6 +72,8 @@ type Report struct {
 	Messages int64 `json:"messages"`
 	// Bytes are those of the contents, attachments and metadata of the messages.
 	Bytes int64 `json:"bytes"`
+	// Unchanged is how many of the chats were in the target already, and so were not read.
+	Unchanged int64 `json:"unchanged,omitempty"`
 	// Differences are the first ones that were found. Different is their number.
 	Different   int64    `json:"different"`
 	Differences []string `json:"differences,omitempty"`
@@ -68,8 +81,8 @@ type Report struct {
 
 // A Copier copies a store once, and compares it. Use New.
 type Copier struct {
-	cfg                    Config
-	chats, messages, bytes atomic.Int64
+	cfg                               Config
+	chats, unchanged, messages, bytes atomic.Int64
 
 	mu          sync.Mutex
 	different   int64
@@ -77,6 +90,9 @@ type Copier struct {
 	// state is what the target is to know of the copy. saving is held while it is written.
 	state  state
 	saving sync.Mutex
+	// touched has the chats that were written. If resumed is set, another Copier has written some.
+	touched filter
+	resumed bool
 }
 
 // New returns a Copier.
@@ -93,6 +109,7 @@ func (c *Copier) Report() Report {
 	defer c.mu.Unlock()
 	return Report{
 		Chats: c.chats.Load(), Messages: c.messages.Load(), Bytes: c.bytes.Load(),
+		Unchanged: c.unchanged.Load(),
 		Different: c.different, Differences: c.differences[:len(c.differences):len(c.differences)],
 	}
 }
@@ -104,11 +121,16 @@ func (c *Copier) Report() Report {
 // target, or is an unfinished copy; two messages have one key, and the target cannot hold both
 // (storage.KeyOfTwo). Unavailable: one of the stores.
 func (c *Copier) Run(ctx context.Context) error {
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(ctx, unfinished); err != nil {
 		return err
 	}
-	if c.state.Done {
+	if c.state.Step == done {
 		return nil
+	}
+	if c.state.Step == finishing {
+		if err := c.settle(ctx); err != nil {
+			return err
+		}
 	}
 	if err := c.cfg.To.PutLives(ctx, c.cfg.From.Incarnations()); err != nil {
 		return err
@@ -120,6 +142,11 @@ func (c *Copier) Run(ctx context.Context) error {
 	}
 	if err := c.copyChats(ctx); err != nil {
 		return err
+	}
+	if c.state.Step == finishing && c.state.Reread {
+		if err := c.dropUnknown(ctx); err != nil {
+			return err
+		}
 	}
 	for _, rest := range []struct {
 		kind storage.EntryKind
@@ -133,7 +160,7 @@ func (c *Copier) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	c.state.Done = true
+	c.state.Step = done
 	return c.save(ctx)
 }
 

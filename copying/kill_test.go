@@ -61,6 +61,10 @@ func (m *mortal) PutMessages(
 	return m.call(func() error { return m.target.PutMessages(ctx, id, messages) })
 }
 
+func (m *mortal) DropChat(ctx context.Context, id tidemark.ChatID) error {
+	return m.call(func() error { return m.target.DropChat(ctx, id) })
+}
+
 // kill copies the world to a store, and ends at the n-th call of the target. It reports whether
 // there was one. With lost, the call has its effect.
 func (w *world) kill(to copying.Store, n int, lost bool) (killed bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -13,21 +14,47 @@ import (
 // further.
 var stateKey = storage.DocumentKey{Kind: "copy", Name: "state"}
 
-// state is the value of that document. These steps change it:
+// A step says how far a copy is. These calls change it:
 //
-//	from      step                          to
-//	none      begin, the target is empty    unfinished
-//	unfinished  begin, of the same source   unfinished
-//	unfinished  the end of Run              done
-//	done      begin, of the same source     done
+//	from        call                              to
+//	none        Run, the target is empty          unfinished
+//	unfinished  Run, of the same source           unfinished
+//	unfinished  the end of Run                    done
+//	none        Ahead, the target is empty        ahead
+//	ahead       Ahead, of the same source         ahead
+//	ahead       Run, of the same source           finishing
+//	finishing   Run, of the same source           finishing
+//	finishing   the end of Run                    done
+//	done        Run or Ahead, of the same source  done
+//
+// Ahead refuses unfinished and finishing: Run has copied what is beside the chats.
+type step string
+
+const (
+	// unfinished is a copy while no server works on the source.
+	unfinished step = "unfinished"
+	// ahead is a copy of the chats while servers may work on the source. finishing goes on with it
+	// when none does.
+	ahead     step = "ahead"
+	finishing step = "finishing"
+	done      step = "done"
+)
+
+// state is the value of that document.
 type state struct {
+	Step step `json:"step"`
 	// Source is the present incarnation of the source.
 	Source tidemark.Incarnation `json:"source"`
-	Done   bool                 `json:"done"`
 	// After is the place among the source's chats (EachChat) up to which all are copied. Through
-	// has chats behind it, and up to where their messages are.
+	// has chats behind it, and up to where their messages are, if the step is unfinished.
 	After   tidemark.ChatID                       `json:"after,omitempty"`
 	Through map[tidemark.ChatID]tidemark.Sequence `json:"through,omitempty"`
+	// Erased is the digest of the erasures (Copier.erasures) before the last call of Ahead that
+	// ended, and Next that before the present one.
+	Erased string `json:"erased,omitempty"`
+	Next   string `json:"next,omitempty"`
+	// Reread says that each chat is read, also if it looks unchanged.
+	Reread bool `json:"reread,omitempty"`
 }
 
 // stateOf reads the state that a store has as a target.
@@ -47,8 +74,9 @@ func stateOf(
 // source returns the present incarnation of the source.
 func (c *Copier) source() tidemark.Incarnation { return c.cfg.From.Incarnation() }
 
-// begin reads the state of the target, or writes the first one into an empty target.
-func (c *Copier) begin(ctx context.Context) error {
+// begin reads the state of the target, or writes the first one into an empty target. as is
+// unfinished for Run, and ahead for Ahead.
+func (c *Copier) begin(ctx context.Context, as step) error {
 	//rule:copy_equal.two-different-stores
 	if c.source() == c.cfg.To.Incarnation() {
 		return tidemark.Errorf(tidemark.Conflict,
@@ -58,21 +86,18 @@ func (c *Copier) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if version > 0 && !of.Done {
+	if version > 0 && of.Step != done {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the source is itself a copy that is not complete; complete it first")
 	}
 	if c.state, version, err = stateOf(ctx, c.cfg.To); err != nil {
 		return err
 	}
-	switch {
-	case version > 0 && c.state.Source == c.source():
-		return nil
-	case version > 0:
-		//rule:copy_equal.of-one-source
-		return tidemark.Errorf(tidemark.Conflict,
-			"the target has a copy of another source, or the source was restored since; give an "+
-				"empty target")
+	if version > 0 {
+		if err := c.same(); err != nil {
+			return err
+		}
+		return c.goOn(as)
 	}
 	empty, err := isEmpty(ctx, c.cfg.To)
 	if err != nil {
@@ -83,8 +108,42 @@ func (c *Copier) begin(ctx context.Context) error {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the target is not empty; give an empty one, into which no server has written")
 	}
-	c.state = state{Source: c.source()}
+	c.state = state{Step: as, Source: c.source()}
 	return c.save(ctx)
+}
+
+// same returns a Conflict if the target is that of another source. A source that was copied ahead
+// may have begun a new life, as SQLite does after a crash. It may also be a restored one, so each
+// chat is read then.
+func (c *Copier) same() error {
+	if c.state.Source == c.source() {
+		return nil
+	}
+	was := slices.Contains(c.cfg.From.Incarnations(), c.state.Source)
+	//rule:copy_equal.of-one-source
+	if !was || c.state.Step != ahead && c.state.Step != finishing {
+		return tidemark.Errorf(tidemark.Conflict,
+			"the target has a copy of another source, or the source was restored since; give an "+
+				"empty target")
+	}
+	//rule:copy_equal.read-all-of-a-new-life
+	c.state.Source, c.state.After, c.state.Reread = c.source(), "", true
+	return nil
+}
+
+// goOn takes the step of a call when the target has a copy.
+func (c *Copier) goOn(as step) error {
+	switch {
+	case as == unfinished && c.state.Step == ahead:
+		c.state.Step, c.state.After, c.state.Next = finishing, "", ""
+	case as == unfinished && c.state.Step == finishing:
+		c.resumed = true
+	case as == ahead && c.state.Step != ahead && c.state.Step != done:
+		return tidemark.Errorf(tidemark.Conflict,
+			"the last run of the copy has begun; stop the servers of the source, and run tidemark "+
+				"copy without --ahead, or empty the target")
+	}
+	return nil
 }
 
 // isEmpty reports whether a store has nothing that a copy would write.
@@ -151,7 +210,7 @@ func (c *Copier) reached(ctx context.Context, id tidemark.ChatID, n tidemark.Seq
 func Complete(ctx context.Context, docs storage.Documents) error {
 	found, version, err := stateOf(ctx, docs)
 	//rule:copy_equal.no-server-on-a-part
-	if err == nil && version > 0 && !found.Done {
+	if err == nil && version > 0 && found.Step != done {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the store is the target of a copy that is not complete; run tidemark copy again, and "+
 				"start the server after it")

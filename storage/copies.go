@@ -8,7 +8,8 @@ import (
 )
 
 // CopySource reads what a copy of all data to another store needs, and what the other roles do not
-// tell. It belongs to no Store, because only a copy uses it. No server works on the data meanwhile.
+// tell. It belongs to no Store, because only a copy uses it. If servers work on the data meanwhile,
+// calls after each other see different moments.
 type CopySource interface {
 	// Incarnations returns the incarnations of the data, the oldest first. The last one is the
 	// present one.
@@ -41,7 +42,8 @@ type CopyTarget interface {
 	// with numbers that count from the first of the source's, which is 1.
 	PutLives(ctx context.Context, of []tidemark.Incarnation) error
 
-	// PutChat writes a chat without its members and messages. Those that are stored stay.
+	// PutChat writes a chat without its members and messages. Those that are stored stay. If
+	// another chat has the Pair, that one loses it.
 	PutChat(ctx context.Context, c CopiedChat) error
 
 	// PutMembers writes members of a chat that PutChat has written, with all that is stored of them
@@ -51,6 +53,11 @@ type CopyTarget interface {
 	// PutMessages writes messages of a chat that PutChat has written. Conflict: another message of
 	// the chat has the key of one of them. Invalid: more than MaxBatch.
 	PutMessages(ctx context.Context, chat tidemark.ChatID, messages []CopiedMessage) error
+
+	// DropChat removes a chat and all that PutChat, PutMembers, PutMessages and Ban have written of
+	// it, as if it had never been there. Settings of Receipts and backlogs of single outlets may
+	// stay. A chat that does not exist is no error. After an error, some of it may be left.
+	DropChat(ctx context.Context, chat tidemark.ChatID) error
 }
 
 // FactsQuery selects messages of a chat, from From to To.

@@ -22,6 +22,7 @@ import (
 type copyCommand struct {
 	From   string `required:"" env:"TIDEMARK_COPY_FROM" placeholder:"URL" help:"The store whose data are copied: sqlite:PATH, postgres://… or dynamodb://…"`
 	To     string `required:"" env:"TIDEMARK_COPY_TO" placeholder:"URL" help:"An empty store with the newest schema, or one that the same copy has begun to fill."`
+	Ahead  bool   `help:"Copy the chats while servers work on the source. The copy is not complete then."`
 	Verify bool   `help:"Copy nothing, and compare both stores once more."`
 }
 
@@ -30,7 +31,9 @@ func (copyCommand) Help() string {
 	return "Stop all servers of both stores first. The command may be interrupted and run again: " +
 		"it goes on where it was. Afterwards it compares both stores. Progress is on standard " +
 		"error, and at the end a report in JSON is on standard output. The exit code is 1 if the " +
-		"copy is not complete, or if anything differs (docs/move-over.md)."
+		"copy is not complete, or if anything differs. For a short pause, run it with --ahead " +
+		"first, while servers work on the source. Chats that have not changed since are neither " +
+		"copied nor compared again (docs/move-over.md)."
 }
 
 // copied is the report of the command.
@@ -41,26 +44,36 @@ type copied struct {
 	MBASecond float64 `json:"megabytes_per_second"`
 }
 
+// aheadWorkers is how many chats are copied at once while servers work on the source.
+const aheadWorkers = 2
+
 // Run copies and compares, and prints the report of each.
 func (c *copyCommand) Run(ctx context.Context, std streams) error {
-	from, err := openCopied(ctx, c.From, false)
+	if c.Ahead && c.Verify {
+		return usagef("--ahead and --verify: give one of them; a copy is compared when it is " +
+			"complete, and no server works on either store")
+	}
+	from, err := openCopied(ctx, c.From, false, c.Ahead)
 	if err != nil {
 		return fmt.Errorf("--from: %w", err)
 	}
 	defer func() { _ = from.Close() }()
-	to, err := openCopied(ctx, c.To, !c.Verify)
+	to, err := openCopied(ctx, c.To, !c.Verify, false)
 	if err != nil {
 		return fmt.Errorf("--to: %w", err)
 	}
 	defer func() { _ = to.Close() }()
-	for flag, s := range map[string]copying.Store{"--from": from, "--to": to} {
-		if err := unused(ctx, flag, s); err != nil {
-			return err
-		}
+	if err := c.unused(ctx, from, to); err != nil {
+		return err
 	}
-	cfg := copying.Config{From: from, To: to, Clock: time.Now}
+	_, steps := from.(*dynamodb.Store)
+	cfg := copying.Config{From: from, To: to, Clock: time.Now, Reread: steps}
+	if c.Ahead {
+		return ranAhead(ctx, std, cfg)
+	}
 	if !c.Verify {
-		err := reported(ctx, std, "copied", copying.New(cfg), (*copying.Copier).Run)
+		cfg.Ran = copying.New(cfg)
+		err := reported(ctx, std, "copied", cfg.Ran, (*copying.Copier).Run)
 		if err != nil {
 			return fmt.Errorf("copy: %w; run the same command again to go on", err)
 		}
@@ -76,9 +89,26 @@ func (c *copyCommand) Run(ctx context.Context, std streams) error {
 	return nil
 }
 
+// ranAhead copies the chats while servers work on the source, and says how to go on.
+func ranAhead(ctx context.Context, std streams, cfg copying.Config) error {
+	cfg.Workers = aheadWorkers
+	c := copying.New(cfg)
+	if err := reported(ctx, std, "copied_ahead", c, (*copying.Copier).Ahead); err != nil {
+		return fmt.Errorf("copy: %w; run the same command again to go on", err)
+	}
+	r := c.Report()
+	fmt.Fprintf(std.err, "%d of %d chats, with %d new messages, are copied ahead: run it again, "+
+		"or stop the servers and run tidemark copy without --ahead\n", r.Chats-r.Unchanged,
+		r.Chats, r.Messages)
+	return nil
+}
+
 // openCopied opens a store without a meter. It changes no schema but that of SQLite. Unless create
-// is set, a database of SQLite must exist: an empty source would look like a complete copy.
-func openCopied(ctx context.Context, raw string, create bool) (copying.Store, error) {
+// is set, a database of SQLite must exist: an empty source would look like a complete copy. With
+// beside, a server may work on it, and it is only read.
+func openCopied(
+	ctx context.Context, raw string, create, beside bool,
+) (copying.Store, error) {
 	u, err := parseStore(raw)
 	if err != nil {
 		return nil, err
@@ -94,7 +124,20 @@ func openCopied(ctx context.Context, raw string, create bool) (copying.Store, er
 	if _, err := os.Stat(u.path); err != nil && !create {
 		return nil, tidemark.Wrap(tidemark.NotFound, err, "there is no database "+u.path)
 	}
+	if beside {
+		return sqlite.OpenReader(ctx, sqlite.Config{Path: u.path, Readers: aheadWorkers})
+	}
 	return sqlite.Open(ctx, sqlite.Config{Path: u.path})
+}
+
+// unused returns an error if a server works on one of the stores, or with --ahead on the target.
+func (c *copyCommand) unused(ctx context.Context, from, to copying.Store) error {
+	if !c.Ahead {
+		if err := unused(ctx, "--from", from); err != nil {
+			return err
+		}
+	}
+	return unused(ctx, "--to", to)
 }
 
 // unused returns an error if a server works on a store.

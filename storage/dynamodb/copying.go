@@ -3,7 +3,11 @@ package dynamodb
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -116,13 +120,15 @@ func (s *Store) PutMembers(
 	if err != nil {
 		return call.Public(err)
 	}
-	var rows, states, pendings, gone []call.Item
+	var rows, states, stateless, pendings, gone []call.Item
 	for i := range members {
 		m := &members[i]
 		row := record.Membership{Member: m.Member, Version: m.Version, ChangedBy: copied}
 		rows = append(rows, row.Item(chat))
 		if it := stateItem(m, chat, counter.Floor); it != nil {
 			states = append(states, it)
+		} else {
+			stateless = append(stateless, record.StateKey(m.UserID, chat))
 		}
 		key := record.PendingKey(m.UserID, chat)
 		if m.Pending {
@@ -138,6 +144,10 @@ func (s *Store) PutMembers(
 		if err := c.PutAll(ctx, table, items); err != nil {
 			return call.Public(err)
 		}
+	}
+	//rule:copy_equal.a-member-who-left-in-dynamodb
+	if err := c.RemoveAll(ctx, record.States, stateless); err != nil {
+		return call.Public(err)
 	}
 	return call.Public(c.RemoveAll(ctx, record.Pendings, gone))
 }
@@ -246,4 +256,100 @@ func notesOf(chat tidemark.ChatID, m *storage.CopiedMessage) []call.Item {
 		}
 	}
 	return notes
+}
+
+// DropChat implements storage.CopyTarget. The counter comes last, so that a later call finds the
+// rest of the chat.
+func (s *Store) DropChat(ctx context.Context, id tidemark.ChatID) error {
+	c, ctx, leave, err := s.enterBatch(ctx, "drop_chat", 1)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	counter, err := c.Counter(ctx, id)
+	if tidemark.CodeOf(call.Public(err)) == tidemark.NotFound {
+		return nil
+	}
+	if err != nil {
+		return call.Public(err)
+	}
+	if err := c.dropPair(ctx, counter); err != nil {
+		return call.Public(err)
+	}
+	for _, step := range []func(context.Context, tidemark.ChatID, int) (int, error){
+		c.dropMessages, c.purgeNotes, c.purgeBans, c.purgeMembers,
+	} {
+		for n := storage.MaxExpired; n == storage.MaxExpired; {
+			if n, err = step(ctx, id, storage.MaxExpired); err != nil {
+				return call.Public(err)
+			}
+		}
+	}
+	gone := []call.Item{record.ChatKey(id)}
+	if counter.Described != "" {
+		gone = append(gone, describedKey(counter.Described))
+	}
+	return call.Public(c.RemoveAll(ctx, record.Counters, gone))
+}
+
+// dropPair takes the pair of its members from a direct chat. It comes first, because the members
+// say which pair it is.
+func (c caller) dropPair(ctx context.Context, counter *record.Counter) error {
+	if counter.Type != tidemark.Direct {
+		return nil
+	}
+	var users []tidemark.UserID
+	q := call.Query{
+		Read:      call.Read{Table: record.Memberships, Only: []string{"user_id"}},
+		Partition: "chat_id", Of: call.Text(counter.ID),
+	}
+	err := c.Each(ctx, q, func(it call.Item) (bool, error) {
+		r := call.Reader{Item: it}
+		users = append(users, tidemark.UserID(r.Text("user_id")))
+		return true, r.Err
+	})
+	if err != nil || len(users) != 2 {
+		return err
+	}
+	pair, err := c.pair(ctx, tidemark.DirectKey(users[0], users[1]))
+	if err != nil || pair.chat != counter.ID {
+		return err
+	}
+	refused, _, err := c.Transact(ctx,
+		[]types.TransactWriteItem{c.putPair(&pair, pair.closed, "")})
+	if err == nil && refused != nil {
+		err = tidemark.Errorf(tidemark.Unavailable, "another call changes the pair of the chat %s",
+			counter.ID)
+	}
+	return err
+}
+
+// dropMessages is purgeMessages, and removes the keys of the messages, too. These come first.
+func (c caller) dropMessages(
+	ctx context.Context, id tidemark.ChatID, limit int,
+) (int, error) {
+	keys, read := make(map[string]call.Item), 0 // Two messages may have one key.
+	q := call.Query{
+		Read: call.Read{
+			Table: record.Messages, Only: []string{"sender_id", "client_message_id"},
+		},
+		Partition: "chat_id", Sort: "sequence", Of: call.Text(id), Page: limit,
+	}
+	err := c.Each(ctx, q, func(it call.Item) (bool, error) {
+		r := call.Reader{Item: it}
+		key := appends.KeyItem(storage.SendKey{
+			Chat: id, Sender: tidemark.UserID(r.Text("sender_id")),
+			ClientMessageID: r.Text("client_message_id"),
+		})
+		keys[call.NameOf(key)] = key
+		read++
+		return read < limit, r.Err
+	})
+	if err == nil {
+		err = c.RemoveAll(ctx, record.Keys, slices.Collect(maps.Values(keys)))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return c.purgeMessages(ctx, id, limit)
 }

@@ -169,7 +169,7 @@ func (s *Store) PutMembers(
 	}
 	for _, m := range members {
 		c.put(m.Version, m.Member)
-		if m.Intervals.Open() {
+		if delete(s.memberOf[m.UserID], id); m.Intervals.Open() {
 			s.link(m.UserID, c)
 		}
 		state := m.State
@@ -208,5 +208,25 @@ func (s *Store) PutMessages(
 			c.mentions[m.Sequence] = m.MessageFacts.Mentions
 		}
 	}
+	return nil
+}
+
+// DropChat implements storage.CopyTarget.
+func (s *Store) DropChat(ctx context.Context, id tidemark.ChatID) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.mu.Unlock()
+	c := s.chats[id]
+	if c == nil {
+		return nil
+	}
+	for user := range c.members {
+		delete(s.states, storage.StateKey{User: user, Chat: id})
+		delete(s.pending[user], id)
+		delete(s.memberOf[user], id)
+	}
+	maps.DeleteFunc(s.direct, func(_ string, of *chat) bool { return of == c })
+	delete(s.chats, id)
 	return nil
 }

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // tablesWith returns the tables that have a text in any of their columns.
@@ -63,5 +65,79 @@ func TestAppend_redacted_text_is_in_no_table(t *testing.T) {
 		if got := r.tablesWith(canary); !slices.Equal(got, test.want) {
 			t.Errorf("after %s: the text is in the tables %v, want %v", test.name, got, test.want)
 		}
+	}
+}
+
+// TestDropChat_copy_equal_leaves_no_row searches all tables for a chat that was dropped, whose name
+// is in all of its rows that name a chat, and for its members.
+func TestDropChat_copy_equal_leaves_no_row(t *testing.T) {
+	s, r := withRival(t, "")
+	r.do("COMMIT")
+	ctx := t.Context()
+	const canary = "canary-8c41"
+	metadata := json.RawMessage(`{"of":"` + canary + `"}`)
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	chat := tidemark.Chat{
+		ID: canary, Type: tidemark.Group, History: tidemark.HistoryFull, Head: 3, Floor: 1,
+		MembersVersion: 1, MemberCount: 1, Version: 1, Metadata: metadata,
+		CreatedAt: time.UnixMilli(1),
+	}
+	ok(s.PutChat(ctx, storage.CopiedChat{Chat: chat, Activity: time.UnixMilli(2), Open: true}))
+	member := storage.CopiedMember{Sent: 1, LastSent: 1, Pending: true, FirstUndelivered: 1}
+	member.Member = tidemark.Member{
+		UserID: canary, Role: tidemark.Ordinary, JoinedAt: time.UnixMilli(1), Metadata: metadata,
+		Intervals: tidemark.Intervals(nil).Joined(0, tidemark.HistoryFull, false),
+	}
+	member.State = tidemark.DeliveryState{
+		UserID: canary, ChatID: canary, Acked: 1, AckedAt: time.UnixMilli(3),
+	}
+	_, err := s.Ban(ctx, canary, canary, time.UnixMilli(4))
+	ok(err)
+	ok(s.PutMembers(ctx, canary, []storage.CopiedMember{member}))
+	ok(s.SetReceipts(ctx, canary, canary, tidemark.ReceiptsOff))
+	var messages []storage.CopiedMessage
+	for i, kind := range []tidemark.Kind{
+		tidemark.KindMessage, tidemark.KindReact, tidemark.KindPin,
+	} {
+		m := storage.CopiedMessage{Stands: i > 0, Ordinal: int64(i)}
+		m.Message = tidemark.Message{
+			ChatID: canary, Sequence: tidemark.Sequence(i + 1), SenderID: canary, Kind: kind,
+			ClientMessageID: fmt.Sprint(canary, i), MessageID: tidemark.MessageID(fmt.Sprint(i)),
+			ContentType: tidemark.DefaultContentType, CreatedAt: time.UnixMilli(2),
+		}
+		m.Life = 1
+		if i > 0 {
+			m.Relation = &tidemark.Relation{Sequence: 1}
+		} else {
+			m.Content = canary
+			m.MessageFacts.Mentions = tidemark.NewMentions(false, []tidemark.UserID{canary})
+		}
+		if kind == tidemark.KindReact {
+			m.Relation.Emoji = "👍"
+		}
+		messages = append(messages, m)
+	}
+	ok(s.PutMessages(ctx, canary, messages))
+	for _, table := range []string{
+		"bans", "chat_metadata", "chats", "delivery_state", "members", "mentions", "messages",
+		"pending_deliveries", "pins", "reactions", "receipts", "senders",
+	} {
+		if !slices.Contains(r.tablesWith(canary), table) {
+			t.Errorf("before, the table %s has nothing of it", table)
+		}
+	}
+	ok(s.DropChat(ctx, canary))
+	if got := r.tablesWith(canary); len(got) > 0 {
+		t.Errorf("afterwards the tables %v have something of it", got)
+	}
+	var left int
+	ok(r.conn.QueryRow(ctx, `SELECT count(*) FROM uncounted`).Scan(&left))
+	if left != 0 {
+		t.Errorf("%d ordinals are left", left)
 	}
 }

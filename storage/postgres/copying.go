@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,6 +55,7 @@ const (
 			outbox_split = excluded.outbox_split, state = excluded.state,
 			deleted_at = excluded.deleted_at, keep_days = excluded.keep_days, hold = excluded.hold
 		RETURNING key`
+	freePair           = `UPDATE chats SET direct_key = NULL WHERE direct_key = $1 AND id <> $2`
 	dropCopiedMetadata = `DELETE FROM chat_metadata WHERE chat = $1 AND $2::text IS NULL`
 	putCopiedMetadata  = `INSERT INTO chat_metadata (chat, metadata)
 		SELECT $1, $2::text WHERE $2::text IS NOT NULL
@@ -74,6 +76,12 @@ func (s *Store) PutChat(ctx context.Context, copied storage.CopiedChat) error {
 	from := positionOf(copied.From)
 	return s.change(ctx, func(ctx context.Context, c *conn) error {
 		return c.transaction(ctx, func(tx pgx.Tx) error {
+			//rule:copy_equal.a-pair-has-one-chat-in-postgres
+			if pair != nil {
+				if _, err := tx.Exec(ctx, freePair, *pair, string(copied.ID)); err != nil {
+					return err
+				}
+			}
 			var key int64
 			err := tx.QueryRow(ctx, putChat, string(copied.ID), string(copied.Type),
 				string(copied.History), copied.Name, pair, copied.CreatedAt.UnixMilli(),
@@ -316,3 +324,43 @@ func putMessage(batch *pgx.Batch, key int64, m *storage.CopiedMessage) {
 }
 
 func textOf(text string) *string { return &text }
+
+// drops remove all of a chat, of which $1 is the key. All tables with rows of a chat are listed
+// here, beside unmarkMembers.
+var drops = []string{
+	`DELETE FROM messages WHERE chat = $1`,
+	`DELETE FROM uncounted WHERE chat = $1`,
+	`DELETE FROM mentions WHERE chat = $1`,
+	`DELETE FROM reactions WHERE chat = $1`,
+	`DELETE FROM pins WHERE chat = $1`,
+	`DELETE FROM bans WHERE chat = $1`,
+	`DELETE FROM delivery_state WHERE chat = $1`,
+	`DELETE FROM receipts WHERE chat = $1`,
+	`DELETE FROM senders WHERE chat = $1`,
+	`DELETE FROM members WHERE chat = $1`,
+	`DELETE FROM chat_metadata WHERE chat = $1`,
+	`DELETE FROM chats WHERE key = $1`,
+}
+
+// DropChat implements storage.CopyTarget.
+func (s *Store) DropChat(ctx context.Context, id tidemark.ChatID) error {
+	return s.change(ctx, func(ctx context.Context, c *conn) error {
+		return c.transaction(ctx, func(tx pgx.Tx) error {
+			var key int64
+			var kind string
+			err := tx.QueryRow(ctx, copiedChat, string(id)).Scan(&key, &kind)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			var batch pgx.Batch
+			batch.Queue(unmarkMembers, key, string(id))
+			for _, text := range drops {
+				batch.Queue(text, key)
+			}
+			return tx.SendBatch(ctx, &batch).Close()
+		})
+	})
+}

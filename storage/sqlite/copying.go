@@ -60,6 +60,9 @@ const putChat = `INSERT INTO chats (id, type, history, name, direct_key, created
 // PutChat implements storage.CopyTarget.
 func (s *Store) PutChat(ctx context.Context, copied storage.CopiedChat) error {
 	return s.change(ctx, func(w *writer) error {
+		if err := w.freePair(&copied); err != nil {
+			return err
+		}
 		q, err := w.c.prepared(putChat)
 		if err != nil {
 			return err
@@ -98,6 +101,21 @@ func (s *Store) PutChat(ctx context.Context, copied storage.CopiedChat) error {
 		}
 		return w.putMetadata(c, copied.Metadata)
 	})
+}
+
+// freePair takes the pair of a chat from another one that has it.
+func (w *writer) freePair(copied *storage.CopiedChat) error {
+	//rule:copy_equal.a-pair-has-one-chat-in-sqlite
+	if copied.Pair == "" {
+		return nil
+	}
+	q, err := w.c.prepared(`UPDATE chats SET direct_key = NULL WHERE direct_key = ? AND id <> ?`)
+	if err != nil {
+		return err
+	}
+	q.string(1, copied.Pair)
+	q.string(2, string(copied.ID))
+	return q.run()
 }
 
 // copied returns a chat that PutChat has written. What was cached of it is outdated.
@@ -335,4 +353,40 @@ func (w *writer) putStanding(c *chat, m *tidemark.Message) error {
 		return err
 	}
 	return w.annotate(c, m)
+}
+
+// drops remove all of a chat, of which ?1 is the key and ?2 the id. All tables with rows of a chat
+// are listed here.
+var drops = []string{
+	`DELETE FROM messages WHERE chat = ?1`,
+	`DELETE FROM uncounted WHERE chat = ?1`,
+	`DELETE FROM mentions WHERE chat = ?1`,
+	`DELETE FROM reactions WHERE chat = ?1`,
+	`DELETE FROM pins WHERE chat = ?1`,
+	`DELETE FROM bans WHERE chat = ?1`,
+	`DELETE FROM delivery_state WHERE chat = ?1`,
+	`DELETE FROM pending_deliveries WHERE chat_id = ?2
+		AND user_id IN (SELECT user_id FROM members WHERE chat = ?1)`,
+	`DELETE FROM receipts WHERE chat = ?1`,
+	`DELETE FROM members WHERE chat = ?1`,
+	`DELETE FROM chat_metadata WHERE chat = ?1`,
+	`DELETE FROM chats WHERE key = ?1`,
+}
+
+// DropChat implements storage.CopyTarget.
+func (s *Store) DropChat(ctx context.Context, id tidemark.ChatID) error {
+	return s.change(ctx, func(w *writer) error {
+		delete(w.chats, id)
+		c, err := w.chat(id)
+		if err != nil || c == nil {
+			return err
+		}
+		for _, text := range drops {
+			if err := w.of(c, text, 0); err != nil {
+				return err
+			}
+		}
+		delete(w.chats, id)
+		return nil
+	})
 }

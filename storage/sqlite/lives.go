@@ -12,19 +12,7 @@ import (
 // one begins. closed is the incarnation that has left it so.
 func (s *Store) live(closed tidemark.Incarnation) error {
 	c := s.writer.c
-	var all []lives.Life
-	stored, err := c.prepare(`SELECT number, id FROM lives ORDER BY number`)
-	if err != nil {
-		return err
-	}
-	defer stored.Finalize()
-	err = stored.each(func(row *stmt) bool {
-		all = append(all, lives.Life{
-			Number: row.integerAt(0),
-			ID:     tidemark.Incarnation(row.stringAt(1)),
-		})
-		return true
-	})
+	all, err := storedLives(c)
 	if err != nil {
 		return err
 	}
@@ -47,6 +35,23 @@ func (s *Store) live(closed tidemark.Incarnation) error {
 	insert.string(2, string(life.ID))
 	//rule:restore_is_noticed.life-is-stored-before-its-messages-in-sqlite
 	return insert.run()
+}
+
+// storedLives returns the lives of the data, the oldest first.
+func storedLives(c *conn) (all []lives.Life, err error) {
+	stored, err := c.prepare(`SELECT number, id FROM lives ORDER BY number`)
+	if err != nil {
+		return nil, err
+	}
+	defer stored.Finalize()
+	err = stored.each(func(row *stmt) bool {
+		all = append(all, lives.Life{
+			Number: row.integerAt(0),
+			ID:     tidemark.Incarnation(row.stringAt(1)),
+		})
+		return true
+	})
+	return all, err
 }
 
 // Incarnation implements storage.Lives.

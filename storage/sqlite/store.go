@@ -51,7 +51,8 @@ const (
 	busyMilliseconds = 1_000
 )
 
-// Store implements storage.Store with a SQLite file. Create it with Open.
+// Store implements storage.Store with a SQLite file. Create it with Open. One of OpenReader has no
+// lock, writer, writes and files.
 type Store struct {
 	lock    *os.File
 	path    string
@@ -131,15 +132,8 @@ func (s *Store) connect(path string, config Config) error {
 		return err
 	}
 	c.WatchLog()
-	for range config.Readers {
-		c, err := open(path, true)
-		if err != nil {
-			return err
-		}
-		s.readers <- c
-		if err := configure(c, config.CacheBytes/config.Readers); err != nil {
-			return err
-		}
+	if err := s.pooled(path, config); err != nil {
+		return err
 	}
 	// The first read creates the log.
 	err = c.exec("SELECT 1 FROM chats LIMIT 1")
@@ -156,6 +150,21 @@ func (s *Store) connect(path string, config Config) error {
 		err = note(s.lock, s.files.Main, s.files.Log)
 	}
 	return err
+}
+
+// pooled opens the connections that read.
+func (s *Store) pooled(path string, config Config) error {
+	for range config.Readers {
+		c, err := open(path, true)
+		if err != nil {
+			return err
+		}
+		s.readers <- c
+		if err := configure(c, config.CacheBytes/config.Readers); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // configure sets the options that the file does not store.
@@ -201,18 +210,39 @@ func (s *Store) closeAll() {
 func (s *Store) Close() error {
 	s.calls.Close()
 	s.release.Do(func() {
+		if s.writer == nil {
+			s.closeAll()
+			return
+		}
 		s.writes.Stop()
 		clean := s.health.Failure() == nil && s.files.Intact() == nil && s.files.Unchanged() == nil
 		if s.files.Spoiled() {
 			s.keepLog()
 		}
 		s.closeAll()
+		if clean && hasLog(s.path) {
+			s.emptyLog()
+		}
 		if clean {
 			noteClosed(s.lock, s.files.Main, s.path, s.Incarnation())
 		}
 		s.lock.Close()
 	})
 	return nil
+}
+
+// emptyLog copies the log into the database file, and empties it, if another program still reads
+// the database (OpenReader). SQLite does so only when the last connection ends. Else the next Open
+// would begin another incarnation.
+func (s *Store) emptyLog() {
+	c, err := open(s.path, false)
+	if err != nil {
+		return
+	}
+	defer c.close()
+	c.BusyTimeout(busyMilliseconds)
+	//rule:restore_is_noticed.a-reader-is-no-crash
+	_ = c.pragma("PRAGMA wal_checkpoint(TRUNCATE)") // The next Open sees whether there is a log.
 }
 
 // Failed is closed when the disk fails in a commit. The content of the files is unknown then, and
@@ -227,15 +257,17 @@ func (s *Store) Committing() time.Duration { return s.health.Committing() }
 // Check implements storage.Store. After a failed commit it tries a small one.
 func (s *Store) Check(ctx context.Context) error {
 	err := s.read(ctx, func(c *conn) error {
-		if err := s.files.Intact(); err != nil {
-			return err
+		if s.writer != nil {
+			if err := s.files.Intact(); err != nil {
+				return err
+			}
 		}
 		return c.exec("SELECT 1 FROM chats LIMIT 1")
 	})
 	if err != nil {
 		return err
 	}
-	if s.health.WorthATrial(time.Now()) {
+	if s.writer != nil && s.health.WorthATrial(time.Now()) {
 		// On failure, Trouble returns the reason.
 		_ = s.change(ctx, func(w *writer) error { return w.c.exec("PRAGMA user_version = 0") })
 	}

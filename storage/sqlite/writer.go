@@ -36,6 +36,9 @@ type job func(*writer) error
 // change runs apply in the next commit, and returns when that is durable. If ctx ends earlier, it
 // returns Unavailable, and apply may still run. Then the caller must not read what apply sets.
 func (s *Store) change(ctx context.Context, apply job) error {
+	if s.writer == nil {
+		return readOnly()
+	}
 	if err := s.enter(ctx); err != nil {
 		return err
 	}

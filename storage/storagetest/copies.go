@@ -1,6 +1,7 @@
 package storagetest
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -178,5 +179,139 @@ var copyRules = []rule{
 		f.equal("unread after another message", unread[1], unread[0])
 		f.deletes(to)
 		f.purges(to, 100, true)
+	}},
+
+	{"copy_equal_a_dropped_chat_was_never_there", func(f *fixture) {
+		s := f.copyable()
+		alice, bob, carol := f.user("alice"), f.user("bob"), f.user("carol")
+		stays, goes := f.group("stays", alice, bob), f.group("goes", alice, bob, carol)
+		for _, chat := range []tidemark.ChatID{stays, goes} {
+			for _, change := range []func(d *tidemark.Draft){
+				func(d *tidemark.Draft) {
+					d.Mentions = tidemark.NewMentions(false, []tidemark.UserID{bob})
+				},
+				func(d *tidemark.Draft) {
+					d.Kind, d.Content = tidemark.KindReact, ""
+					d.Relation = &tidemark.Relation{Sequence: 1, Emoji: "👍"}
+				},
+				func(d *tidemark.Draft) {
+					d.Kind, d.Content = tidemark.KindPin, ""
+					d.Relation = &tidemark.Relation{Sequence: 1}
+				},
+			} {
+				d := f.draft(chat, alice, "text of "+string(chat))
+				d.CreatedAt = time.Now()
+				d.ClientMessageID = "key-" + d.ClientMessageID
+				change(&d)
+				f.append(d)
+			}
+			f.raise(bob, chat, tidemark.Raise{Acked: 2, Read: 1}, at(30))
+		}
+		f.remove(goes, carol)
+		_, err := s.Ban(f.ctx, goes, carol, at(31))
+		f.ok(err)
+		metadata := storage.ChatChange{Metadata: json.RawMessage(`{"topic":"canary"}`)}
+		_, err = s.UpdateChat(f.ctx, goes, metadata)
+		f.ok(err)
+		kept := f.messages(storage.Range{Chat: stays})
+		old := f.messages(storage.Range{Chat: goes})[0]
+		for range 2 { // The call may be repeated.
+			f.ok(s.DropChat(f.ctx, goes))
+		}
+
+		_, err = s.Chat(f.ctx, goes)
+		f.code(err, tidemark.NotFound)
+		f.equal("messages of another chat", f.messages(storage.Range{Chat: stays}), kept)
+		f.equal("members of another chat", len(f.roster(stays).Members), 2)
+		naming, _, _, err := s.ChatsNaming(f.ctx, bob, "", storage.MaxErased)
+		f.ok(err)
+		for _, id := range naming {
+			f.equal("a chat that names bob is dropped", id == goes, false)
+		}
+		_, pending := f.pending(bob)[goes]
+		f.equal("pending", pending, false)
+
+		// A chat of the same id begins anew, with the same keys.
+		f.ok(s.PutChat(f.ctx, storage.CopiedChat{Chat: tidemark.Chat{
+			ID: goes, Type: tidemark.Group, History: tidemark.HistoryFull, Floor: 1, Version: 1,
+			MembersVersion: 1, CreatedAt: at(1),
+		}, Activity: at(1)}))
+		f.equal("messages", len(f.messages(storage.Range{Chat: goes})), 0)
+		f.equal("metadata", len(f.info(goes).Metadata), 0)
+		members, _, err := s.MembersSince(f.ctx, storage.MembersQuery{Chat: goes, Limit: 10})
+		f.ok(err)
+		f.equal("members", len(members), 0)
+		f.equal("state", f.state(bob, goes).Acked, tidemark.Sequence(0))
+		bans, _, err := s.BansOf(f.ctx, goes, "", 10)
+		f.ok(err)
+		f.equal("bans", len(bans), 0)
+		pins, err := s.Pins(f.ctx, goes)
+		f.ok(err)
+		f.equal("pins", len(pins), 0)
+		reactions, _, err := s.Reactions(f.ctx,
+			storage.ReactionsQuery{Chat: goes, From: 1, To: 8, User: alice})
+		f.ok(err)
+		f.equal("reactions", len(reactions), 0)
+		_, known, err := s.Sent(f.ctx, storage.SendKey{
+			Chat: goes, Sender: old.SenderID, ClientMessageID: old.ClientMessageID,
+		})
+		f.ok(err)
+		f.equal("a key is known", known, false)
+		f.ok(s.DropChat(f.ctx, goes))
+	}},
+
+	{"copy_equal_a_member_is_overwritten", func(f *fixture) {
+		s := f.copyable()
+		alice, bob := f.user("alice"), f.user("bob")
+		from, to := f.group("from", alice, bob), f.chat("to")
+		f.append(f.draft(from, alice, "hello"))
+		f.copyChat(s, from, to)
+		chats := func() int { return len(f.chatsOf(bob, 10)) }
+		f.equal("chats of bob", chats(), 2)
+		f.remove(from, bob)
+		f.copyChat(s, from, to)
+		f.equal("chats of bob who has left", chats(), 0)
+		f.equal("members", len(f.roster(to).Members), 1)
+	}},
+
+	{"copy_equal_a_pair_has_one_chat", func(f *fixture) {
+		s := f.copyable()
+		alice, bob := f.user("alice"), f.user("bob")
+		pair := func(id tidemark.ChatID) storage.CopiedChat {
+			return storage.CopiedChat{Chat: tidemark.Chat{
+				ID: id, Type: tidemark.Direct, History: tidemark.HistoryFull, Floor: 1, Version: 1,
+				MembersVersion: 1, MemberCount: 2, CreatedAt: at(1),
+			}, Activity: at(1), Pair: tidemark.DirectKey(alice, bob)}
+		}
+		put := func(id tidemark.ChatID) {
+			f.ok(s.PutChat(f.ctx, pair(id)))
+			var members []storage.CopiedMember
+			for _, user := range []tidemark.UserID{alice, bob} {
+				members = append(members, storage.CopiedMember{
+					ChangedMember: storage.ChangedMember{Version: 1, Member: tidemark.Member{
+						UserID: user, Role: tidemark.Ordinary, JoinedAt: at(1),
+						Intervals: tidemark.Intervals{}.Joined(0, tidemark.HistoryFull, false),
+					}},
+					State: tidemark.DeliveryState{UserID: user, ChatID: id},
+				})
+			}
+			f.ok(s.PutMembers(f.ctx, id, members))
+		}
+		first, second := f.chat("first"), f.chat("second")
+		found := func() tidemark.ChatID {
+			chat, _, err := s.CreateChat(f.ctx, storage.NewChat{
+				ID: f.chat("new"), Type: tidemark.Direct, History: tidemark.HistoryFull,
+				CreatedAt: at(2), Members: []tidemark.UserID{alice, bob}, Creator: alice,
+			})
+			f.ok(err)
+			return chat.ID
+		}
+		put(first)
+		put(second)
+		f.equal("the chat of the pair", found(), second)
+		f.ok(s.DropChat(f.ctx, first))
+		f.equal("the chat of the pair, after the other one is dropped", found(), second)
+		f.ok(s.DropChat(f.ctx, second))
+		f.equal("the chat of the pair, after its own is dropped", found(), f.chat("new"))
 	}},
 }
