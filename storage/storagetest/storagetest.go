@@ -118,6 +118,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Bans", banRules)
 	s.run(t, "Outbox", outboxRules)
 	s.run(t, "Documents", documentRules)
+	s.run(t, "Audit", auditRules)
 	s.run(t, "Limits", limitRules)
 	s.run(t, "Refusals", refusalRules)
 	s.run(t, "Bulk", bulkRules)
