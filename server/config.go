@@ -45,6 +45,14 @@ type Attachments interface {
 	Pin(ctx context.Context, send storage.SendKey, files, seen []string) error
 }
 
+// Audit records who did what to others (package audit).
+type Audit interface {
+	// Begin records a call before it has an effect. The caller calls end with its result.
+	// Unavailable: it was not recorded, and the call must not be made.
+	Begin(ctx context.Context, operation string, target storage.AuditTarget) (
+		end func(error), err error)
+}
+
 // Workers hand over messages that other nodes have stored.
 type Workers = delivery.Workers
 
@@ -61,6 +69,8 @@ type Config struct {
 	Deletions Deletions
 	// Erasures knows who was erased. nil: nobody.
 	Erasures Erasures
+	// Audit records redactions of others' messages. nil: nothing is recorded.
+	Audit Audit
 	// Documents keeps who hides, when users were last seen, who is suspended, and who has signed
 	// out. nil: nobody can do so.
 	Documents storage.Documents
