@@ -132,8 +132,12 @@ func (l *Log) Begin(
 	//rule:audited_before_done.entry-comes-first
 	if err := l.cfg.Store.RecordAudit(ctx, e); err != nil {
 		l.failed.Add(1)
-		return nil, tidemark.Wrap(tidemark.Unavailable, err,
-			"the audit log cannot be written, so nothing was done; try again")
+		code := tidemark.Unavailable
+		if tidemark.CodeOf(err) == tidemark.Internal {
+			code = tidemark.Internal // A bug does not go away.
+		}
+		return nil, tidemark.Wrap(code, err, "the audit log cannot be written, so nothing "+
+			"was done; try again")
 	}
 	l.recorded.Add(1)
 	return func(err error) { l.finish(ctx, e.ID, outcome(err)) }, nil
@@ -208,7 +212,7 @@ func (l *Log) Run(ctx context.Context) {
 		return
 	}
 	chores.New().Run(ctx, func() time.Duration {
-		if err := l.trim(ctx); err != nil && ctx.Err() == nil {
+		if err := l.Trim(ctx); err != nil && ctx.Err() == nil {
 			l.failed.Add(1)
 			l.cfg.Logger.Warn("old entries of the audit log could not be removed; it is tried again",
 				"error", err)
@@ -218,8 +222,8 @@ func (l *Log) Run(ctx context.Context) {
 	})
 }
 
-// trim removes all entries that are too old.
-func (l *Log) trim(ctx context.Context) error {
+// Trim removes all entries that are too old. Run calls it.
+func (l *Log) Trim(ctx context.Context) error {
 	//rule:audited_before_done.kept-for-their-days
 	below := storage.AuditIDAt(l.cfg.Clock().AddDate(0, 0, -l.cfg.Days))
 	failed, err := chores.Repeat(ctx, func() error { return nil }, func() (bool, error) {
