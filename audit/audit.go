@@ -146,11 +146,11 @@ func (l *Log) Begin(
 // outcome returns how a call ended that returned an error.
 func outcome(err error) storage.AuditEnd {
 	code := tidemark.CodeOf(err)
-	switch code {
-	case "":
+	if code == "" {
 		return storage.AuditEnd{State: storage.AuditDone}
+	}
 	//rule:audited_before_done.doubt-is-no-refusal
-	case tidemark.Unavailable, tidemark.Internal:
+	if code == tidemark.Unavailable || code == tidemark.Internal {
 		return storage.AuditEnd{State: storage.AuditUnknown, Code: code}
 	}
 	return storage.AuditEnd{State: storage.AuditRefused, Code: code}

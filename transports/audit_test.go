@@ -221,6 +221,7 @@ func TestAudit_audited_before_done_by_users(t *testing.T) {
 		{"metadata", exchange{who: "ann", method: "PATCH", path: "/chats/team/members/bob",
 			body: `{"metadata":{}}`, status: 200}, nil},
 		{"signing out", exchange{who: "bob", method: "POST", path: "/sign-out", status: 200}, nil},
+		{"the log", exchange{who: "ann", method: "GET", path: "/audit", status: 403}, nil},
 		{"what no key allows", exchange{who: "bob", method: "PUT", path: "/users/zoe/suspension",
 			body: `{}`, status: 403}, nil},
 	} {

@@ -66,7 +66,7 @@ func (f *fixture) ownAudit(limit int) (found []storage.AuditEntry) {
 }
 
 var auditRules = []rule{
-	{"an_entry_is_recorded_once", func(f *fixture) {
+	{"audited_before_done_recorded_once", func(f *fixture) {
 		e := f.audited(1)
 		bare := storage.AuditEntry{ID: f.entry(2), Operation: "import", State: storage.AuditBegun}
 		f.record(e, bare)
@@ -81,7 +81,7 @@ var auditRules = []rule{
 		e.State, e.EndedAt = storage.AuditDone, at(1)
 		f.equal("after a late repetition", f.ownAudit(9), []storage.AuditEntry{bare, e})
 	}},
-	{"an_entry_is_finished_once", func(f *fixture) {
+	{"audited_before_done_finished_once", func(f *fixture) {
 		end := storage.AuditEnd{State: storage.AuditRefused, Code: tidemark.Denied, At: at(2)}
 		f.ok(f.store.FinishAudit(f.ctx, f.entry(1), end))
 		f.equal("what was not recorded", len(f.ownAudit(9)), 0)
