@@ -1,9 +1,9 @@
 // Package audit records who did what to others: with which API key or as which user, when, and with
 // what outcome. It records no content.
 //
-// A call writes its entry before it changes anything, and the outcome afterwards. So a call that had
-// an effect has an entry, also if its process ends in between. Such an entry stays begun. If the
-// entry cannot be written, the call is refused.
+// A call writes its entry before it changes anything, and the outcome afterwards. So a call that
+// had an effect has an entry, also if its process ends in between. Such an entry stays begun. If
+// the entry cannot be written, the call is refused.
 //
 // Erasing a user replaces their id in all entries (Log.Forget). Old entries are removed (Log.Run).
 package audit
@@ -214,8 +214,8 @@ func (l *Log) Run(ctx context.Context) {
 	chores.New().Run(ctx, func() time.Duration {
 		if err := l.Trim(ctx); err != nil && ctx.Err() == nil {
 			l.failed.Add(1)
-			l.cfg.Logger.Warn("old entries of the audit log could not be removed; it is tried again",
-				"error", err)
+			l.cfg.Logger.Warn("old entries of the audit log could not be removed; it is tried "+
+				"again", "error", err)
 			return chores.Every
 		}
 		return trimEvery

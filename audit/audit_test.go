@@ -174,7 +174,8 @@ func TestForget_erased_nowhere_in_the_audit_log(t *testing.T) {
 	as := func(actor, user tidemark.UserID) {
 		t.Helper()
 		ctx := audit.WithActor(t.Context(), audit.Actor{User: actor})
-		if err := l.Do(ctx, "x", audit.Target{User: user}, func() error { return nil }); err != nil {
+		err := l.Do(ctx, "x", audit.Target{User: user}, func() error { return nil })
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -209,8 +210,8 @@ func TestForget_erased_nowhere_in_the_audit_log(t *testing.T) {
 	}
 	others := len(aliases) - 2 // ann and bob
 	if others != 3 || aliases["bob"] != storage.MaxAudit || aliases["ann"] != storage.MaxAudit {
-		t.Errorf("got %d aliases, %d of bob and %d of ann; want one alias an entry, and the others "+
-			"as they were", others, aliases["bob"], aliases["ann"])
+		t.Errorf("got %d aliases, %d of bob and %d of ann; want one alias an entry, and the "+
+			"others as they were", others, aliases["bob"], aliases["ann"])
 	}
 }
 

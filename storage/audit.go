@@ -25,8 +25,8 @@ type Audit interface {
 	// returned before the call. more reports whether the range has entries below the last one.
 	ListAudit(ctx context.Context, page AuditPage) (entries []AuditEntry, more bool, err error)
 
-	// RenameAudit replaces a user who was erased by an alias: the entry becomes AuditEntry.Rename of
-	// it. If there is no such entry, nothing changes.
+	// RenameAudit replaces a user who was erased by an alias: the entry becomes AuditEntry.Rename
+	// of it. If there is no such entry, nothing changes.
 	RenameAudit(ctx context.Context, id AuditID, user, alias tidemark.UserID) error
 
 	// TrimAudit removes entries whose ids are below an id: at most limit of them, which is from 1

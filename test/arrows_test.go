@@ -417,8 +417,8 @@ func arrows() []arrow {
 			place: "cmd/tidemark",
 			own: []string{
 				"",
-				"attachments", "attachments/...", "audit", "bench", "deletion", "erasure", "importer",
-				"importer/...",
+				"attachments", "attachments/...", "audit", "bench", "deletion", "erasure",
+				"importer", "importer/...",
 				"internal/redis", "internal/signal", "migrations", "reach", "reach/...",
 				"retention", "server", "server/...", "storage", "storage/...", "tracing",
 				"tracing/...", "transports", "transports/...", "web",

@@ -91,7 +91,7 @@ func TestAudit_audited_before_done_decided_of_each_operation(t *testing.T) {
 		_, is := audited[call.OperationID]
 		why, not := notAudited[call.OperationID]
 		if is == not || not && why == "" {
-			t.Errorf("%s is in one of the tables: %v, %v; want one of them", call.OperationID, is, not)
+			t.Errorf("%s is in the tables: %v, %v; want one of them", call.OperationID, is, not)
 		}
 		seen++
 	}
@@ -180,7 +180,8 @@ func TestAudit_audited_before_done_by_keys(t *testing.T) {
 // TestAudit_audited_before_done_by_users makes calls that users make of others, and of themselves.
 func TestAudit_audited_before_done_by_users(t *testing.T) {
 	redact := func(n string) string {
-		return `{"client_message_id":"r` + n + `","kind":"redact","relation":{"sequence":` + n + `}}`
+		return `{"client_message_id":"r` + n + `","kind":"redact",` +
+			`"relation":{"sequence":` + n + `}}`
 	}
 	messages := "/chats/team/messages"
 	for _, c := range []struct {
@@ -237,8 +238,8 @@ func TestAudit_audited_before_done_by_users(t *testing.T) {
 	}
 }
 
-// TestAudit_audited_before_done_or_refused makes calls while the log cannot be written. They have no
-// effect.
+// TestAudit_audited_before_done_or_refused makes calls while the log cannot be written. They have
+// no effect.
 func TestAudit_audited_before_done_or_refused(t *testing.T) {
 	broken := false
 	store := storagetest.Fault(memory.New())

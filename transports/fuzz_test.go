@@ -52,8 +52,9 @@ type inProcess struct {
 	stop   func(t testing.TB)
 }
 
-// mostServed is how many requests a server gets before a new one replaces it.
-const mostServed = 2_000
+// mostServed is how many requests a server gets before a new one replaces it. The new one ends with
+// the test that started it, so the seeds must be fewer.
+const mostServed = 4_000
 
 func startInProcess(t testing.TB, contract *apitest.Contract) *inProcess {
 	t.Helper()

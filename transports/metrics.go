@@ -120,10 +120,7 @@ var metricTable = []metric{
 			"repeated.", "",
 	},
 	{"audit_entries_total", "Entries that this process has written to the audit log.", ""},
-	{
-		"audit_removed_total",
-		"Old entries of the audit log that this process has removed (--audit-days).", "",
-	},
+	{"audit_removed_total", "Old entries of the audit log that this process has removed.", ""},
 	{
 		"audit_failures_total",
 		"Writes to the audit log that failed. A call whose entry cannot be written is refused.", "",

@@ -31,7 +31,9 @@ func (s *Store) FinishAudit(
 	ctx context.Context, id storage.AuditID, end storage.AuditEnd,
 ) error {
 	end.At = end.At.UTC().Truncate(time.Millisecond)
-	return s.reaudit(ctx, id, func(e storage.AuditEntry) storage.AuditEntry { return e.Finish(end) })
+	return s.reaudit(ctx, id, func(e storage.AuditEntry) storage.AuditEntry {
+		return e.Finish(end)
+	})
 }
 
 // RenameAudit implements storage.Audit.

@@ -14,8 +14,8 @@ var _ storage.Audit = (*Store)(nil)
 
 const (
 	//rule:audited_before_done.recorded-once-in-postgres
-	insertAudit = `INSERT INTO audit (id, key_name, actor_id, request_id, operation, user_id, chat_id,
-			sequence, outlet_id, state, code, ended_at)
+	insertAudit = `INSERT INTO audit (id, key_name, actor_id, request_id, operation, user_id,
+			chat_id, sequence, outlet_id, state, code, ended_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO NOTHING`
 	//rule:audited_before_done.finished-once-in-postgres
 	finishAudit = `UPDATE audit SET state = $2, code = $3, ended_at = $4

@@ -23,7 +23,9 @@ func (i *intercepted) ListAudit(
 	ctx context.Context, page storage.AuditPage,
 ) ([]storage.AuditEntry, bool, error) {
 	return results3(i, "ListAudit",
-		func() ([]storage.AuditEntry, bool, error) { return i.Store.ListAudit(ctx, page) })
+		func() ([]storage.AuditEntry, bool, error) {
+			return i.Store.ListAudit(ctx, page)
+		})
 }
 
 func (i *intercepted) RenameAudit(

@@ -1,5 +1,5 @@
-// Package audit is the adapter of the call that lists the audit log, GET /audit. openapi.yaml is its
-// contract. It is for API keys with the scope audit.
+// Package audit is the adapter of the call that lists the audit log, GET /audit. openapi.yaml is
+// its contract. It is for API keys with the scope audit.
 package audit
 
 import (

@@ -75,8 +75,6 @@ type Stack struct {
 	Server *server.Server
 	// Erasures knows who was erased. Nobody erases them.
 	Erasures *erasure.Register
-	// Audit records calls with power over others.
-	Audit *audit.Log
 	// URL is the address of the API, without a slash at the end: http://127.0.0.1:PORT/api/v1.
 	URL string
 	// Backend is an API key, unless Options has keys of its own.
@@ -85,11 +83,13 @@ type Stack struct {
 	WebSocket *websocket.Adapter
 	SSE       *sse.Adapter
 	LongPoll  *longpoll.Adapter
-	t         testing.TB
-	contract  *apitest.Contract
-	http      *http.Server
-	served    chan error
-	chats     int
+	// entries is the audit log.
+	entries  *audit.Log
+	t        testing.TB
+	contract *apitest.Contract
+	http     *http.Server
+	served   chan error
+	chats    int
 }
 
 // stopTime is how long a Stack may take to stop.
@@ -143,7 +143,7 @@ func New(t testing.TB, o Options) *Stack {
 	o.Auth.Access = core
 	auth := auth.New(o.Auth)
 	s := &Stack{
-		Backend: backend, t: t, Server: core, Erasures: register, Audit: entries,
+		Backend: backend, t: t, Server: core, Erasures: register, entries: entries,
 		contract: o.Contract, served: make(chan error, 1),
 	}
 	s.WebSocket = websocket.New(websocket.Config{
@@ -214,7 +214,7 @@ func erasuresOf(
 	s *Stack, store storage.Store, auth *auth.Authenticator, limit *limit.Limiter,
 ) transports.Mount {
 	return erasures.New(erasures.Config{
-		Server: s.Server, Register: s.Erasures, Auth: auth, Limit: limit, Audit: s.Audit,
+		Server: s.Server, Register: s.Erasures, Auth: auth, Limit: limit, Audit: s.entries,
 		Exporter: &erasure.Exporter{
 			Store: store, Clock: time.Now,
 			Parts: []erasure.Part{{Type: "push", Read: devices.New(store).Export}},
