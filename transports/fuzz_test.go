@@ -143,7 +143,8 @@ func (p *inProcess) request(t testing.TB, method, target, head string, body []by
 	if r.Header.Get("Authorization") == "" {
 		r.Header.Set("Authorization", "Bearer dev:ann")
 		if strings.HasPrefix(r.URL.Path, transports.BasePath+"/admin/") ||
-			strings.HasPrefix(r.URL.Path, transports.BasePath+"/users/") {
+			strings.HasPrefix(r.URL.Path, transports.BasePath+"/users/") ||
+			r.URL.Path == transports.BasePath+"/audit" {
 			r.Header.Set("Authorization", "Bearer "+p.key)
 		}
 	}
