@@ -21,7 +21,7 @@ import (
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// erasuresOf returns the calls that erase and export users, and that of the audit log. Nobody erases them.
+// erasuresOf returns the calls that erase and export users, and that of the audit log.
 func erasuresOf(
 	t testing.TB, store storage.Store, core *server.Server, auth *auth.Authenticator,
 	limit *limit.Limiter,

@@ -31,7 +31,9 @@ func (i *intercepted) ListAudit(
 func (i *intercepted) RenameAudit(
 	ctx context.Context, id storage.AuditID, user, alias tidemark.UserID,
 ) error {
-	return i.around("RenameAudit", 1, func() error { return i.Store.RenameAudit(ctx, id, user, alias) })
+	return i.around("RenameAudit", 1, func() error {
+		return i.Store.RenameAudit(ctx, id, user, alias)
+	})
 }
 
 func (i *intercepted) TrimAudit(
