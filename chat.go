@@ -131,8 +131,8 @@ type Chat struct {
 	// Metadata is a JSON object of the application, or nil. It is kept byte for byte.
 	Metadata json.RawMessage
 	// Version grows by one with every change of Name, Metadata or Policy, and when the chat is
-	// deleted, closed or opened again. It starts at 1. If a second member closes it, too, or one
-	// of both no longer does, it stays.
+	// deleted, closed or opened again. It starts at 1. It stays while only the number of blocks
+	// between the members of a closed chat changes.
 	Version   uint64
 	History   HistoryMode
 	CreatedAt time.Time

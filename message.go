@@ -32,7 +32,7 @@ type Draft struct {
 	Sources []MessageRef
 	// ByBackend reports that a backend sends the message for SenderID. It is not stored.
 	ByBackend bool
-	// Unreviewed reports that nobody is asked whether the message may be stored. It is not stored.
+	// Unreviewed reports that the hook is not asked about the message. The field is not stored.
 	Unreviewed bool
 	// Importing reports that an importer moves the message into a chat that is ChatImporting. Only
 	// there may it be set. It is not stored.

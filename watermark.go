@@ -25,7 +25,7 @@ type DeliveryState struct {
 	HiddenFrom Sequence `json:",omitzero"`
 	// ShownAt is ReadAt as it was when HiddenFrom was set. It is zero if HiddenFrom is 0.
 	ShownAt time.Time `json:",omitzero"`
-	// Hides says that the user's next read will be hidden, as it was when the state was read. Only
+	// Hides says whether a read of the user would have been hidden when the state was read. Only
 	// States of a store sets it.
 	Hides bool `json:",omitzero"`
 }

@@ -77,8 +77,8 @@ func (a *Attachments) Forget(ctx context.Context, user tidemark.UserID) error {
 	return nil
 }
 
-// usedDays is for how many days users may have documents that say how many bytes they announced:
-// from tomorrow back, by a clock that differs.
+// usedDays is how many days may have a document of the bytes that a user announced. They begin
+// with tomorrow, because clocks differ, and go back.
 const usedDays = 6
 
 // Kinds returns nil: no kind of documents is named by users for long.

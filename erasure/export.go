@@ -26,7 +26,8 @@ type Part struct {
 	Read func(ctx context.Context, user tidemark.UserID) (any, error)
 }
 
-// Exporter writes all that is stored of a user as JSON Lines. Each line is an object with a type:
+// Exporter writes what is stored of a user as JSON Lines. docs/privacy.md lists what it leaves out,
+// such as blocks and settings of receipts. Each line is an object with a type:
 //
 //	user        who it is, and when the export began
 //	…           one line for each Part

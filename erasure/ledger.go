@@ -17,9 +17,10 @@ import (
 )
 
 // Ledger is a file outside the database that says who was erased, so that a restored backup does
-// not bring them back. Each line has a time and a keyed hash of an id. The file only grows. A nil
-// Ledger is empty and keeps nothing. It is safe for concurrent use. Several processes may append to
-// one file, if its file system appends lines as wholes.
+// not bring them back. Each line has a time and a keyed hash of an id. The file only grows. A
+// Ledger knows the lines of the file when it was opened, and its own since. With another key it
+// finds nobody. A nil Ledger is empty and keeps nothing. It is safe for concurrent use. Several
+// processes may append to one file if its file system appends each line as a whole.
 type Ledger struct {
 	path string
 	key  []byte

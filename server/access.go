@@ -98,11 +98,11 @@ func timeOf(at tidemark.Millis) time.Time {
 }
 
 // Suspend keeps a user out of the server until a time, or without an end if until is zero. Their
-// sessions on all nodes end. They stay members of their chats, and their messages wait. A second
+// sessions on all nodes end. They stay members of their chats, and messages for them wait. A second
 // call replaces until and reason.
 //
-// Errors: Invalid (until is not in the future; reason is too long or not UTF-8), Unavailable (the
-// user may be suspended; repeat the call).
+// Errors: Invalid (until is not in the future; reason is too long or not UTF-8), Denied (the user
+// was erased), Unavailable (the user may be suspended; repeat the call).
 func (s *Server) Suspend(
 	ctx context.Context, user tidemark.UserID, until time.Time, reason string,
 ) (Suspension, error) {
@@ -128,7 +128,7 @@ func (s *Server) Suspend(
 
 // EndSuspension lets a user use the server again. It does nothing if the user is not suspended.
 //
-// Error: Unavailable (repeat the call).
+// Errors: Denied (the user was erased), Unavailable (repeat the call).
 func (s *Server) EndSuspension(ctx context.Context, user tidemark.UserID) error {
 	_, err := s.bar(ctx, user, access.Change{Suspends: true})
 	return err
@@ -138,15 +138,19 @@ func (s *Server) EndSuspension(ctx context.Context, user tidemark.UserID) error 
 // all nodes. It returns the time after which credentials must be issued. A second call moves that
 // time on.
 //
-// Error: Unavailable (the user may have signed out; repeat the call).
+// Errors: Denied (the user was erased), Unavailable (the user may have signed out; repeat the
+// call).
 func (s *Server) SignOut(ctx context.Context, user tidemark.UserID) (time.Time, error) {
 	now := tidemark.Millis(s.now().UnixMilli())
 	record, err := s.bar(ctx, user, access.Change{SignsOut: now})
 	return timeOf(record.ValidAfter), err
 }
 
-// bar changes the record of a user and tells all nodes. When it returns, the user's sessions on
-// this node have ended if they may not go on. Denied: the user was erased.
+// bar changes the record of a user and notifies all nodes. When it returns, it has ended those
+// sessions of the user on this node that the record refuses.
+//
+// Errors: Denied (the user was erased), Unavailable (this node is cut off, and nothing changed; or
+// the change may have happened).
 func (s *Server) bar(
 	ctx context.Context, user tidemark.UserID, change access.Change,
 ) (access.Record, error) {

@@ -43,8 +43,8 @@ func (s *Server) Bans(
 }
 
 // Ban bans a user from a group, and ends their membership in the same step. Owners and backends may
-// ban anybody, admins may ban members, readers and users who are no members. Nobody bans
-// themselves. It may be repeated.
+// ban anybody. Admins may ban all but owners and admins. Nobody bans themselves. The call may be
+// repeated.
 //
 // Errors: Invalid (the user), NotFound, NotMember (the caller), Denied (also above
 // tidemark.MaxBans, and if the user was erased), Unavailable (repeat the call).

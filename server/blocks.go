@@ -40,9 +40,9 @@ func (s *Server) Blocks(
 	return page, nil
 }
 
-// Block lets the user block another one. That closes their direct chat, and neither can make a new
-// one, nor add the other to a group. After nil, nothing is stored in that chat, unless a backend
-// redacts. Groups that both are in go on. It may be repeated.
+// Block lets the user block another user. That closes their direct chat. Neither can create a new
+// one, or add the other to a group. After nil, nothing is stored in the closed chat, unless a
+// backend redacts. Groups that both are in go on. The call may be repeated.
 //
 // Errors: Invalid (the id, or the user's own), Denied (above tidemark.MaxBlocks, or the other user
 // was erased), Unavailable (repeat the call).

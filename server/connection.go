@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -164,8 +165,12 @@ func (c *Connection) SendConfirmed(
 	confirmations := make([]session.Confirmation, len(results))
 	for i, result := range results {
 		// A relation has an event of its own: another message may have changed, which the client
-		// does not know. Reactions and pins do as edits do, so that a client has one way.
-		if result.Err == nil && result.Message.Relation == nil {
+		// does not know. Reactions and pins do as edits do, so that a client has one way. So does a
+		// message that is not stored as it was sent.
+		//rule:asked_before_stored.show-what-replaced
+		if result.Err == nil && result.Message.Relation == nil &&
+			result.Message.Content == drafts[i].Content &&
+			bytes.Equal(result.Message.Metadata, drafts[i].Metadata) {
 			payload := tidemark.Confirmation{Message: &result.Message, Duplicate: result.Duplicate}
 			confirmations[i] = session.Confirmation{
 				Sequence: result.Message.Sequence,

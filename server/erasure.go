@@ -33,8 +33,8 @@ func (s *Server) erased(users ...tidemark.UserID) error {
 }
 
 // LeaveForGood ends the membership of a user who is erased, and notifies the other members. A group
-// gets another owner if it needs one. A direct chat is closed: the other member keeps it, and can
-// send no more. If the user is no member, nothing changes.
+// gets another owner if it needs one. In a direct chat, the other member becomes a reader. If the
+// user is no member, nothing changes.
 //
 // Errors: NotFound (no such chat, or it was deleted), Unavailable (repeat the call).
 func (s *Server) LeaveForGood(

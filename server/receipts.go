@@ -40,9 +40,10 @@ func (s *Server) Receipts(
 	return settings, nil
 }
 
-// SetReceipts stores a user's setting for a chat, or for all chats if chat is "". It decides about
-// what is stored after the call has returned, on every node. The call may be repeated. A read that
-// another node has accepted before the call, and not stored yet, is decided by the new setting.
+// SetReceipts stores a user's setting for a chat, or for all chats if chat is "". The setting
+// decides about what is stored after the call has returned, on every node. So it also decides about
+// a read that another node has accepted before the call, and not stored yet. The call may be
+// repeated.
 //
 // Errors: Invalid (a bad id or setting), NotFound, NotMember, Unavailable (the setting may hold in
 // some chats; repeat the call).

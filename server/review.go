@@ -12,11 +12,12 @@ import (
 
 // Reviewer says which messages may be stored.
 type Reviewer interface {
-	// Review asks about drafts of one sender. It returns them as they may be stored, with other
-	// content and metadata if the reviewer replaced them, and an error for each that may not be
-	// stored: Denied with a text for the sender, or Unavailable. Both slices have the order of
-	// drafts, which it does not change. Each draft that it returns passes Draft.Check. It returns
-	// within a time of its own, and may be called concurrently.
+	// Review asks about drafts of one sender. It returns them as they may be stored: the reviewer
+	// may have replaced content and metadata. It also returns an error for each that may not be
+	// stored. Both slices have the order of drafts, which it does not change. Each draft that it
+	// returns passes Draft.Check. It bounds its time itself, and may be called concurrently.
+	//
+	// Errors: Denied (with a text for the sender), Unavailable.
 	Review(ctx context.Context, drafts []tidemark.Draft) ([]tidemark.Draft, []error)
 }
 

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -93,6 +94,26 @@ func TestSend_asked_before_stored_and_not_about_these(t *testing.T) {
 		}
 		if atA.asked != 0 {
 			t.Errorf("asked about %d messages, want none", atA.asked)
+		}
+	})
+}
+
+// A device that gets confirmations in place of its own messages gets the event of one that the
+// reviewer replaced. Otherwise it would go on to show what it sent.
+func TestSend_asked_before_stored_and_the_sender_sees_what_replaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, _, _ := reviewing(t)
+		phone := a.open("alice")
+		phone.drain()
+		drafts := []tidemark.Draft{worded("k1", "hello"), worded("k2", "damn")}
+		_, taken := phone.SendConfirmed(a.ctx, drafts, []string{"1", "2"})
+		if !slices.Equal(taken, []bool{true, false}) {
+			t.Errorf("taken = %v, want only what was not replaced", taken)
+		}
+		settle()
+		got := strings.Join(phone.drain(), "\n")
+		if !strings.Contains(got, "message abc 2") {
+			t.Errorf("alice got\n%s\nwant the event of message 2", got)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 type Bans interface {
 	// Ban bans a user from a group. In the same step it ends the user's membership, if they are a
 	// member, as RemoveMember does. The membership version grows by one, also if they are none. If
-	// the user is banned already, nothing changes, also not the time.
+	// the user is banned already, nothing changes, not even the time.
 	//
 	// NotFound: no such chat, or it was deleted. Denied: the chat is direct, or tidemark.MaxBans
 	// users are banned from it.

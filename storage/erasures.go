@@ -90,8 +90,8 @@ func (p *ErasedPage) Count(touched tidemark.Touched) {
 	}
 }
 
-// CheckErase returns Invalid if a limit must not be given to a method of Erasures. Every backend
-// calls it at the start of the methods that have one.
+// CheckErase returns Invalid if the limit of a method of Erasures is not from 1 to MaxErased. Every
+// backend calls it at the start of each method that has a limit.
 func CheckErase(limit int) error {
 	if limit < 1 || limit > MaxErased {
 		return tidemark.Errorf(tidemark.Invalid,

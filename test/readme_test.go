@@ -241,6 +241,7 @@ GROUP=$(chat '{"type": "group", "client_chat_id": "order-17", "member_ids": ["al
 		{"a member's role and metadata change", "reader", `"role":"reader",.*"team": ?"blue"`},
 		{"a token", "/tokens", `"token":"[^"]+"`},
 		{"a ticket", "/tickets", `"ticket":"[^"]+"`},
+		{"a user is signed out everywhere", "/sign-out", `"user_id":"bob","signed_out_at":"[^"]+"`},
 		{"the end of all sessions", "-X DELETE", `^$`},
 	} {
 		got, ok := outputOf(blocks[1:], output[1:], step.block)
@@ -250,7 +251,7 @@ GROUP=$(chat '{"type": "group", "client_chat_id": "order-17", "member_ids": ["al
 			t.Errorf("%s: got\n%s\nwant a match of %s", step.rule, got, step.want)
 		}
 	}
-	if want := 7; len(blocks)-1 != want {
+	if want := 8; len(blocks)-1 != want {
 		t.Errorf("the page has %d commands with curl, and %d are looked at", len(blocks)-1, want)
 	}
 }

@@ -18,7 +18,7 @@ import (
 func pollToEnd(t *testing.T, s *transporttest.Stack, h http.Header) error {
 	query := url.Values{"wait_seconds": {"60"}}
 	for {
-		page, err := transporttest.PollWith(wait.Context(t), t, s, h.Clone(), query)
+		page, err := s.Poll(wait.Context(t), t, h.Clone(), query)
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func (f *hookFlags) settings() (*hook.Config, error) {
 		Closed: f.HookFailure == "closed",
 	}
 	if _, err := hook.New(*cfg); err != nil {
-		return nil, usagef("--hook-url: %s", tidemark.DetailOf(err))
+		return nil, usagef("--hook-url or --hook-secret-file: %s", tidemark.DetailOf(err))
 	}
 	return cfg, nil
 }

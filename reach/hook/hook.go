@@ -107,8 +107,10 @@ func New(cfg Config) (*Hook, error) {
 }
 
 // Review asks about drafts, at most maxDrafts in a request. It returns them as they may be stored,
-// and an error for each that may not be: Denied, or Unavailable without a valid answer if the
-// policy says so. It takes Config.Timeout for each request at most.
+// and an error for each that may not be stored. It takes at most Config.Timeout for each request.
+//
+// Errors: Denied (the receiver refuses the message), Unavailable (there is no valid answer, and
+// Config.Closed is set).
 func (h *Hook) Review(
 	ctx context.Context, drafts []tidemark.Draft,
 ) (reviewed []tidemark.Draft, refused []error) {

@@ -32,8 +32,8 @@ func NewSecret() string {
 // Signers sign requests as Standard Webhooks says, each with one secret.
 type Signers []signer
 
-// NewSigners returns what signs with secrets, of which there is at least one. Invalid: one of them
-// is none. The error does not contain it.
+// NewSigners returns Signers with one signature for each secret. Invalid: there is no secret, or
+// one is malformed. The error does not contain it.
 func NewSigners(secrets []string) (Signers, error) {
 	all := make(Signers, len(secrets))
 	for i, secret := range secrets {

@@ -15,10 +15,10 @@ import (
 )
 
 // A block changes four items in one transaction, and the counter of the direct chat. The item of
-// the pair names that chat, and decides whether a block stands. The others are in the table of the
-// documents: the block in the list of the user, the length of the list, and the block in the list
-// of those who have blocked the other one, which is read when they are erased. No kind of a
-// document contains a bar.
+// the pair names that chat, and decides whether a block stands. The other three are in the table of
+// the documents. Two are the block in the list of the user, and the length of that list. The third
+// is the block in the list of those who have blocked the other user: an erasure of that user reads
+// it. No kind of a document contains a bar.
 
 // A pair is the item of two users: their direct chat, "" if there is none, and the state that the
 // blocks between them ask for, "" if there are none.

@@ -12,8 +12,8 @@ import (
 )
 
 // A raise reads and writes one item: the delivery state. So each state has a copy of the user's
-// setting for all chats, and every raise of Read has the condition that the copy and the setting
-// for the chat are as in its image.
+// setting for all chats. Every raise of Read has a condition: the copy and the setting for the chat
+// are as they were read.
 //
 // The setting itself is in a state of allChats, which is the id of no chat. It is the number of its
 // changes: the user hides what they read if it is odd. A copy only rises, so that a delayed write

@@ -251,9 +251,9 @@ func (w *writer) about(
 	return q.run()
 }
 
-// eraseSome are statements that handle at most ?4 rows of a user ?2 in a chat ?1, and eraseLast
-// those that come when nothing is left for them. All rows of a user in a chat are listed here,
-// beside those of EraseMessages.
+// eraseSome are statements that handle at most ?4 rows of a user ?2 in a chat ?1. When they find no
+// more, those of eraseLast come. All rows of a user in a chat are listed here, beside those of
+// EraseMessages.
 var (
 	eraseSome = []string{
 		`UPDATE mentions SET sender_id = ?3 WHERE chat = ?1 AND (user_id, sequence) IN (

@@ -11,9 +11,9 @@ import (
 // Canary is a text in all that Erased stores of a user, and in nothing else.
 const Canary = "canary7f3a"
 
-// Erased stores all that a store may have of a user, in a group, in a direct chat and outside of
-// chats, and erases the user with the steps of a job. A backend looks itself whether any table has
-// the Canary.
+// Erased stores all that a store may have of a user: in a group, in a direct chat and outside of
+// chats. Then it erases the user with the steps of a job. The backend's own test looks whether any
+// table still has the Canary.
 func Erased(t *testing.T, s storage.Store) {
 	t.Helper()
 	ctx := t.Context()

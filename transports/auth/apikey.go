@@ -204,7 +204,7 @@ func parseKeysFile(raw []byte) (map[[sha256.Size]byte]*apiKey, error) {
 		bad := func(what string) error {
 			return tidemark.Errorf(tidemark.Invalid,
 				"line %d: %s; a line is NAME %sHASH, as `tidemark api-key` prints it, "+
-					"and may end in %sact,send,chats,tokens,stats,moderate",
+					"and may end in %sact,send,chats,tokens,stats,moderate,export,erase,admin",
 				number, what, hashPrefix, scopesPrefix)
 		}
 		if strings.Contains(line, apiKeyPrefix) {

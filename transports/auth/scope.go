@@ -25,7 +25,7 @@ const (
 	// ScopeStats reads the figures of the server, and where users and chats stand: sessions, marks
 	// and pending rows, but no message.
 	ScopeStats Scope = "stats"
-	// ScopeExport reads all that is stored of a user, and ScopeErase also erases users.
+	// ScopeExport exports what is stored of a user, and ScopeErase also erases users.
 	ScopeExport Scope = "export"
 	ScopeErase  Scope = "erase"
 	// ScopeModerate suspends users and signs them out. Messages of the key are not reviewed before

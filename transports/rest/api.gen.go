@@ -251,8 +251,8 @@ type Chat struct {
 	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId Id `json:"chat_id"`
 
-	// Closed Whether nobody can write in this direct chat. Its members still read it, and `peer` says
-	// nothing of the other one.
+	// Closed Whether a block closed this direct chat: nobody can write in it. Its members still read
+	// it, and the numbers of `peer` are 0.
 	Closed    bool      `json:"closed"`
 	CreatedAt time.Time `json:"created_at"`
 
@@ -266,8 +266,8 @@ type Chat struct {
 	// History See `NewHistory`. If you do not know the value, show what you get.
 	History History `json:"history"`
 
-	// Hold Whether the chat is on hold: nothing expires, and it cannot be deleted. Null for all but
-	// backends.
+	// Hold Whether the chat is on hold: nothing expires, it cannot be deleted, and the erasure of a
+	// user waits. Null for all but backends.
 	Hold *bool `json:"hold"`
 
 	// KeepDays For how many days the messages of this chat are kept, at most. Null if the chat has no
@@ -301,7 +301,7 @@ type Chat struct {
 	// UnreadFromSequence From here on I marked messages as unread; null without a mark.
 	UnreadFromSequence *UnreadFrom `json:"unread_from_sequence"`
 
-	// Version Grows by one with every change of `name`, `metadata`, `keep_days` or `hold`.
+	// Version Grows by one with every change of `name`, `metadata`, `keep_days`, `hold` or `closed`.
 	Version ChatVersion `json:"version"`
 }
 
@@ -351,7 +351,7 @@ type ChatUnread struct {
 	UnreadFromSequence *UnreadFrom `json:"unread_from_sequence"`
 }
 
-// ChatVersion Grows by one with every change of `name`, `metadata`, `keep_days` or `hold`.
+// ChatVersion Grows by one with every change of `name`, `metadata`, `keep_days`, `hold` or `closed`.
 type ChatVersion = int64
 
 // Code What went wrong. There will be more codes.
@@ -736,13 +736,13 @@ type NewReceiptsSettings struct {
 	// ChatId The chat of the setting. Without it, the setting is for all chats.
 	ChatId *Id `json:"chat_id,omitempty"`
 
-	// ReadReceipts Whether others see what I read. `default`, which only a chat may have, follows the
-	// setting for all chats.
+	// ReadReceipts Whether others see what I read. `default` follows the setting for all chats: without
+	// `chat_id` it gets 400.
 	ReadReceipts NewReceiptsSettingsReadReceipts `json:"read_receipts"`
 }
 
-// NewReceiptsSettingsReadReceipts Whether others see what I read. `default`, which only a chat may have, follows the
-// setting for all chats.
+// NewReceiptsSettingsReadReceipts Whether others see what I read. `default` follows the setting for all chats: without
+// `chat_id` it gets 400.
 type NewReceiptsSettingsReadReceipts string
 
 // NewRelation Example: {"sequence":1}
@@ -1199,8 +1199,8 @@ type UnreadTotal struct {
 
 // UpdateChat Example: {"metadata":{"color":"teal"},"name":"Crew"}
 type UpdateChat struct {
-	// Hold If it is true, no message of the chat expires, and the chat cannot be deleted. Edits and
-	// redactions go on. Only for backends.
+	// Hold If it is true, no message of the chat expires, the chat cannot be deleted, and the
+	// erasure of a user waits. Edits and redactions go on. Only for backends.
 	Hold *bool `json:"hold,omitempty"`
 
 	// KeepDays For how many days messages are kept: 8 or more. If the server keeps those of all chats

@@ -33,12 +33,12 @@ func Poll(
 ) (Page, error) {
 	h := http.Header{}
 	bearer(h, user)
-	return PollWith(ctx, t, s, h, query)
+	return s.Poll(ctx, t, h, query)
 }
 
-// PollWith is Poll with the credentials of a header.
-func PollWith(
-	ctx context.Context, t testing.TB, s *Stack, h http.Header, query url.Values,
+// Poll is the function Poll with the credentials of a header.
+func (s *Stack) Poll(
+	ctx context.Context, t testing.TB, h http.Header, query url.Values,
 ) (Page, error) {
 	var page Page
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/poll?"+query.Encode(), nil)

@@ -18,12 +18,13 @@ import (
 )
 
 const (
-	// told is how long a record is used while changes reach this node, and untold otherwise.
+	// told is how long a record is used while changes reach this node. untold is how long it is
+	// used while they may not.
 	told   = time.Minute
 	untold = 5 * time.Second
 	// unread is how long a record is used while the store does not answer.
 	unread = 10 * time.Minute
-	// pause is how long no read of a record follows one that failed.
+	// pause is the least time between a failed read of a record and the next one.
 	pause = time.Second
 	// maxKnown is the most records in memory. If there are more, the older half is forgotten.
 	maxKnown = 100_000

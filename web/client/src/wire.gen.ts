@@ -19,6 +19,10 @@ export interface paths {
          * @description The caller becomes the owner and a member, whether the request names them or not.
          *     Two users have one direct chat. If it exists already, it is returned with 200.
          *
+         *     The answer is 403 if only backends create chats here (`--open-chats`). It is also 403 if one
+         *     of the members was erased. A user cannot create a direct chat or a group with a user if one
+         *     of the two has blocked the other: 403.
+         *
          *     An API key needs no user for this. Without one, `member_ids` names all members, two for a
          *     direct chat, and a group has no owner: backends manage it. All API keys without a user count
          *     as one caller.
@@ -95,8 +99,8 @@ export interface paths {
          *     `member`. As in `PATCH`, an admin may only give the roles `member` and `reader`. Existing
          *     members stay as they are. The members of a direct chat are fixed.
          *
-         *     The answer is 403 if one of the users is banned, or cannot be added because one of you has
-         *     blocked the other.
+         *     The answer is 403 if one of the users is banned, or was erased. It is also 403 if one of you
+         *     has blocked the other.
          */
         readonly post: operations["addMembers"];
         readonly delete?: never;
@@ -178,9 +182,11 @@ export interface paths {
          * Ban a user from a group
          * @description Owners and backends ban anybody but themselves. Admins ban members, readers and users who
          *     are no members. If the user is a member, the same step removes them, and the members get
-         *     `membership` with `removed`. While the ban stands, to add them gets 403. At most 10,000
-         *     users are banned from a group. A direct chat has no bans. If the user is banned already, the
-         *     answer is 204, too.
+         *     `membership` with `removed`. While the ban stands, adding them gets 403. If the user is
+         *     banned already, the answer is 204, too.
+         *
+         *     403: the caller may not ban this user, the chat is a direct chat, 10,000 users are banned
+         *     from the group, or the user was erased.
          */
         readonly put: operations["putBan"];
         readonly post?: never;
@@ -221,7 +227,10 @@ export interface paths {
          * @description The answer means that the message is stored durably. The same `client_message_id`
          *     may be sent again for at least 7 days. If the content, content type, attachments
          *     and metadata are the same, the answer is 200 with the first message. Otherwise it is 409.
-         *     They are not compared after the message was edited or redacted.
+         *     They are not compared after the message was edited or redacted, or if the operator reviews
+         *     messages (`--hook-url`). Then the stored content and metadata may differ from yours: take
+         *     those of the answer. 403: you may not write here, the chat is `closed`, or the review has
+         *     refused the message; `detail` says which.
          *
          *     To edit or redact a message, send one of `kind` `edit` or `redact` with its `relation`. It
          *     takes the next sequence, and the change happens in the same step. Every member gets it as
@@ -396,19 +405,20 @@ export interface paths {
         readonly get?: never;
         /**
          * Block a user
-         * @description Our direct chat is then closed for both of us. Both read it, and whatever one of us sends
-         *     gets 403 with the same text. Neither learns what the other receives and reads, whether they
-         *     type, or are online there. Neither makes a new direct chat of us, or adds the other to a
-         *     group. Groups in which both of us are go on. If this closes the chat, we both get
-         *     `chat_updated`, and the other one does not learn who closed it.
+         * @description Our direct chat is then closed for both of us. Both read it, and a send of either gets 403
+         *     with the same text. Neither learns what the other receives and reads, whether they type, or
+         *     are online there. Neither can create a new direct chat of us, or add the other to a group.
+         *     Groups in which both of us are go on. If this closes the chat, we both get `chat_updated`.
+         *     The other user does not learn who closed it.
          *
-         *     I block at most 10,000 users. If I have blocked the user already, the answer is 204, too.
+         *     If I have blocked the user already, the answer is 204, too. 403: I have blocked 10,000
+         *     users, or the user was erased.
          */
         readonly put: operations["putBlock"];
         readonly post?: never;
         /**
          * Unblock a user
-         * @description Our direct chat is open again, unless the other one has blocked me. If I have not blocked
+         * @description Our direct chat is open again, unless the other user has blocked me. If I have not blocked
          *     the user, the answer is 204, too.
          */
         readonly delete: operations["removeBlock"];
@@ -660,9 +670,8 @@ export interface paths {
         /**
          * Hide what I read, or show it again
          * @description With `off`, others do not see what I read from now on, and I see `last_read_sequence` 0 of
-         *     them. What was delivered stays visible. With `on`, they see it again from the next message
-         *     on that I read; that reveals what I read before it. A chat with `default` follows the
-         *     setting for all chats.
+         *     them. What was delivered stays visible. With `on`, the next message that I read reveals all
+         *     that I read before it. A chat with `default` follows the setting for all chats.
          *
          *     The setting holds for all that I read after the answer. After a 503 it may hold in some
          *     chats: repeat the request.
@@ -922,8 +931,9 @@ export interface paths {
         };
         /**
          * How far an erasure has come
-         * @description For API keys with the scope `erase`. The answer stays for good, so that you can show that
-         *     a user was erased. It has counts, and nothing of the user.
+         * @description For API keys with the scope `erase`; users get 403. The answer stays for good, so that you
+         *     can show that a user was erased. It has counts, and nothing of the user. 404: nobody has
+         *     asked for the erasure of this user.
          */
         readonly get: operations["getErasure"];
         readonly put?: never;
@@ -931,8 +941,8 @@ export interface paths {
          * Erase a user
          * @description For API keys with the scope `erase`; users get 403. What the user wrote is removed as by a
          *     redaction, and what is left names another id, a different one in each chat. Nobody can
-         *     undo it ([privacy](docs/privacy.md)). The answer comes at once; the work takes two minutes
-         *     or more.
+         *     undo it ([privacy](docs/privacy.md)). The answer comes at once. The work takes a minute and
+         *     a half, or more.
          *
          *     From the answer on, the user's credentials and all requests that name the user get 403. An
          *     id is never used again. A repeated request returns how far the erasure has come.
@@ -954,14 +964,16 @@ export interface paths {
             readonly cookie?: never;
         };
         /**
-         * All that is stored of a user
-         * @description For API keys with the scope `export` or `erase`. The answer is JSON Lines: objects with a
-         *     `type`, one a line. They are `user`, `push` (devices and settings), `presence`, `membership`
-         *     (a chat and the marks in it), `message` (one that the user has sent), `position` and `end`.
+         * What is stored of a user
+         * @description For API keys with the scope `export` or `erase`; users get 403. The answer is JSON Lines:
+         *     objects with a `type`, one a line. They are `user`, `push` (devices and settings),
+         *     `presence`, `membership` (a chat and the marks in it), `message` (one that the user has
+         *     sent), `position` and `end`. [Privacy](docs/privacy.md#export-a-user) lists what is not in
+         *     it: blocks, bans, suspensions, settings of read receipts, and messages of others.
          *
          *     The line `end` says that the export is whole. If it is missing, the server could not read
-         *     on: send the `next_cursor` of the last `position` as `cursor`, and append the lines of the
-         *     answer. A few lines may then come twice. There are no messages of others in it.
+         *     on. Then send the `next_cursor` of the last `position` as `cursor`. Append the answer to
+         *     the lines up to that `position`. A few lines may then come twice.
          */
         readonly get: operations["exportUser"];
         readonly put?: never;
@@ -992,7 +1004,8 @@ export interface paths {
          *     Until `ends_at`, or until the suspension is deleted, each of their requests and streams gets
          *     403 `DENIED` with the reason. That also holds for requests that an API key makes for them.
          *     They stay members, and messages for them wait. They get no push notifications. A second call
-         *     replaces `ends_at` and `reason` ([moderation](docs/moderation.md#suspend)).
+         *     replaces `ends_at` and `reason` ([moderation](docs/moderation.md#suspend)). Without both,
+         *     the body is `{}`. 403: the user was erased. 503: the user may be suspended; repeat the call.
          */
         readonly put: operations["putSuspension"];
         readonly post?: never;
@@ -1020,8 +1033,8 @@ export interface paths {
         readonly put?: never;
         /**
          * Sign a user out everywhere
-         * @description For API keys with the scope `moderate`; users get 403. As `POST /sign-out`, for the user of
-         *     the path.
+         * @description For API keys with the scope `moderate`; users get 403. It does what `POST /sign-out` does,
+         *     for the user of the path.
          */
         readonly post: operations["signOutUser"];
         readonly delete?: never;
@@ -1042,9 +1055,9 @@ export interface paths {
         /**
          * Sign me out everywhere
          * @description My sessions end on all nodes. Tokens and tickets that were issued until now get 401, also
-         *     the token of this call. New tokens need an `iat` after `signed_out_at`; a token without
-         *     `iat` is refused from now on. API keys still work. An API key needs the scope `moderate`
-         *     ([moderation](docs/moderation.md#sign-out)).
+         *     the token of this call. New tokens need an `iat` after `signed_out_at`. A token without
+         *     `iat` is refused from now on ([moderation](docs/moderation.md#sign-out)). API keys still
+         *     work. If an API key makes this call for a user, it needs the scope `moderate`.
          */
         readonly post: operations["signOut"];
         readonly delete?: never;
@@ -1602,7 +1615,7 @@ export interface components {
         } | null;
         /**
          * Format: int64
-         * @description Grows by one with every change of `name`, `metadata`, `keep_days` or `hold`.
+         * @description Grows by one with every change of `name`, `metadata`, `keep_days`, `hold` or `closed`.
          */
         readonly ChatVersion: number;
         /**
@@ -1624,8 +1637,8 @@ export interface components {
              */
             readonly keep_days?: number | null;
             /**
-             * @description If it is true, no message of the chat expires, and the chat cannot be deleted. Edits and
-             *     redactions go on. Only for backends.
+             * @description If it is true, no message of the chat expires, the chat cannot be deleted, and the
+             *     erasure of a user waits. Edits and redactions go on. Only for backends.
              */
             readonly hold?: boolean | null;
         } | {
@@ -1730,13 +1743,13 @@ export interface components {
              */
             readonly keep_days: number | null;
             /**
-             * @description Whether the chat is on hold: nothing expires, and it cannot be deleted. Null for all but
-             *     backends.
+             * @description Whether the chat is on hold: nothing expires, it cannot be deleted, and the erasure of a
+             *     user waits. Null for all but backends.
              */
             readonly hold: boolean | null;
             /**
-             * @description Whether nobody can write in this direct chat. Its members still read it, and `peer` says
-             *     nothing of the other one.
+             * @description Whether a block closed this direct chat: nobody can write in it. Its members still read
+             *     it, and the numbers of `peer` are 0.
              */
             readonly closed: boolean;
             /**
@@ -2631,8 +2644,8 @@ export interface components {
             /** @description The chat of the setting. Without it, the setting is for all chats. */
             readonly chat_id?: components["schemas"]["Id"] | null;
             /**
-             * @description Whether others see what I read. `default`, which only a chat may have, follows the
-             *     setting for all chats.
+             * @description Whether others see what I read. `default` follows the setting for all chats: without
+             *     `chat_id` it gets 400.
              * @enum {string}
              */
             readonly read_receipts: "on" | "off" | "default";
@@ -3657,7 +3670,10 @@ export interface components {
          */
         readonly Erasure: {
             readonly user_id: components["schemas"]["Id"];
-            /** @description `waiting`: chats are on hold, and the erasure goes on when no hold is left. */
+            /**
+             * @description `waiting`: chats are on hold. When no hold is left, the erasure goes on within about ten
+             *     minutes.
+             */
             readonly state: string;
             /** @description What the job does now, or waits for. */
             readonly step: string;
@@ -3669,7 +3685,7 @@ export interface components {
             readonly held_chats: number;
             /** @description Chats that had something of the user. */
             readonly chats: number;
-            /** @description Messages that say nothing any more. */
+            /** @description Messages whose content was removed. */
             readonly messages_wiped: number;
             /** @description Other messages that named the user. */
             readonly messages_renamed: number;
@@ -4194,8 +4210,8 @@ export interface components {
             readonly members_version: components["schemas"]["MembersVersion"];
         };
         /**
-         * @description The name or the metadata of a chat changed. If your `version` is older, get the chat.
-         *     Several changes may have one event.
+         * @description A chat changed, such as its name or whether it is closed. If your `version` is older, get
+         *     the chat. Several changes may have one event.
          */
         readonly ChatUpdated: {
             readonly chat_id: components["schemas"]["Id"];
@@ -4434,7 +4450,10 @@ export interface components {
                 readonly "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `UNAUTHENTICATED`: the token or ticket is missing, wrong or expired. Get a new one. */
+        /**
+         * @description `UNAUTHENTICATED`: the token or ticket is missing, wrong or expired, or the user has signed
+         *     out since it was issued. Get a new one.
+         */
         readonly Unauthenticated: {
             headers: {
                 readonly "WWW-Authenticate": string;
@@ -4446,7 +4465,8 @@ export interface components {
         };
         /**
          * @description `NOT_A_MEMBER`: the caller is not a member of the chat. `DENIED`: the caller may
-         *     not do this, or `X-User-ID` names another user than the credentials.
+         *     not do this, is suspended or was erased, or `X-User-ID` names another user than the
+         *     credentials.
          */
         readonly Forbidden: {
             headers: {
