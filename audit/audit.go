@@ -3,7 +3,7 @@
 //
 // A call writes its entry before it changes anything, and the outcome afterwards. So a call that
 // had an effect has an entry, also if its process ends in between. Such an entry stays begun. If
-// the entry cannot be written, the call is refused.
+// the entry cannot be written, the call is refused. Calls that are noted (Log.Note) are exceptions.
 //
 // Erasing a user replaces their id in all entries (Log.Forget). Old entries are removed (Log.Run).
 package audit
@@ -119,16 +119,7 @@ func (l *Log) Begin(
 	if l == nil || l.cfg.Days == 0 {
 		return func(error) {}, nil
 	}
-	actor, _ := ctx.Value(actorKey{}).(Actor)
-	if l.cfg.Erasures != nil && target.User != "" && l.cfg.Erasures.Erased(target.User) != nil {
-		//rule:erased_nowhere.new-entries-use-an-alias
-		target.User = alias()
-	}
-	e := Entry{
-		ID: storage.NewAuditID(l.cfg.Clock()), Key: actor.Key, Actor: actor.User,
-		Request: tidemark.RequestIDOf(ctx), Operation: operation, Target: target,
-		State: storage.AuditBegun,
-	}
+	e := l.entry(ctx, operation, target)
 	//rule:audited_before_done.entry-comes-first
 	if err := l.cfg.Store.RecordAudit(ctx, e); err != nil {
 		l.failed.Add(1)
@@ -142,6 +133,49 @@ func (l *Log) Begin(
 	l.recorded.Add(1)
 	return func(err error) { l.finish(ctx, e.ID, outcome(err)) }, nil
 }
+
+// Note writes the entry of a call that has had its effect. It is for calls that say only then whom
+// they concerned, and that leave another trace of who made them. If the entry cannot be written, a
+// warning is logged.
+func (l *Log) Note(ctx context.Context, operation string, target Target) {
+	if l == nil || l.cfg.Days == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishWithin)
+	defer cancel()
+	e := l.entry(ctx, operation, target)
+	e = e.Finish(storage.AuditEnd{State: storage.AuditDone, At: l.now()})
+	if err := l.cfg.Store.RecordAudit(ctx, e); err != nil {
+		l.failed.Add(1)
+		l.cfg.Logger.Warn("a call that had its effect could not be written to the audit log",
+			"operation", operation, "request_id", e.Request, "error", err)
+		return
+	}
+	l.recorded.Add(1)
+}
+
+// entry returns a new entry of a call by the actor of the context.
+func (l *Log) entry(ctx context.Context, operation string, target Target) Entry {
+	actor, _ := ctx.Value(actorKey{}).(Actor)
+	actor.User, target.User = l.named(actor.User), l.named(target.User)
+	return Entry{
+		ID: storage.NewAuditID(l.cfg.Clock()), Key: actor.Key, Actor: actor.User,
+		Request: tidemark.RequestIDOf(ctx), Operation: operation, Target: target,
+		State: storage.AuditBegun,
+	}
+}
+
+// named returns the id that a new entry has for a user: an alias if they were erased.
+func (l *Log) named(user tidemark.UserID) tidemark.UserID {
+	if user != "" && l.cfg.Erasures != nil && l.cfg.Erasures.Erased(user) != nil {
+		//rule:erased_nowhere.new-entries-use-an-alias
+		return alias()
+	}
+	return user
+}
+
+// now returns the time, as it is stored.
+func (l *Log) now() time.Time { return l.cfg.Clock().UTC().Truncate(time.Millisecond) }
 
 // outcome returns how a call ended that returned an error.
 func outcome(err error) storage.AuditEnd {
@@ -160,7 +194,7 @@ func outcome(err error) storage.AuditEnd {
 func (l *Log) finish(ctx context.Context, id storage.AuditID, end storage.AuditEnd) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishWithin)
 	defer cancel()
-	end.At = l.cfg.Clock().UTC().Truncate(time.Millisecond)
+	end.At = l.now()
 	if err := l.cfg.Store.FinishAudit(ctx, id, end); err != nil {
 		l.failed.Add(1)
 		l.cfg.Logger.Warn("the outcome of a call could not be written to the audit log; its entry "+

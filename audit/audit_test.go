@@ -134,6 +134,42 @@ func TestDo_audited_before_done_or_not_at_all(t *testing.T) {
 	}
 }
 
+// TestNote_audited_before_done_or_right_after notes calls, one of which cannot be written.
+func TestNote_audited_before_done_or_right_after(t *testing.T) {
+	store := storagetest.Fault(memory.New())
+	fails := false
+	store.Before = func(string) error {
+		if fails {
+			return tidemark.Errorf(tidemark.Unavailable, "the disk is full")
+		}
+		return nil
+	}
+	l := open(t, store, nil)
+	ctx, cancel := context.WithCancel(audit.WithActor(
+		tidemark.WithRequestID(t.Context(), "r1"), audit.Actor{Key: "back", User: "ann"}))
+	cancel() // A caller who went away changes nothing.
+	target := audit.Target{User: "bob", Chat: "team", Sequence: 3}
+	l.Note(ctx, "sendMessage", target)
+	fails = true
+	l.Note(ctx, "sendMessage", target)
+	fails = false
+	got := all(t, store)
+	if len(got) != 1 {
+		t.Fatalf("got %d entries, want 1", len(got))
+	}
+	if diff := cmp.Diff(audit.Entry{
+		ID: got[0].ID, Key: "back", Actor: "ann", Request: "r1", Operation: "sendMessage",
+		Target: target, State: storage.AuditDone, EndedAt: noon(),
+	}, got[0]); diff != "" {
+		t.Errorf("the entry (-want +got):\n%s", diff)
+	}
+	counters := l.Counters()
+	if n, failed := counters["audit_entries_total"], counters["audit_failures_total"]; n != 1 ||
+		failed != 1 {
+		t.Errorf("got %d entries and %d failures, want 1 and 1", n, failed)
+	}
+}
+
 // TestDo_without_a_log makes calls that write no entry.
 func TestDo_without_a_log(t *testing.T) {
 	store := memory.New()
@@ -218,15 +254,20 @@ func TestForget_erased_nowhere_in_the_audit_log(t *testing.T) {
 func TestBegin_erased_nowhere_in_later_entries(t *testing.T) {
 	store := memory.New()
 	l := open(t, store, func(c *audit.Config) { c.Erasures = gone("zoe") })
-	for _, user := range []tidemark.UserID{"zoe", "bob"} {
-		if _, err := l.Begin(t.Context(), "x", audit.Target{User: user}); err != nil {
+	for _, who := range [][2]tidemark.UserID{{"ann", "zoe"}, {"zoe", "bob"}, {"ann", "bob"}} {
+		ctx := audit.WithActor(t.Context(), audit.Actor{User: who[0]})
+		if _, err := l.Begin(ctx, "x", audit.Target{User: who[1]}); err != nil {
 			t.Fatal(err)
 		}
+		l.Note(ctx, "x", audit.Target{User: who[1]})
 	}
+	named := map[tidemark.UserID]int{}
 	for _, e := range all(t, store) {
-		if e.Target.User == "zoe" {
-			t.Errorf("got an entry that names an erased user: %+v", e)
-		}
+		named[e.Actor]++
+		named[e.Target.User]++
+	}
+	if named["zoe"] != 0 || named["ann"] != 4 || named["bob"] != 4 {
+		t.Errorf("got entries that name %v, want ann and bob 4 times, and never zoe", named)
 	}
 }
 

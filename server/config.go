@@ -47,10 +47,8 @@ type Attachments interface {
 
 // Audit records who did what to others (package audit).
 type Audit interface {
-	// Begin records a call before it has an effect. The caller calls end with its result.
-	// Unavailable: it was not recorded, and the call must not be made.
-	Begin(ctx context.Context, operation string, target storage.AuditTarget) (
-		end func(error), err error)
+	// Note records a call that has had its effect.
+	Note(ctx context.Context, operation string, target storage.AuditTarget)
 }
 
 // Workers hand over messages that other nodes have stored.

@@ -53,6 +53,7 @@ func (s *Server) SendAll(
 		//rule:send_idempotent.late-stores-nothing
 		if d.LateAt(d.CreatedAt) {
 			results[i] = s.late(ctx, d)
+			s.auditRedaction(ctx, &results[i])
 			s.hideChanges(ctx, user, &results[i])
 			conceal(&d, &results[i])
 			continue
@@ -62,28 +63,21 @@ func (s *Server) SendAll(
 	refused := s.review(ctx, complete)
 	pinned := make([]tidemark.Draft, 0, len(complete))
 	of := make([]int, 0, len(complete))
-	ends := make([]func(error), 0, len(complete))
 	for j := range complete {
 		err := refused[j]
 		if err == nil {
 			err = s.pinFiles(ctx, &complete[j])
 		}
-		var end func(error)
-		if err == nil {
-			end, err = s.auditRedaction(ctx, &complete[j])
-		}
 		if err != nil {
 			results[at[j]].Err = err
 			continue
 		}
-		pinned, of, ends = append(pinned, complete[j]), append(of, at[j]), append(ends, end)
+		pinned, of = append(pinned, complete[j]), append(of, at[j])
 	}
 	complete, at = pinned, of
 	for j, result := range s.stored(ctx, complete) {
 		results[at[j]] = result
-		if ends[j] != nil {
-			ends[j](result.Err)
-		}
+		s.auditRedaction(ctx, &results[at[j]])
 		s.hideChanges(ctx, user, &results[at[j]])
 		conceal(&complete[j], &results[at[j]])
 	}

@@ -197,10 +197,7 @@ func TestAudit_audited_before_done_by_users(t *testing.T) {
 			Target: audit.Target{User: "bob", Chat: "team", Sequence: 2},
 		}}},
 		{"a message that they may not redact", exchange{who: "bob", method: "POST", path: messages,
-			body: redact("1"), status: 403}, []audit.Entry{{
-			Actor: "bob", Operation: "sendMessage", State: storage.AuditRefused, Code: "DENIED",
-			Target: audit.Target{User: "ann", Chat: "team", Sequence: 1},
-		}}},
+			body: redact("1"), status: 403}, nil},
 		{"no message", exchange{who: "ann", method: "POST", path: messages, body: redact("9"),
 			status: 404}, nil},
 		{"leaving", exchange{who: "bob", method: "DELETE", path: "/chats/team/members/bob",
@@ -260,7 +257,9 @@ func TestAudit_audited_before_done_or_refused(t *testing.T) {
 		if want.body != "" {
 			e.body = want.body
 		}
-		e.status, e.code = http.StatusServiceUnavailable, "UNAVAILABLE"
+		if operation != "sendMessage" { // The entry follows a redaction.
+			e.status, e.code = http.StatusServiceUnavailable, "UNAVAILABLE"
+		}
 		e.try(t, s)
 	}
 	broken = false

@@ -257,6 +257,9 @@ func (s *Store) ListAudit(
 	if err := p.Check(); err != nil {
 		return nil, false, err
 	}
+	if p.Below != "" && p.From >= p.Below {
+		return nil, false, nil // DynamoDB refuses a range that ends before it begins.
+	}
 	c, ctx, leave, err := s.enter(ctx, "list_audit", 0)
 	if err != nil {
 		return nil, false, err

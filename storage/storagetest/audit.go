@@ -119,6 +119,15 @@ var auditRules = []rule{
 		f.ok(err)
 		f.equal("more", more, false)
 		f.equal("between two", some, want[34:37])
+		for _, below := range []storage.AuditID{
+			f.entry(6), f.entry(3), storage.AuditIDAt(f.day().AddDate(0, 0, -1)),
+		} {
+			some, more, err = f.store.ListAudit(f.ctx, storage.AuditPage{
+				From: f.entry(6), Below: below, Limit: 3,
+			})
+			f.ok(err)
+			f.equal("of an empty range", []any{len(some), more}, []any{0, false})
+		}
 	}},
 	{"ListAudit_goes_over_days", func(f *fixture) {
 		// No other fixture has times like these.
