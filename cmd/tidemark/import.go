@@ -106,7 +106,13 @@ func (c *importCommand) recorded(
 	if err != nil {
 		return nil, usagef("--audit-days: %s", tidemark.DetailOf(err))
 	}
-	return log.Begin(ctx, "import", audit.Target{})
+	end, err = log.Begin(ctx, "import", audit.Target{})
+	return func(err error) {
+		if err != nil { // Whatever it is, some records may have been imported before.
+			err = tidemark.Wrap(tidemark.Internal, err, "the import did not end")
+		}
+		end(err)
+	}, err
 }
 
 // explained returns the error of an import.
