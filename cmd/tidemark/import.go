@@ -106,12 +106,12 @@ func (c *importCommand) recorded(
 	if err != nil {
 		return nil, usagef("--audit-days: %s", tidemark.DetailOf(err))
 	}
-	end, err = log.Begin(ctx, "import", audit.Target{})
+	finish, err := log.Begin(ctx, "import", audit.Target{})
 	return func(err error) {
 		if err != nil { // Whatever it is, some records may have been imported before.
 			err = tidemark.Wrap(tidemark.Internal, err, "the import did not end")
 		}
-		end(err)
+		finish(err)
 	}, err
 }
 
