@@ -1076,8 +1076,8 @@ export interface paths {
         /**
          * Who did what to others, newest first
          * @description For API keys with the scope `audit`; users get 403. [The audit log](docs/audit.md) says
-         *     which calls have entries. A call writes its entry before it changes anything. If it cannot, the
-         *     call gets 503, and nothing was done. Only redactions write theirs afterwards.
+         *     which calls have entries. A call writes its entry before it changes anything. If it cannot,
+         *     the call gets 503, and nothing was done. Only redactions write theirs afterwards.
          *
          *     A call looks at 5,000 entries at most. So a page may have fewer entries than `limit`, or
          *     none, while `has_more` is true. Times make a search of a long log shorter.
