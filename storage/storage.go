@@ -69,6 +69,7 @@ type Store interface {
 	Lives
 	Outbox
 	Documents
+	Audit
 
 	// Check returns nil if the store can serve reads and durable writes now. Otherwise it returns
 	// Unavailable with the reason. Readiness probes call it. It takes at most as long as one small

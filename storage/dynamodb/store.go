@@ -54,6 +54,7 @@ type Store struct {
 	lives []lives.Life
 	// patience is callTime, except in tests that are not about time.
 	patience  time.Duration
+	audited   auditedDays
 	health    health.Writes
 	calls     inflight.Gate
 	committed func(sends, acks int, took time.Duration)

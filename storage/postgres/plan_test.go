@@ -374,8 +374,8 @@ func checkPlans(
 	}
 	found := map[string]plan{}
 	for _, o := range slices.Concat(load.writes(), load.relations(), load.annotations(),
-		load.retention(), load.states(), load.blocks(), load.erasures(), load.outlets(),
-		load.reads()) {
+		load.retention(), load.states(), load.blocks(), load.audits(), load.erasures(),
+		load.outlets(), load.reads()) {
 		if o.before != nil {
 			if err := o.before(round); err != nil {
 				t.Fatalf("before %s: %v", o.name, err)
