@@ -13,6 +13,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -157,7 +158,8 @@ func (l *Log) Note(ctx context.Context, operation string, target Target) {
 // entry returns a new entry of a call by the actor of the context.
 func (l *Log) entry(ctx context.Context, operation string, target Target) Entry {
 	actor, _ := ctx.Value(actorKey{}).(Actor)
-	actor.User, target.User = l.named(actor.User), l.named(target.User)
+	actor.User, target.User = l.named(actor.User), l.named(known(target.User))
+	target.Chat, target.Outlet = known(target.Chat), known(target.Outlet)
 	return Entry{
 		ID: storage.NewAuditID(l.cfg.Clock()), Key: actor.Key, Actor: actor.User,
 		Request: tidemark.RequestIDOf(ctx), Operation: operation, Target: target,
@@ -172,6 +174,16 @@ func (l *Log) named(user tidemark.UserID) tidemark.UserID {
 		return alias()
 	}
 	return user
+}
+
+// known returns an id of a target, or "" for what cannot be one: nothing has it, and its length has
+// no bound. The call is refused for it.
+func known[T ~string](id T) T {
+	//rule:bounded_input.entries-name-only-ids
+	if !tidemark.ValidID(strings.TrimPrefix(string(id), string(tidemark.ErasedID("")))) {
+		return ""
+	}
+	return id
 }
 
 // now returns the time, as it is stored.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,6 +203,28 @@ func (g gone) Erased(user tidemark.UserID) error {
 		return tidemark.Errorf(tidemark.Denied, "erased")
 	}
 	return nil
+}
+
+// TestBegin_bounded_input_names_only_ids: the call is refused for what can be no id.
+func TestBegin_bounded_input_names_only_ids(t *testing.T) {
+	alias := tidemark.ErasedID("1")
+	for _, c := range []struct{ given, want audit.Target }{
+		{
+			audit.Target{User: "bob", Chat: "team", Sequence: 3, Outlet: "crm"},
+			audit.Target{User: "bob", Chat: "team", Sequence: 3, Outlet: "crm"},
+		},
+		{audit.Target{User: alias}, audit.Target{User: alias}},
+		{audit.Target{User: "a\x00", Chat: "a b", Sequence: 3}, audit.Target{Sequence: 3}},
+		{audit.Target{Outlet: strings.Repeat("x", 1_000)}, audit.Target{}},
+	} {
+		store := memory.New()
+		if _, err := open(t, store, nil).Begin(t.Context(), "x", c.given); err != nil {
+			t.Fatal(err)
+		}
+		if got := all(t, store); len(got) != 1 || got[0].Target != c.want {
+			t.Errorf("%.50v: got %+v, want %+v", c.given, got, c.want)
+		}
+	}
 }
 
 func TestForget_erased_nowhere_in_the_audit_log(t *testing.T) {

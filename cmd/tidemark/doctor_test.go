@@ -40,7 +40,7 @@ func TestDoctor_says_what_is_wrong_and_what_to_do(t *testing.T) {
 			"a good one", secret,
 			[]string{"--store", "sqlite:" + dir + "/a.db", "--listen", unused},
 			exitOK, []string{
-				"ok       configuration", "tokens of " + secretVariable, "a.db: schema 7",
+				"ok       configuration", "tokens of " + secretVariable, "a.db: schema 8",
 				"note     server         none answers",
 			},
 		},

@@ -23,8 +23,12 @@ import (
 // auditShards is the number of partitions of a day. It is at most 16, and never changes.
 const auditShards = 4
 
-// auditDays is the partition with the days that have entries.
-const auditDays = "audit-days"
+// auditDays is the partition with the days that have entries. It has a bar, as no kind of documents
+// has (entryTables).
+const auditDays = auditKind + "days"
+
+// auditKind begins the kinds of the items of the audit log.
+const auditKind = "audit|"
 
 // auditDay returns the day of an id, which has a time.
 func auditDay(id storage.AuditID) string {
@@ -37,7 +41,7 @@ func auditDay(id storage.AuditID) string {
 
 // auditPart returns a partition of a day.
 func auditPart(day string, shard int) string {
-	return "audit|" + day + "|" + strconv.Itoa(shard)
+	return auditKind + day + "|" + strconv.Itoa(shard)
 }
 
 // auditKey returns the key of an entry.
@@ -167,28 +171,17 @@ func (s *Store) RenameAudit(
 // auditEntry returns the entry of an item.
 func auditEntry(it call.Item) (storage.AuditEntry, error) {
 	r := call.Reader{Item: it}
-	text := func(name string) string {
-		if !r.Has(name) {
-			return ""
-		}
-		return r.Text(name)
-	}
-	e := storage.AuditEntry{
-		ID: storage.AuditID(r.Text("name")), Key: text("key_name"),
-		Actor: tidemark.UserID(text("actor_id")), Request: text("request_id"),
-		Operation: text("operation"), Target: storage.AuditTarget{
-			User: tidemark.UserID(text("user_id")), Chat: tidemark.ChatID(text("chat_id")),
-			Outlet: text("outlet_id"),
+	return storage.AuditEntry{
+		ID: storage.AuditID(r.Text("name")), Key: r.Text("key_name"),
+		Actor: tidemark.UserID(r.Text("actor_id")), Request: r.Text("request_id"),
+		Operation: r.Text("operation"), Target: storage.AuditTarget{
+			User: tidemark.UserID(r.Text("user_id")), Chat: tidemark.ChatID(r.Text("chat_id")),
+			Sequence: r.Sequence("sequence"), Outlet: r.Text("outlet_id"),
 		},
-		State: storage.AuditState(r.Text("audit_state")), Code: tidemark.Code(text("audit_code")),
-	}
-	if r.Has("sequence") {
-		e.Target.Sequence = r.Sequence("sequence")
-	}
-	if r.Has("ended_at") {
-		e.EndedAt = r.Time("ended_at")
-	}
-	return e, r.Err
+		State:   storage.AuditState(r.Text("audit_state")),
+		Code:    tidemark.Code(r.Text("audit_code")),
+		EndedAt: r.Time("ended_at"),
+	}, r.Err
 }
 
 // Bounds of days and of ids: no day and no id is below the first one, or above the second one.

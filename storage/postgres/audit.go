@@ -13,9 +13,10 @@ import (
 var _ storage.Audit = (*Store)(nil)
 
 const (
+	auditColumns = `id, key_name, actor_id, request_id, operation, user_id, chat_id, sequence,
+			outlet_id, state, code, ended_at`
 	//rule:audited_before_done.recorded-once-in-postgres
-	insertAudit = `INSERT INTO audit (id, key_name, actor_id, request_id, operation, user_id,
-			chat_id, sequence, outlet_id, state, code, ended_at)
+	insertAudit = `INSERT INTO audit (` + auditColumns + `)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO NOTHING`
 	//rule:audited_before_done.finished-once-in-postgres
 	finishAudit = `UPDATE audit SET state = $2, code = $3, ended_at = $4
@@ -24,9 +25,8 @@ const (
 			actor_id = CASE WHEN actor_id = $2 THEN $3 ELSE actor_id END,
 			user_id = CASE WHEN user_id = $2 THEN $3 ELSE user_id END
 		WHERE id = $1 AND (actor_id = $2 OR user_id = $2)`
-	listAudit = `SELECT id, key_name, actor_id, request_id, operation, user_id, chat_id, sequence,
-			outlet_id, state, code, ended_at
-		FROM audit WHERE id >= $1 AND id < $2 ORDER BY id DESC LIMIT $3`
+	listAudit = `SELECT ` + auditColumns + ` FROM audit
+		WHERE id >= $1 AND id < $2 ORDER BY id DESC LIMIT $3`
 	trimAudit = `DELETE FROM audit WHERE id IN (
 		SELECT id FROM audit WHERE id < $1 ORDER BY id LIMIT $2)`
 )
@@ -87,18 +87,21 @@ func (s *Store) ListAudit(
 	if below == "" {
 		below = aboveAudit
 	}
-	return list(ctx, s, listAudit, p.Limit, []any{string(p.From), below, int64(p.Limit) + 1},
-		func(row pgx.Rows) (e storage.AuditEntry, err error) {
-			var sequence, ended int64
-			err = row.Scan((*string)(&e.ID), &e.Key, (*string)(&e.Actor), &e.Request, &e.Operation,
-				(*string)(&e.Target.User), (*string)(&e.Target.Chat), &sequence, &e.Target.Outlet,
-				(*string)(&e.State), (*string)(&e.Code), &ended)
-			e.Target.Sequence = tidemark.Sequence(sequence)
-			if ended != 0 {
-				e.EndedAt = timeOf(ended)
-			}
-			return e, err
-		})
+	parameters := []any{string(p.From), below, int64(p.Limit) + 1}
+	return list(ctx, s, listAudit, p.Limit, parameters, auditIn)
+}
+
+// auditIn returns the entry in the auditColumns of a row.
+func auditIn(row pgx.Rows) (e storage.AuditEntry, err error) {
+	var sequence, ended int64
+	err = row.Scan((*string)(&e.ID), &e.Key, (*string)(&e.Actor), &e.Request, &e.Operation,
+		(*string)(&e.Target.User), (*string)(&e.Target.Chat), &sequence, &e.Target.Outlet,
+		(*string)(&e.State), (*string)(&e.Code), &ended)
+	e.Target.Sequence = tidemark.Sequence(sequence)
+	if ended != 0 {
+		e.EndedAt = timeOf(ended)
+	}
+	return e, err
 }
 
 // TrimAudit implements storage.Audit.

@@ -11,9 +11,10 @@ import (
 var _ storage.Audit = (*Store)(nil)
 
 const (
+	auditColumns = `id, key_name, actor_id, request_id, operation, user_id, chat_id, sequence,
+			outlet_id, state, code, ended_at`
 	//rule:audited_before_done.recorded-once-in-sqlite
-	insertAudit = `INSERT INTO audit (id, key_name, actor_id, request_id, operation, user_id,
-			chat_id, sequence, outlet_id, state, code, ended_at)
+	insertAudit = `INSERT INTO audit (` + auditColumns + `)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`
 	//rule:audited_before_done.finished-once-in-sqlite
 	finishAudit = `UPDATE audit SET state = ?2, code = ?3, ended_at = ?4
@@ -22,8 +23,7 @@ const (
 			actor_id = CASE WHEN actor_id = ?2 THEN ?3 ELSE actor_id END,
 			user_id = CASE WHEN user_id = ?2 THEN ?3 ELSE user_id END
 		WHERE id = ?1 AND (actor_id = ?2 OR user_id = ?2)`
-	listAudit = `SELECT id, key_name, actor_id, request_id, operation, user_id, chat_id, sequence,
-			outlet_id, state, code, ended_at
+	listAudit = `SELECT ` + auditColumns + `
 		FROM audit WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?`
 	trimAudit = `DELETE FROM audit WHERE id IN (
 		SELECT id FROM audit WHERE id < ? ORDER BY id LIMIT ?)`
@@ -104,21 +104,26 @@ func (s *Store) ListAudit(
 		q.string(1, string(p.From))
 		q.string(2, below)
 		q.integer(3, int64(p.Limit)+1)
-	}, func(row *stmt) storage.AuditEntry {
-		e := storage.AuditEntry{
-			ID: storage.AuditID(row.stringAt(0)), Key: row.stringAt(1),
-			Actor: tidemark.UserID(row.stringAt(2)), Request: row.stringAt(3),
-			Operation: row.stringAt(4), Target: storage.AuditTarget{
-				User: tidemark.UserID(row.stringAt(5)), Chat: tidemark.ChatID(row.stringAt(6)),
-				Sequence: tidemark.Sequence(row.integerAt(7)), Outlet: row.stringAt(8),
-			},
-			State: storage.AuditState(row.stringAt(9)), Code: tidemark.Code(row.stringAt(10)),
-		}
-		if ended := row.integerAt(11); ended != 0 {
-			e.EndedAt = timeOf(ended)
-		}
-		return e
-	})
+	}, func(row *stmt) storage.AuditEntry { return auditAt(row, 0) })
+}
+
+// auditAt returns the entry in the auditColumns that begin at a column.
+func auditAt(row *stmt, at int) storage.AuditEntry {
+	e := storage.AuditEntry{
+		ID: storage.AuditID(row.stringAt(at)), Key: row.stringAt(at + 1),
+		Actor: tidemark.UserID(row.stringAt(at + 2)), Request: row.stringAt(at + 3),
+		Operation: row.stringAt(at + 4), Target: storage.AuditTarget{
+			User:     tidemark.UserID(row.stringAt(at + 5)),
+			Chat:     tidemark.ChatID(row.stringAt(at + 6)),
+			Sequence: tidemark.Sequence(row.integerAt(at + 7)), Outlet: row.stringAt(at + 8),
+		},
+		State: storage.AuditState(row.stringAt(at + 9)),
+		Code:  tidemark.Code(row.stringAt(at + 10)),
+	}
+	if ended := row.integerAt(at + 11); ended != 0 {
+		e.EndedAt = timeOf(ended)
+	}
+	return e
 }
 
 // TrimAudit implements storage.Audit. secure_delete overwrites the entries in the file (configure).
