@@ -3777,7 +3777,7 @@ export interface components {
             readonly chat_id: string | null;
             /**
              * Format: int64
-             * @description That of the message which was redacted.
+             * @description That of the message which was redacted. Of several, the first one.
              */
             readonly sequence: number | null;
             readonly outlet_id: string | null;
