@@ -288,7 +288,7 @@ func planned(t *testing.T, url string, names map[string]string) func(t *testing.
 			t.Fatal(err)
 		}
 	}
-	if _, _, plans := w.take(); len(plans) < 2*(len(names)-9) {
+	if _, _, plans := w.take(); len(plans) < 2*(len(names)-10) {
 		t.Fatalf("%d plans were made of %d statements", len(plans), len(names))
 	}
 	return func(t *testing.T) {
