@@ -418,10 +418,9 @@ func arrows() []arrow {
 			place: "cmd/tidemark",
 			own: []string{
 				"",
-				"attachments", "attachments/...", "audit", "bench", "copying", "deletion", "erasure",
-				"importer", "importer/...",
-				"internal/redis", "internal/signal", "migrations", "reach", "reach/...",
-				"retention", "server", "server/...", "storage", "storage/...", "tracing",
+				"attachments", "attachments/...", "audit", "bench", "copying", "deletion",
+				"erasure", "importer", "importer/...", "internal/redis", "internal/signal",
+				"migrations", "reach", "reach/...", "retention", "server", "server/...", "storage", "storage/...", "tracing",
 				"tracing/...", "transports", "transports/...", "web",
 			},
 			others: []string{

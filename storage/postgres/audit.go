@@ -27,8 +27,8 @@ const (
 		WHERE id = $1 AND (actor_id = $2 OR user_id = $2)`
 	listAudit = `SELECT ` + auditColumns + ` FROM audit
 		WHERE id >= $1 AND id < $2 ORDER BY id DESC LIMIT $3`
-	trimAudit = `DELETE FROM audit WHERE id IN (
-		SELECT id FROM audit WHERE id < $1 ORDER BY id LIMIT $2)`
+	trimAudit = `DELETE FROM audit WHERE id = ANY (ARRAY(
+		SELECT id FROM audit WHERE id < $1 ORDER BY id LIMIT $2))`
 )
 
 // aboveAudit is above all ids of entries.
