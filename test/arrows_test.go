@@ -420,8 +420,8 @@ func arrows() []arrow {
 				"",
 				"attachments", "attachments/...", "audit", "bench", "copying", "deletion",
 				"erasure", "importer", "importer/...", "internal/redis", "internal/signal",
-				"migrations", "reach", "reach/...", "retention", "server", "server/...", "storage", "storage/...", "tracing",
-				"tracing/...", "transports", "transports/...", "web",
+				"migrations", "reach", "reach/...", "retention", "server", "server/...", "storage",
+				"storage/...", "tracing", "tracing/...", "transports", "transports/...", "web",
 			},
 			others: []string{
 				"github.com/alecthomas/kong", "github.com/gofrs/uuid/v5",
