@@ -115,7 +115,7 @@ func fixture() []string {
 			SELECT c.key, 'quiet' || s, 1 FROM ` + chats + `, generate_series(1, 3) AS s`,
 		`INSERT INTO audit (id, key_name, actor_id, request_id, operation, user_id, chat_id,
 			sequence, outlet_id, state, code, ended_at)
-			SELECT '01' || lpad(c.no::text, 26, '0'), 'back', '', 'r1', 'deleteChat', '', c.id, 0,
+			SELECT '01' || lpad(c.key::text, 26, '0'), 'back', '', 'r1', 'deleteChat', '', c.id, 0,
 				'', 'done', '', 1 FROM ` + chats,
 	}
 }
