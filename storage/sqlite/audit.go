@@ -138,7 +138,7 @@ func (s *Store) TrimAudit(
 			q.string(1, string(below))
 			q.integer(2, int64(limit))
 		})
-		removed = int(w.c.Changes())
+		removed = w.c.Changes()
 		return err
 	})
 	if err != nil {
