@@ -25,8 +25,8 @@ const (
 			actor_id = CASE WHEN actor_id = $2 THEN $3 ELSE actor_id END,
 			user_id = CASE WHEN user_id = $2 THEN $3 ELSE user_id END
 		WHERE id = $1 AND (actor_id = $2 OR user_id = $2)`
-	// With both bounds in one condition, Postgres expects few rows in a table that it does not know.
-	// It then reads and sorts all of them.
+	// With both bounds in one condition, Postgres expects few rows in a table that it does not
+	// know. It then reads and sorts all of them.
 	listAudit = `SELECT ` + auditColumns + ` FROM (
 			SELECT * FROM audit WHERE id < $2 ORDER BY id DESC LIMIT $3) AS a
 		WHERE id >= $1 ORDER BY id DESC`
