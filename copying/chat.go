@@ -135,6 +135,7 @@ func membersOf(
 			return nil, err
 		}
 		for i := range page {
+			page[i].Intervals = orNil(page[i].Intervals)
 			members = append(members,
 				storage.CopiedMember{ChangedMember: page[i], State: states[i]})
 		}
