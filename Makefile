@@ -51,8 +51,8 @@ ONE_BY_ONE := ^Test(Store(_shared)?|$(WRAPPERS))$$/^(rules|model)$$|^TestPlans_
 # many of them that they run without it (make store-dynamodb). The others run with it (make
 # race-dynamodb).
 DYNAMODB  = github.com/tidemark-im/tidemark/storage/dynamodb
-SLOW_UNDER_RACE := \
-	^Test(Limits|Cost|Store$$|Store_durable)|^TestStore_shared$$/^(rules|model|schedules)$$
+NOT_SHARED := ^TestStore_shared$$/^(rules|model|schedules)$$
+SLOW_UNDER_RACE := ^Test(Limits|Cost|Chain|Frozen|Store$$|Store_durable)|$(NOT_SHARED)
 # On DynamoDB's emulator these take as long as all other rules. TestLimits_ has the limits that
 # DynamoDB adds, and make soak runs both.
 LARGE_ON_DYNAMODB := ^TestStore$$/^rules$$/^Limits$$
@@ -86,6 +86,8 @@ FEWER = TIDEMARK_REACH_RUNS=$(or $(TIDEMARK_REACH_RUNS),25) \
 # How often a random client is cut and resumed. A package's own tests make fewer runs.
 RESUME_RUNS := $(or $(TIDEMARK_RESUME_RUNS),1000)
 KILL_RUNS   := $(or $(TIDEMARK_KILL_RUNS),10)
+# Their bounds are in CPU time and in retries, so nothing runs beside them.
+BOUNDED      := ^Test(Append|Advance|Contention)_
 # The tests of services wait more than they work, so one more package than cores runs at a time.
 SIDE_BY_SIDE := -p $(shell expr $$(nproc) + 1)
 # The storages besides memory on which the tests of the core and the transports run again, and how
@@ -154,11 +156,12 @@ check: ## static, and the tests of the packages without Postgres and DynamoDB: <
 
 # The stages of `make test`, in this order. Each is a target, and can be made on its own.
 # Those joined by + run side by side, a few at a time, so that one uses the cores while another
-# waits. The longest come first. chaos-short has bounds in seconds, so it runs alone.
+# waits. The longest come first. cost and chaos-short have bounds that need a machine of their own,
+# so each runs alone.
 # A red stage does not end the run. After three, no further stage begins (tools/stages).
-TOGETHER := race backends-postgres verify static backends-dynamodb race-dynamodb store-dynamodb \
-	stores backends-sqlite web simulation resume
-STAGES := deps $(subst $() ,+,$(strip $(TOGETHER))) suites chaos-short
+TOGETHER := suites race backends-postgres verify static backends-dynamodb race-dynamodb \
+	store-dynamodb stores backends-sqlite web simulation resume
+STAGES := deps $(subst $() ,+,$(strip $(TOGETHER))) cost chaos-short
 
 .PHONY: test
 test: stages ## everything that has to pass, stage by stage, with a summary at the end
@@ -173,6 +176,7 @@ stages: # not within a run, whose stages execute it
 .PHONY: deps
 deps: postgres-deps dynamodb-deps redis-deps proxy-deps chaos-deps browser-deps aws-deps helm-deps
 deps: contract-deps web-deps push-deps webhook-deps kafka-deps versitygw-deps
+deps: build client # which stages that run side by side do not build at the same time
 deps: ## stage: installs what the tests need: programs by apt, npm, pip and Maven
 	@scripts/need gcc gcc libc6-dev
 	@scripts/need spin spin
@@ -220,11 +224,15 @@ backends: stages ## the three stages backends-…
 backends-sqlite: ## stage: the tests of the core and of the transports on SQLite
 backends-postgres: ## stage: the same on Postgres
 backends-dynamodb: ## stage: the same on DynamoDB's emulator
-# The core decides who may do what, and the transports who calls, not the store. The tests of these
-# tables make a chat or a session for each cell. On a database that takes most of the time of
-# ./transports. SQLite, memory (`make check`) and make soak run them.
-backends-postgres backends-dynamodb: \
-	LEFT_OUT = -skip '^TestMatrix_(membership|credentials)$$'
+# The core decides who may do what and how many updates a group gets, and the transports who calls,
+# not the store. The tests of these tables make a chat or a session for each cell, and those of
+# updates large groups. On a database that takes most of the time. SQLite, memory (`make check`) and
+# make soak run them. The adapters see of a store only its answers, which storagetest makes the same
+# on each. So they run on one database here, and on each in make soak.
+TABLES := ^TestMatrix_(membership|credentials)$$
+UPDATES := ^TestStatus_(.*_many_large_groups|updates_of_a_group_grow)
+backends-postgres backends-dynamodb: LEFT_OUT = -skip '$(TABLES)|$(UPDATES)'
+backends-dynamodb: STORE_PACKAGES := $(filter-out ./transports,$(STORE_PACKAGES))
 $(addprefix backends-,$(BACKENDS)): stages postgres-deps dynamodb-deps redis-deps
 	@TIDEMARK_TEST_STORE=$(@:backends-%=%) TIDEMARK_RANDOM_RUNS=$(or $(TIDEMARK_RANDOM_RUNS),15) \
 		TIDEMARK_MANY_CHATS=$(or $(TIDEMARK_MANY_CHATS),1000) \
@@ -279,8 +287,14 @@ suites: ## stage: the real binary under curl, other clients, proxies, faults and
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
 	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) $(SIDE_BY_SIDE) -count=1 -parallel 6 \
-		-timeout 2h -skip '$(SHAPE)' ./test ./test/faults \
+		-timeout 2h -skip '$(SHAPE)|$(BOUNDED)' ./test ./test/faults \
 		$(filter-out %/test %/test/faults %/test/chaos,$(shell go list ./test/...))
+
+.PHONY: cost
+cost: stages postgres-deps dynamodb-deps
+cost: ## stage: what calls cost in CPU time and retries, with bounds
+	@$(TEST) cost $(VET) -p 1 -count=1 -timeout 30m -run '$(BOUNDED)' \
+		./test/cost ./test/cost/contention
 
 .PHONY: chaos-short
 chaos-short: stages postgres-deps redis-deps chaos-deps

@@ -59,6 +59,7 @@ make release VERSION=v` + testRelease + ` RELEASE="$OUT" ARGS='-only linux/amd64
 
 // TestRelease_is_reproducible_and_whole builds a release twice, at two places, and looks into it.
 func TestRelease_is_reproducible_and_whole(t *testing.T) {
+	t.Parallel()
 	files := releaseOf(t)
 	for name, content := range releaseOf(t) {
 		if !bytes.Equal(files[name], content) {

@@ -26,6 +26,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/schema"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // newest is the number of this program's newest migration.
@@ -140,11 +141,10 @@ func TestChain(t *testing.T) {
 		url := service.Shared(t).Store(t)
 		c := storagetest.Chain{Newest: newest}
 		c.Open = func(ctx context.Context) (storage.Store, error) {
-			s, err := Open(ctx, Config{URL: url})
+			s, err := Open(ctx, Config{URL: url, Patience: wait.Hang})
 			if err != nil {
 				return nil, err
 			}
-			patient(s)
 			return s, nil
 		}
 		for i := range c.Programs {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // readOnly is a DynamoDB that refuses writes while it is on, as for a role that may only read.
@@ -101,11 +102,12 @@ func TestCheck_a_store_that_cannot_write_is_not_ready(t *testing.T) {
 	} {
 		t.Run(tc.kind, func(t *testing.T) {
 			network := &readOnly{Transport: &http.Transport{}}
-			s, err := Open(t.Context(), Config{URL: newTables(t), Transport: network})
+			s, err := Open(t.Context(), Config{
+				URL: newTables(t), Transport: network, Patience: wait.Hang,
+			})
 			if err != nil {
 				t.Fatalf("Open: %v", err)
 			}
-			patient(s)
 			t.Cleanup(func() { _ = s.Close() })
 			if _, _, err := s.CreateChat(t.Context(), storage.NewChat{
 				ID:        chat,

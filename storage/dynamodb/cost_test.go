@@ -23,6 +23,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/endpoint"
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // rewrite is the environment variable with which the tests write the tables instead of comparing
@@ -83,11 +84,12 @@ func (m *meter) take() (calls string, reads, writes float64) {
 // metered opens a store whose calls go through a meter.
 func metered(t *testing.T, url string, m *meter) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Config{URL: url, Consumed: m.consumed, Transport: m})
+	s, err := Open(t.Context(), Config{
+		URL: url, Consumed: m.consumed, Transport: m, Patience: wait.Hang,
+	})
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
-	patient(s)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)

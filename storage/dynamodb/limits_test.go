@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/record"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // The limits of DynamoDB (Service quotas).
@@ -88,11 +89,10 @@ func openCounted(t *testing.T) (*Store, *tally, string) {
 	t.Cleanup(carrier.CloseIdleConnections)
 	c := &tally{RoundTripper: carrier, calls: map[string]int{}, most: map[string]int{}}
 	url := newTables(t)
-	s, err := Open(t.Context(), Config{URL: url, Transport: c})
+	s, err := Open(t.Context(), Config{URL: url, Transport: c, Patience: wait.Hang})
 	if err != nil {
 		t.Fatal(err)
 	}
-	patient(s)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -409,16 +409,17 @@ func TestLimits_chat_with_many_messages(t *testing.T) {
 	n := amount(t, "TIDEMARK_LIMIT_MESSAGES", 10_000)
 	var mu sync.Mutex
 	spent := map[string]float64{}
-	s, err := Open(t.Context(),
-		Config{URL: newTables(t), Consumed: func(operation string, reads, writes float64) {
+	s, err := Open(t.Context(), Config{
+		URL: newTables(t), Patience: wait.Hang,
+		Consumed: func(operation string, reads, writes float64) {
 			mu.Lock()
 			defer mu.Unlock()
 			spent[operation] += reads + writes
-		}})
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	patient(s)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -42,6 +42,9 @@ type Config struct {
 	Consumed func(operation string, reads, writes float64)
 	// Transport, if not nil, carries the calls instead of the package's own transport.
 	Transport http.RoundTripper
+	// Patience bounds a call, each of its attempts, and the wait of a message for its turn. They
+	// are 5 s or less by default. Tests that are not about time set more, for slow machines.
+	Patience time.Duration
 }
 
 // Store implements storage.Store on DynamoDB. It is safe for concurrent use.
@@ -52,7 +55,7 @@ type Store struct {
 	release func()
 	// lives are the lives of the data, of which the last is the present one. They do not change.
 	lives []lives.Life
-	// patience is callTime, except in tests that are not about time.
+	// patience is callTime by default.
 	patience  time.Duration
 	audited   auditedDays
 	health    health.Writes
@@ -97,6 +100,9 @@ func Open(ctx context.Context, config Config) (_ *Store, err error) {
 	s.tables = call.NewTables(api, to.Prefix, config.Consumed,
 		func(operation string, err error) { _ = s.health.Written(operation, err) })
 	s.appends = appends.New(s.caller("append").Access, s.committed)
+	if more := config.Patience; more > 0 {
+		s.patience, s.appends.Patience, s.tables.Attempt = more, more, more
+	}
 	// This uses the store's own transport.
 	tables, err := schema.New(api, to, migrations.DynamoDB, nil)
 	if err != nil {

@@ -25,20 +25,14 @@ func newTables(t testing.TB) string {
 	return url
 }
 
-// patient makes a store wait longer, so that a slow machine causes no timeouts. slow_test.go and
-// test/faults test the time limits.
-func patient(s *Store) {
-	s.patience, s.appends.Patience, s.tables.Attempt = wait.Hang, wait.Hang, wait.Hang
-}
-
-// openTest opens a patient store that t closes. Its expressions may contain no reserved word.
+// openTest opens a store that t closes. It is patient: slow_test.go and test/faults test the time
+// limits. Its expressions may contain no reserved word.
 func openTest(t testing.TB, url string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Config{URL: url, Transport: newWordy(t)})
+	s, err := Open(t.Context(), Config{URL: url, Transport: newWordy(t), Patience: wait.Hang})
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
-	patient(s)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("Close: %v", err)

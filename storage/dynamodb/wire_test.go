@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb/internal/call"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // A wire carries the calls of a store. A test can intercept a certain call.
@@ -151,11 +152,10 @@ func trappedOn(t *testing.T, url string) (one *Store, w *wire, other *Store) {
 	carrier := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(carrier.CloseIdleConnections)
 	w = &wire{under: carrier}
-	one, err := Open(t.Context(), Config{URL: url, Transport: w})
+	one, err := Open(t.Context(), Config{URL: url, Transport: w, Patience: wait.Hang})
 	if err != nil {
 		t.Fatal(err)
 	}
-	patient(one)
 	t.Cleanup(func() {
 		if err := one.Close(); err != nil {
 			t.Error(err)

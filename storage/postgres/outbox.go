@@ -177,7 +177,7 @@ func (s *Store) again(ctx context.Context, do func(context.Context, *conn) error
 		return err
 	}
 	defer s.calls.Leave()
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	return s.health.Written("outbox", attempts(ctx, s.writers, mayRepeat, do))
 }

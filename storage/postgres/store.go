@@ -49,6 +49,9 @@ type Config struct {
 	// watermarks. It gets their numbers and the duration, commit included. The goroutines that
 	// write call it, so it must not block.
 	Committed func(sends, acks int, took time.Duration)
+	// Patience bounds a call of the database with all its attempts, 5 s by default. After it, the
+	// database counts as not answering. Tests that are not about time set more, for slow machines.
+	Patience time.Duration
 }
 
 const (
@@ -70,8 +73,7 @@ const (
 	maxCompared = 2_048
 	maxLookedAt = 1_000
 	maxLooks    = 50_000
-	// callTime bounds a call of the database with all its attempts. After it, the database counts
-	// as not answering.
+	// callTime is the default of Config.Patience.
 	callTime = 5 * time.Second
 )
 
@@ -84,6 +86,7 @@ type Store struct {
 	to               *dsn.DSN
 	writers, readers *pgxpool.Pool
 	committed        func(sends, acks int, took time.Duration)
+	patience         time.Duration
 
 	// One batcher for each kind of write that many callers make at once. Each has one worker. Two
 	// workers would make smaller batches, and wait for each other's locks on the rows of busy
@@ -141,7 +144,12 @@ func open(ctx context.Context, to *dsn.DSN, config Config) (*Store, error) {
 	if config.Batch <= 0 {
 		config.Batch = maxItems
 	}
-	s := &Store{to: to, committed: config.Committed, place: place.New()}
+	s := &Store{
+		to: to, committed: config.Committed, patience: config.Patience, place: place.New(),
+	}
+	if s.patience <= 0 {
+		s.patience = callTime
+	}
 	var err error
 	if s.writers, err = to.Pool(ctx, to.Writers, s.place.Greet); err == nil {
 		s.readers, err = to.Pool(ctx, to.Readers, s.place.Greet)
@@ -160,19 +168,19 @@ func open(ctx context.Context, to *dsn.DSN, config Config) (*Store, error) {
 		return nil, to.Named(err)
 	}
 	//rule:confirmed_is_durable.confirm-duplicates
-	s.appends.Batcher = newBatcher(s.writers, s.wrote("append"), 1, config.Batch,
+	s.appends.Batcher = newBatcher(s.patience, s.writers, s.wrote("append"), 1, config.Batch,
 		settled(s.append, someDuplicate))
 	//rule:watermark_monotonic.confirm-stale-raises
-	s.advances = newBatcher(s.writers, s.wrote("advance"), 1, config.Batch,
+	s.advances = newBatcher(s.patience, s.writers, s.wrote("advance"), 1, config.Batch,
 		settled(s.advance, noneMoved))
-	s.marks = newBatcher(s.writers, s.wrote("mark"), 1, config.Batch, s.mark)
-	s.clears = newBatcher(s.writers, s.wrote("clear"), 1, config.Batch, s.clear)
-	s.pages = newBatcher(s.readers, nil, pageReaders, maxPages, readPages)
-	s.pending = newBatcher(s.readers, nil, 2, maxPages, readPending)
-	s.behind = newBatcher(s.readers, nil, comparers, maxCompared, readBehind)
-	s.states = newBatcher(s.readers, nil, 2, maxItems, readStates)
-	s.rosters = newBatcher(s.readers, nil, rosterReaders, maxRosters, readRosters)
-	s.documents = newBatcher(s.readers, nil, 2, maxItems, readDocuments)
+	s.marks = newBatcher(s.patience, s.writers, s.wrote("mark"), 1, config.Batch, s.mark)
+	s.clears = newBatcher(s.patience, s.writers, s.wrote("clear"), 1, config.Batch, s.clear)
+	s.pages = newBatcher(s.patience, s.readers, nil, pageReaders, maxPages, readPages)
+	s.pending = newBatcher(s.patience, s.readers, nil, 2, maxPages, readPending)
+	s.behind = newBatcher(s.patience, s.readers, nil, comparers, maxCompared, readBehind)
+	s.states = newBatcher(s.patience, s.readers, nil, 2, maxItems, readStates)
+	s.rosters = newBatcher(s.patience, s.readers, nil, rosterReaders, maxRosters, readRosters)
+	s.documents = newBatcher(s.patience, s.readers, nil, 2, maxItems, readDocuments)
 	for _, b := range s.batchers() {
 		b.Start()
 	}
@@ -246,12 +254,12 @@ func (s *Store) Check(ctx context.Context) error {
 // connection breaks, it calls work again, so items may be done twice. done, if not nil, gets the
 // error of the database's work, and not the end of a caller's patience.
 func newBatcher[I, R any](
-	pool *pgxpool.Pool, done func(error) error, workers, most int,
+	patience time.Duration, pool *pgxpool.Pool, done func(error) error, workers, most int,
 	work func(context.Context, *conn, []I) ([]R, error),
 ) *batch.Batcher[I, R] {
 	cfg := batch.Config{Name: "the database", Workers: workers, Most: most}
 	return batch.New(cfg, func(_ context.Context, collect func() []I) (results []R, err error) {
-		ctx, cancel := context.WithTimeout(context.Background(), callTime)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		//rule:confirmed_is_durable.retry-broken-write
 		err = attempts(ctx, pool, mayRepeat, func(ctx context.Context, c *conn) (err error) {
@@ -303,7 +311,7 @@ func (s *Store) read(ctx context.Context, do func(context.Context, *conn) error)
 		return err
 	}
 	defer s.calls.Leave()
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	return attempts(ctx, s.readers, mayRepeat, do)
 }
@@ -343,7 +351,7 @@ func (s *Store) change(ctx context.Context, do func(context.Context, *conn) erro
 		return err
 	}
 	defer s.calls.Leave()
-	waiting, stop := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	waiting, stop := context.WithTimeout(context.WithoutCancel(ctx), s.patience)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 	//rule:nothing_outside_membership.change-once

@@ -8,6 +8,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 	service "github.com/tidemark-im/tidemark/test/services/postgres"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // durable is a store with its URL.
@@ -29,7 +30,7 @@ func openNew(t *testing.T) storage.Store {
 // openTest opens a store that t closes.
 func openTest(t testing.TB, url string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Config{URL: url})
+	s, err := Open(t.Context(), Config{URL: url, Patience: wait.Hang})
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}

@@ -10,10 +10,13 @@ import path from 'node:path';
 import { build } from 'esbuild';
 
 import { blockWith, filesOf } from './blocks.mjs';
-import { BIN, PACKAGE, ROOT, pack } from './pack.mjs';
+import { BIN, ROOT, pack } from './pack.mjs';
 
 const HERE = import.meta.dirname;
 const FIXTURES = path.join(ROOT, '.build/fixtures');
+// Other tests read what make client has packed at the same time.
+const PACKAGE = path.join(ROOT, '.build/package-check');
+const TARBALL = `${PACKAGE}.tgz`;
 
 function run(command, args, cwd = HERE) {
   console.log(`> ${path.basename(command)} ${args.join(' ')}`);
@@ -51,12 +54,12 @@ function fromGuides() {
 }
 
 /** Installs the tarball beside what the fixtures need, and builds them. */
-async function checkFixtures(tarball) {
+async function checkFixtures() {
   run(path.join(ROOT, 'scripts/npm-deps'), ['web/client/test/fixtures', '.build/fixtures'], ROOT);
   const installed = path.join(FIXTURES, 'node_modules/@tidemark/client');
   rmSync(installed, { recursive: true, force: true });
   mkdirSync(installed, { recursive: true });
-  run('tar', ['-xzf', tarball, '--strip-components=1', '-C', installed]);
+  run('tar', ['-xzf', TARBALL, '--strip-components=1', '-C', installed]);
   const bin = path.join(FIXTURES, 'node_modules/.bin');
   cpSync(path.join(HERE, 'test/fixtures/tsconfig.json'), path.join(FIXTURES, 'tsconfig.json'));
   const names = ['node', 'page', 'vite', 'react', 'next'];
@@ -119,8 +122,8 @@ async function checkNext(next) {
 
 // What a page runs knows no types of Node.
 run(`${BIN}/tsc`, ['-p', 'tsconfig.page.json']);
-const tarball = pack();
+pack(PACKAGE, TARBALL);
 await checkImports();
 run(`${BIN}/publint`, [PACKAGE, '--strict']);
-run(`${BIN}/attw`, [tarball, '--profile', 'esm-only']);
-await checkFixtures(tarball);
+run(`${BIN}/attw`, [TARBALL, '--profile', 'esm-only']);
+await checkFixtures();

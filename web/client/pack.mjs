@@ -8,32 +8,36 @@ import path from 'node:path';
 
 const HERE = import.meta.dirname;
 export const ROOT = path.join(HERE, '../..');
-export const PACKAGE = path.join(ROOT, '.build/package');
 export const BIN = path.join(HERE, 'node_modules/.bin');
-// A release has its own version and place (tools/release).
-const TARBALL = process.env.TIDEMARK_TARBALL ?? path.join(ROOT, 'bin/tidemark-client.tgz');
 
-/** Builds into an empty directory, so that nothing old is packed. Returns the tarball. */
-export function pack() {
-  rmSync(PACKAGE, { recursive: true, force: true });
-  mkdirSync(PACKAGE, { recursive: true });
-  mkdirSync(path.dirname(TARBALL), { recursive: true });
+/**
+ * Builds into `place`, a directory that is emptied before, so that nothing old is packed. Packs it
+ * as `tarball`. Two calls at a time need two places.
+ */
+export function pack(place, tarball) {
+  rmSync(place, { recursive: true, force: true });
+  mkdirSync(place, { recursive: true });
+  mkdirSync(path.dirname(tarball), { recursive: true });
   const run = (command, args, cwd, stdout) => execFileSync(command, args, {
     cwd, stdio: ['inherit', stdout, 'inherit'],
     env: { ...process.env, npm_config_update_notifier: 'false' },
   });
-  run(`${BIN}/tsc`, ['-p', 'tsconfig.build.json'], HERE, 'inherit');
+  run(`${BIN}/tsc`, ['-p', 'tsconfig.build.json', '--outDir', path.join(place, 'dist')], HERE,
+    'inherit');
   const { scripts: _, devDependencies: __, ...manifest } =
     JSON.parse(readFileSync(path.join(HERE, 'package.json'), 'utf8'));
   manifest.version = process.env.TIDEMARK_TARBALL_VERSION ?? manifest.version;
-  writeFileSync(path.join(PACKAGE, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
-  cpSync(path.join(HERE, 'README.md'), path.join(PACKAGE, 'README.md'));
-  cpSync(path.join(ROOT, 'LICENSE'), path.join(PACKAGE, 'LICENSE'));
-  run('npm', ['pack', '--silent', '--ignore-scripts'], PACKAGE, 'ignore');
-  copyFileSync(path.join(PACKAGE, `tidemark-client-${manifest.version}.tgz`), TARBALL);
-  return TARBALL;
+  writeFileSync(path.join(place, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
+  cpSync(path.join(HERE, 'README.md'), path.join(place, 'README.md'));
+  cpSync(path.join(ROOT, 'LICENSE'), path.join(place, 'LICENSE'));
+  run('npm', ['pack', '--silent', '--ignore-scripts'], place, 'ignore');
+  copyFileSync(path.join(place, `tidemark-client-${manifest.version}.tgz`), tarball);
 }
 
 if (process.argv[1] === import.meta.filename) {
-  console.log(`packed ${path.relative(ROOT, pack())}`);
+  // A release has its own version and place (tools/release).
+  const own = process.env.TIDEMARK_TARBALL;
+  const tarball = own ?? path.join(ROOT, 'bin/tidemark-client.tgz');
+  pack(own ? `${own}.packed` : path.join(ROOT, '.build/package'), tarball);
+  console.log(`packed ${path.relative(ROOT, tarball)}`);
 }

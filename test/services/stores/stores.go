@@ -15,6 +15,7 @@ import (
 	"github.com/tidemark-im/tidemark/storage/memory"
 	"github.com/tidemark-im/tidemark/storage/postgres"
 	"github.com/tidemark-im/tidemark/storage/sqlite"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // Variable names the environment variable with the backend of a test: memory, which is the default,
@@ -36,7 +37,9 @@ func Open(t testing.TB) storage.Store {
 			Path: filepath.Join(t.TempDir(), "tidemark.db"),
 		})
 	case "postgres":
-		s, err = postgres.Open(context.Background(), postgres.Config{URL: databases.take(t)})
+		s, err = postgres.Open(context.Background(), postgres.Config{
+			URL: databases.take(t), Patience: wait.Hang,
+		})
 	case "dynamodb":
 		s, err = dynamodb.Open(context.Background(), tables.take(t))
 	default:

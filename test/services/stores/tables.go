@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-im/tidemark/storage/dynamodb"
 	service "github.com/tidemark-im/tidemark/test/services/dynamodb"
+	"github.com/tidemark-im/tidemark/test/wait"
 )
 
 // tables are the tables of the process, as its emulator of DynamoDB is. So this is a variable of
@@ -62,7 +63,7 @@ func (p *tablePool) take(t testing.TB) dynamodb.Config {
 		t.Fatalf("making tables: %v", l.err)
 	}
 	t.Cleanup(func() { p.back <- l.name })
-	return dynamodb.Config{URL: p.server.URL(l.name), Transport: p.network}
+	return dynamodb.Config{URL: p.server.URL(l.name), Transport: p.network, Patience: wait.Hang}
 }
 
 // run makes tables only on request. Tests that measure the heap would notice work in the
