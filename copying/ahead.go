@@ -104,7 +104,7 @@ func (c *Copier) erasures(ctx context.Context) (string, error) {
 // dropUnknown drops chats that the source does not have, because it was restored.
 func (c *Copier) dropUnknown(ctx context.Context) error {
 	_, err := c.eachChat(ctx, c.cfg.To, func(ids []tidemark.ChatID) error {
-		return c.together(ctx, ids, func(ctx context.Context, id tidemark.ChatID) error {
+		return together(ctx, c.cfg.Workers, ids, func(ctx context.Context, id tidemark.ChatID) error {
 			_, err := c.cfg.From.Chat(ctx, id)
 			if tidemark.CodeOf(err) != tidemark.NotFound {
 				return err

@@ -36,7 +36,7 @@ type Store interface {
 // Config says what is copied.
 type Config struct {
 	From, To Store
-	// Workers is how many chats are copied at once, 8 by default.
+	// Workers is how many chats, or entries of a kind, are copied at once, 8 by default.
 	Workers int
 	// Reread makes Ahead and Run read each chat, also if it looks unchanged. It is for a source
 	// that may change a message without its chat (part.equals): DynamoDB.
@@ -150,11 +150,12 @@ func (c *Copier) Run(ctx context.Context) error {
 	}
 	for _, rest := range []struct {
 		kind storage.EntryKind
-		put  func(context.Context, *storage.Entry) error
+		put  func(context.Context, storage.Entry) error
 	}{
 		{storage.EntryReceipts, c.putReceipts},
 		{storage.EntryBacklog, c.putBacklog},
 		{storage.EntryDocument, c.putDocument},
+		{storage.EntryAudit, c.putAudit},
 	} {
 		if err := c.eachEntry(ctx, rest.kind, rest.put); err != nil {
 			return err
@@ -174,7 +175,7 @@ func (c *Copier) copyChats(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := c.together(ctx, ids, c.copyChat); err != nil {
+		if err := together(ctx, c.cfg.Workers, ids, c.copyChat); err != nil {
 			return err
 		}
 		if more {
@@ -187,32 +188,31 @@ func (c *Copier) copyChats(ctx context.Context) error {
 	return nil
 }
 
-// together calls do for chats, several at once. It returns the first error, after which it starts
-// no more calls.
-func (c *Copier) together(
-	ctx context.Context, ids []tidemark.ChatID,
-	do func(context.Context, tidemark.ChatID) error,
+// together calls do for items, as many at once as there are workers. It returns the first error,
+// after which it starts no more calls.
+func together[T any](
+	ctx context.Context, workers int, items []T, do func(context.Context, T) error,
 ) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	todo := make(chan tidemark.ChatID)
-	var workers sync.WaitGroup
-	for range min(c.cfg.Workers, len(ids)) {
-		workers.Go(func() {
-			for id := range todo {
+	todo := make(chan T)
+	var calls sync.WaitGroup
+	for range min(workers, len(items)) {
+		calls.Go(func() {
+			for item := range todo {
 				if ctx.Err() != nil {
 					continue
 				}
-				if err := do(ctx, id); err != nil {
+				if err := do(ctx, item); err != nil {
 					cancel(err)
 				}
 			}
 		})
 	}
-	for _, id := range ids {
-		todo <- id
+	for _, item := range items {
+		todo <- item
 	}
 	close(todo)
-	workers.Wait()
+	calls.Wait()
 	return context.Cause(ctx)
 }

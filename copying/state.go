@@ -159,8 +159,8 @@ func isEmpty(ctx context.Context, s Store) (bool, error) {
 	}
 	for _, kind := range kinds {
 		found := false
-		err := entries(ctx, s, kind, func(*storage.Entry) error {
-			found = true
+		err := entries(ctx, s, kind, func(some []storage.Entry) error {
+			found = found || len(some) > 0
 			return nil
 		})
 		if err != nil || found {

@@ -50,7 +50,7 @@ func (c *Copier) Verify(ctx context.Context) error {
 // compareChats compares all chats of the source. As many are in the target.
 func (c *Copier) compareChats(ctx context.Context) error {
 	inSource, err := c.eachChat(ctx, c.cfg.From, func(ids []tidemark.ChatID) error {
-		return c.together(ctx, ids, c.compareChat)
+		return together(ctx, c.cfg.Workers, ids, c.compareChat)
 	})
 	if err != nil {
 		return err
@@ -353,15 +353,20 @@ func (c *Copier) compareReactions(ctx context.Context, chat *tidemark.Chat) erro
 func (c *Copier) compareEntries(ctx context.Context, kind storage.EntryKind) error {
 	var sums [2]digest
 	for i, s := range []Store{c.cfg.From, c.cfg.To} {
-		err := entries(ctx, s, kind, func(e *storage.Entry) error {
-			if kind == storage.EntryReceipts {
-				if keep, err := kept(ctx, c.cfg.From, e); err != nil || !keep {
-					return err
+		err := entries(ctx, s, kind, func(some []storage.Entry) error {
+			for _, one := range some {
+				if kind == storage.EntryReceipts {
+					keep, err := kept(ctx, c.cfg.From, one)
+					if err != nil {
+						return err
+					}
+					if !keep {
+						continue
+					}
 				}
+				one.Document.Version, one.Backlog.Stamp, one.Backlog.Shard = 0, "", 0
+				sums[i].add(text(one))
 			}
-			one := *e
-			one.Document.Version, one.Backlog.Stamp, one.Backlog.Shard = 0, "", 0
-			sums[i].add(text(one))
 			return nil
 		})
 		if err != nil {

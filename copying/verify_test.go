@@ -134,6 +134,11 @@ func TestVerify_copy_equal_finds_what_differs(t *testing.T) {
 				storage.Document{Kind: "k", Name: "n", Value: []byte("1")})
 			return err
 		}, "the documents differ: there are 2, and were 1"},
+		{"the audit log", func(s copying.Store) error {
+			return s.RecordAudit(ctx, storage.AuditEntry{
+				ID: storage.NewAuditID(began), Operation: "import", State: storage.AuditBegun,
+			})
+		}, "the audit entries differ: there are 1, and were 0"},
 		{"the state of the copy", func(s copying.Store) error {
 			_, _, err := storage.EditDocument(ctx, s, storage.DocumentKey{
 				Kind: "copy", Name: "state",

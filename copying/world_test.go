@@ -163,7 +163,7 @@ func (w *world) act(n int) {
 	w.t.Helper()
 	actions := []func(){
 		w.says, w.says, w.says, w.says, w.says, w.relates, w.relates, w.reads, w.reads, w.reads,
-		w.joins, w.decides, w.hides, w.bans, w.expires, w.renames, w.tells, w.notes,
+		w.joins, w.decides, w.hides, w.bans, w.expires, w.renames, w.tells, w.notes, w.audits,
 	}
 	for range n {
 		w.last++
@@ -332,6 +332,28 @@ func (w *world) notes() {
 	_, _, err := storage.EditDocument(w.ctx, w.store, key,
 		func([]byte) ([]byte, error) { return next, nil })
 	w.may(err)
+}
+
+// audits records a call, and mostly its end.
+func (w *world) audits() {
+	e := storage.AuditEntry{
+		ID: storage.NewAuditID(w.at()), Actor: w.user(), Operation: "updateMember",
+		Target: storage.AuditTarget{User: w.user(), Chat: w.chat()}, State: storage.AuditBegun,
+	}
+	if w.IntN(2) == 0 {
+		e.Key, e.Request, e.Operation = "back", fmt.Sprint("request-", w.last), "deleteOutlet"
+		e.Target = storage.AuditTarget{Outlet: "news", Sequence: tidemark.Sequence(w.last)}
+	}
+	w.ok(w.store.RecordAudit(w.ctx, e))
+	if state := []storage.AuditState{
+		storage.AuditBegun, storage.AuditDone, storage.AuditRefused,
+	}[w.IntN(3)]; state != storage.AuditBegun {
+		end := storage.AuditEnd{State: state, At: w.at()}
+		if state == storage.AuditRefused {
+			end.Code = tidemark.Denied
+		}
+		w.ok(w.store.FinishAudit(w.ctx, e.ID, end))
+	}
 }
 
 // copier returns a Copier from this world to another store.

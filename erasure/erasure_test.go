@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/erasure"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/memory"
@@ -123,7 +124,11 @@ func (w *world) register(ledger *erasure.Ledger) *erasure.Register {
 }
 
 func (w *world) worker(r *erasure.Register, store erasure.Store) *erasure.Worker {
-	return erasure.New(erasure.Config{Register: r, Store: store, Core: w.core, Log: w.log()})
+	entries, err := audit.New(audit.Config{Store: w.store, Logger: w.log(), Clock: time.Now})
+	w.ok(err)
+	return erasure.New(erasure.Config{
+		Register: r, Store: store, Core: w.core, Log: w.log(), Keepers: []erasure.Keeper{entries},
+	})
 }
 
 // work runs a worker until stop is called, or until the test ends.
@@ -176,6 +181,8 @@ func traces(t *testing.T, s *memory.Store) (found []string) {
 		pages, err := s.Ranges(ctx, []storage.Range{{Chat: id, Limit: 10_000, Bare: true}})
 		note("messages", pages, err)
 	}
+	entries, _, err := s.ListAudit(ctx, storage.AuditPage{Limit: storage.MaxAudit})
+	note("the audit log", entries, err)
 	naming, _, _, err := s.ChatsNaming(ctx, zoe, "", 500)
 	note("chats that name zoe", append(naming, make([]tidemark.ChatID, 0)...), err)
 	if len(naming) > 0 {

@@ -17,6 +17,8 @@ type Users interface {
 	MembersSince(ctx context.Context, q storage.MembersQuery) (changed []storage.ChangedMember,
 		more bool, err error)
 	storage.Traces
+	ListAudit(ctx context.Context, page storage.AuditPage) (entries []storage.AuditEntry, more bool,
+		err error)
 }
 
 const (
@@ -77,8 +79,8 @@ func (w *Worker) Replay(ctx context.Context, users Users) error {
 }
 
 // digested names the document that has the digest of a ledger of which the database has nothing in
-// blocks, bans, settings of receipts and mentions. A backup has the document of its time, so it
-// says nothing of later erasures.
+// blocks, bans, settings of receipts, mentions and the audit log. A backup has the document of its
+// time, so it says nothing of later erasures.
 var digested = storage.DocumentKey{Kind: "ledger", Name: "digest"}
 
 // record writes a user to the ledger. They are erased by now, so the digest may move on, if the
@@ -101,7 +103,7 @@ func (w *Worker) record(ctx context.Context, user tidemark.UserID) error {
 	return err
 }
 
-// named calls note for each user in blocks, bans, settings of receipts and mentions.
+// named calls note for each user in blocks, bans, settings of receipts, mentions and the audit log.
 func named(ctx context.Context, users Users, note func(tidemark.UserID)) error {
 	for after, more := "", true; more; {
 		var found []tidemark.UserID
@@ -112,6 +114,25 @@ func named(ctx context.Context, users Users, note func(tidemark.UserID)) error {
 		}
 		for _, user := range found {
 			note(user)
+		}
+	}
+	//rule:erased_nowhere.replay-those-in-the-audit-log
+	return audited(ctx, users, note)
+}
+
+// audited calls note for each user whom entries of the audit log name.
+func audited(ctx context.Context, users Users, note func(tidemark.UserID)) error {
+	p := storage.AuditPage{Limit: storage.MaxAudit}
+	for more := true; more; {
+		var entries []storage.AuditEntry
+		var err error
+		if entries, more, err = users.ListAudit(ctx, p); err != nil {
+			return err
+		}
+		for _, e := range entries {
+			p.Below = e.ID
+			note(e.Actor)
+			note(e.Target.User)
 		}
 	}
 	return nil

@@ -56,6 +56,12 @@ func TestReplay_erased_nowhere_in_no_chat(t *testing.T) {
 			})
 			return err
 		},
+		"who is in the audit log": func(w *world) error {
+			return w.store.RecordAudit(w.ctx, storage.AuditEntry{
+				ID: storage.NewAuditID(time.Now()), Operation: "exportUser",
+				Target: storage.AuditTarget{User: zoe}, State: storage.AuditBegun,
+			})
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

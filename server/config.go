@@ -45,6 +45,12 @@ type Attachments interface {
 	Pin(ctx context.Context, send storage.SendKey, files, seen []string) error
 }
 
+// Audit records who did what to others (package audit).
+type Audit interface {
+	// Note records a call that has had its effect.
+	Note(ctx context.Context, operation string, target storage.AuditTarget)
+}
+
 // Workers hand over messages that other nodes have stored.
 type Workers = delivery.Workers
 
@@ -61,6 +67,8 @@ type Config struct {
 	Deletions Deletions
 	// Erasures knows who was erased. nil: nobody.
 	Erasures Erasures
+	// Audit records redactions of others' messages. nil: nothing is recorded.
+	Audit Audit
 	// Documents keeps who hides, when users were last seen, who is suspended, and who has signed
 	// out. nil: nobody can do so.
 	Documents storage.Documents

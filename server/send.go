@@ -53,6 +53,7 @@ func (s *Server) SendAll(
 		//rule:send_idempotent.late-stores-nothing
 		if d.LateAt(d.CreatedAt) {
 			results[i] = s.late(ctx, d)
+			s.auditRedaction(ctx, &results[i])
 			s.hideChanges(ctx, user, &results[i])
 			conceal(&d, &results[i])
 			continue
@@ -76,6 +77,7 @@ func (s *Server) SendAll(
 	complete, at = pinned, of
 	for j, result := range s.stored(ctx, complete) {
 		results[at[j]] = result
+		s.auditRedaction(ctx, &results[at[j]])
 		s.hideChanges(ctx, user, &results[at[j]])
 		conceal(&complete[j], &results[at[j]])
 	}

@@ -94,6 +94,8 @@ const (
 	EntryReceipts EntryKind = "receipts"
 	// EntryBacklog is a backlog of a single outlet.
 	EntryBacklog EntryKind = "backlogs"
+	// EntryAudit is an entry of the audit log.
+	EntryAudit EntryKind = "audit entries"
 )
 
 // Entry is one of the entries of its kind. Only the fields of the kind are set.
@@ -105,6 +107,7 @@ type Entry struct {
 	Chat     tidemark.ChatID
 	Receipts tidemark.ReceiptsSetting
 	Backlog  Backlog
+	Audit    AuditEntry
 }
 
 // CopiedChat is a chat as it is written by a copy. Its counts leave out what has expired.

@@ -60,7 +60,8 @@ type Erasures interface {
 	EraseUser(ctx context.Context, user tidemark.UserID, limit int) (done bool, err error)
 }
 
-// Traces finds users whom a store names, also those who are a member of no chat.
+// Traces finds users whom a store names, also those who are a member of no chat. ListAudit finds
+// those whom only the audit log names.
 type Traces interface {
 	// UsersNamed goes through the blocks, the bans, the settings of Receipts and the mentions, in
 	// an order of the store. It returns the users whom the next ones name. A user may come more

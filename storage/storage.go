@@ -27,8 +27,7 @@
 //
 // Batches: a backend commits concurrent calls of Append, Advance, Mark and Clear together. A bad
 // item fails alone. A method that takes a slice returns a slice of the same length and order,
-// unless its comment says otherwise. An empty slice does nothing. A slice longer than MaxBatch is
-// Invalid.
+// unless its comment says otherwise. An empty slice does nothing, and over MaxBatch it is Invalid.
 //
 // Values: neither side changes a value after it was passed or returned. Times have millisecond
 // precision: the store cuts off the rest, also in the results of writes.
@@ -69,6 +68,7 @@ type Store interface {
 	Lives
 	Outbox
 	Documents
+	Audit
 
 	// Check returns nil if the store can serve reads and durable writes now. Otherwise it returns
 	// Unavailable with the reason. Readiness probes call it. It takes at most as long as one small

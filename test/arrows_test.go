@@ -38,6 +38,7 @@ func arrows() []arrow {
 		{place: "attachments", own: []string{"", "internal/signal", "storage"}},
 		{place: "retention", own: []string{"", "internal/chores", "storage"}},
 		{place: "deletion", own: []string{"", "internal/chores", "storage"}},
+		{place: "audit", own: []string{"", "internal/chores", "storage"}},
 		{
 			place: "erasure", own: []string{"", "internal/chores", "internal/signal", "storage"},
 		},
@@ -272,7 +273,7 @@ func arrows() []arrow {
 
 		{
 			place:  "transports",
-			own:    []string{"", "server", "tracing", "transports/...", "web"},
+			own:    []string{"", "audit", "server", "tracing", "transports/...", "web"},
 			others: []string{"github.com/labstack/echo/v4", "github.com/prometheus/client_golang"},
 		},
 		{
@@ -299,7 +300,7 @@ func arrows() []arrow {
 		},
 		{
 			place:  "transports/websocket",
-			own:    append(adapter, "internal/batch"),
+			own:    append(adapter, "audit", "internal/batch"),
 			others: []string{"github.com/labstack/echo/v4"},
 		},
 		{place: "transports/sse", own: adapter, others: []string{"github.com/labstack/echo/v4"}},
@@ -310,17 +311,22 @@ func arrows() []arrow {
 		},
 		{
 			place:  "transports/rest",
-			own:    adapter,
+			own:    append(adapter, "audit"),
 			others: []string{"github.com/labstack/echo/v4", "github.com/oapi-codegen/runtime"},
 		},
 		{
 			place:  "transports/erasure",
-			own:    append(adapter, "erasure"),
+			own:    append(adapter, "audit", "erasure"),
+			others: []string{"github.com/labstack/echo/v4"},
+		},
+		{
+			place:  "transports/audit",
+			own:    append(adapter, "audit"),
 			others: []string{"github.com/labstack/echo/v4"},
 		},
 		{
 			place:  "transports/outlets",
-			own:    append(adapter, "reach", "reach/outlet"),
+			own:    append(adapter, "audit", "reach", "reach/outlet"),
 			others: []string{"github.com/labstack/echo/v4"},
 		},
 		{
@@ -412,11 +418,10 @@ func arrows() []arrow {
 			place: "cmd/tidemark",
 			own: []string{
 				"",
-				"attachments", "attachments/...", "bench", "copying", "deletion", "erasure",
-				"importer", "importer/...",
-				"internal/redis", "internal/signal", "migrations", "reach", "reach/...",
-				"retention", "server", "server/...", "storage", "storage/...", "tracing",
-				"tracing/...", "transports", "transports/...", "web",
+				"attachments", "attachments/...", "audit", "bench", "copying", "deletion",
+				"erasure", "importer", "importer/...", "internal/redis", "internal/signal",
+				"migrations", "reach", "reach/...", "retention", "server", "server/...", "storage",
+				"storage/...", "tracing", "tracing/...", "transports", "transports/...", "web",
 			},
 			others: []string{
 				"github.com/alecthomas/kong", "github.com/gofrs/uuid/v5",

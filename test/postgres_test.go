@@ -40,7 +40,7 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 	serve := []string{"serve", "--dev", "--listen", "127.0.0.1:0", "--store", store}
 	p.env = []string{"TIDEMARK_STORE=" + store}
 	schema := func(n int) string {
-		return fmt.Sprintf("%sschema %d, compatible %d, needed 10", shown, n, min(n, 1))
+		return fmt.Sprintf("%sschema %d, compatible %d, needed 11", shown, n, min(n, 1))
 	}
 	const tooNew = "for programs that need version 999 or a later one, and this program needs " +
 		"10; run a newer program"
@@ -57,15 +57,16 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 			"nothing to take down",
 			"", []string{"migrate", "down"}, true, "there is no schema to take down",
 		},
-		{"the command", "", []string{"migrate", "up"}, false, schema(10)},
-		{"again", "", []string{"migrate", "up"}, false, schema(10)},
-		{"down", "", []string{"migrate", "down"}, false, schema(9)},
+		{"the command", "", []string{"migrate", "up"}, false, schema(11)},
+		{"again", "", []string{"migrate", "up"}, false, schema(11)},
+		{"down", "", []string{"migrate", "down"}, false, schema(10)},
 		{
 			"old",
 			"", serve, true,
-			"the schema has version 9, and this program needs 10; run tidemark migrate up",
+			"the schema has version 10, and this program needs 11; run tidemark migrate up",
 		},
-		{"down again", "", []string{"migrate", "down"}, false, schema(8)},
+		{"down again", "", []string{"migrate", "down"}, false, schema(9)},
+		{"once more", "", []string{"migrate", "down"}, false, schema(8)},
 		{"one more", "", []string{"migrate", "down"}, false, schema(7)},
 		{"the next one", "", []string{"migrate", "down"}, false, schema(6)},
 		{"and one more", "", []string{"migrate", "down"}, false, schema(5)},
@@ -77,9 +78,9 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 		{
 			"older",
 			"", serve, true,
-			"the schema has version 0, and this program needs 10; run tidemark migrate up",
+			"the schema has version 0, and this program needs 11; run tidemark migrate up",
 		},
-		{"up again", "", []string{"migrate", "up"}, false, schema(10)},
+		{"up again", "", []string{"migrate", "up"}, false, schema(11)},
 		{
 			"newer",
 			"UPDATE schema_migrations SET version = 999; " +

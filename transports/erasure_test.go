@@ -7,17 +7,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/erasure"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/transports"
+	auditcall "github.com/tidemark-im/tidemark/transports/audit"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	erasures "github.com/tidemark-im/tidemark/transports/erasure"
 	"github.com/tidemark-im/tidemark/transports/limit"
 	"github.com/tidemark-im/tidemark/transports/transporttest"
 )
 
-// erasuresOf returns the calls that erase and export users. Nobody erases them.
+// erasuresOf returns the calls that erase and export users, and that of the audit log.
 func erasuresOf(
 	t testing.TB, store storage.Store, core *server.Server, auth *auth.Authenticator,
 	limit *limit.Limiter,
@@ -28,10 +32,23 @@ func erasuresOf(
 	if err != nil {
 		t.Fatal(err)
 	}
-	return erasures.New(erasures.Config{
-		Server: core, Register: register, Auth: auth, Limit: limit,
+	entries, err := audit.New(audit.Config{
+		Store: store, Days: 1, Logger: slog.New(slog.DiscardHandler), Clock: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := erasures.New(erasures.Config{
+		Server: core, Register: register, Auth: auth, Limit: limit, Audit: entries,
 		Exporter: &erasure.Exporter{Store: store, Clock: time.Now},
-	}).Mount
+	})
+	listed := auditcall.New(auditcall.Config{
+		Server: core, Log: entries, Auth: auth, Limit: limit,
+	})
+	return func(e *echo.Echo, base string) {
+		calls.Mount(e, base)
+		listed.Mount(e, base)
+	}
 }
 
 // TestErasure_erased_nowhere_in_requests: who was erased is refused, and so is everybody who names

@@ -119,6 +119,12 @@ var metricTable = []metric{
 		"Attempts of this process to remove what is left of deleted chats that failed. They are " +
 			"repeated.", "",
 	},
+	{"audit_entries_total", "Entries that this process has written to the audit log.", ""},
+	{"audit_removed_total", "Old entries of the audit log that this process has removed.", ""},
+	{
+		"audit_failures_total",
+		"Writes to the audit log that failed. A call whose entry cannot be written is refused.", "",
+	},
 	{"users_erased_total", "Users whom this process has erased.", ""},
 	{
 		"erasure_failures_total",

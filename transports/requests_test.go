@@ -97,6 +97,7 @@ func good() map[string]exchange {
 		"startErasure": {who: "key", method: "POST", path: "/users/yan/erasure", status: 202},
 		"getErasure":   {who: "key", method: "GET", path: "/users/yan/erasure", status: 200},
 		"exportUser":   {who: "key", method: "GET", path: "/users/ann/export", status: 200},
+		"listAudit":    {who: "key", method: "GET", path: "/audit?limit=5", status: 200},
 		"getStats":     {who: "key", method: "GET", path: "/admin/stats", status: 200},
 		"listOutlets":  {who: "key", method: "GET", path: "/admin/outlets", status: 200},
 		"createOutlet": {who: "key", method: "POST", path: "/admin/outlets", status: 201,

@@ -52,6 +52,8 @@ func scopesOf(operation string) []auth.Scope {
 		"createOutletSecret", "testOutlet", "replayOutlet", "listOutletFailures",
 		"listParkedEvents", "resendParkedEvent":
 		return []auth.Scope{auth.ScopeAdmin}
+	case "listAudit":
+		return []auth.Scope{auth.ScopeAudit}
 	case "startErasure", "getErasure":
 		return []auth.Scope{auth.ScopeErase}
 	case "exportUser":
@@ -66,7 +68,7 @@ func scopesOf(operation string) []auth.Scope {
 func scopesWithoutUser(operation string) []auth.Scope {
 	scopes := scopesOf(operation)
 	if slices.Contains(scopes, auth.ScopeAdmin) || slices.Contains(scopes, auth.ScopeModerate) ||
-		slices.Contains(scopes, auth.ScopeErase) {
+		slices.Contains(scopes, auth.ScopeErase) || slices.Contains(scopes, auth.ScopeAudit) {
 		return scopes
 	}
 	switch operation {

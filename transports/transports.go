@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/tracing"
 	"github.com/tidemark-im/tidemark/transports/auth"
@@ -70,6 +71,8 @@ type Config struct {
 	PrivateMetrics bool
 	// MetricsToken is the bearer token that /metrics of the handler asks for. "": none.
 	MetricsToken string
+	// Audit records the calls of the REST adapter. nil: nothing is recorded.
+	Audit *audit.Log
 	// Tracer traces sends. Latencies then have traces as exemplars. nil: nothing is traced.
 	Tracer *tracing.Tracer
 	// Logger is slog.Default() by default. It never gets message text, tokens or tickets.
@@ -135,6 +138,7 @@ func New(cfg Config) (*Handler, error) {
 
 	rest.Register(e, BasePath, rest.Config{
 		Server: cfg.Server, Auth: cfg.Auth, Limit: cfg.Limit, Admitted: h.traffic.trace,
+		Audit: cfg.Audit,
 	})
 	for path, stream := range map[string]echo.HandlerFunc{
 		"/events": cfg.Events, "/poll": cfg.Poll, "/ws": cfg.WebSocket,

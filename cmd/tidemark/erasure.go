@@ -12,7 +12,6 @@ import (
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/erasure"
 	"github.com/tidemark-im/tidemark/reach/push/devices"
-	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/storage"
 )
 
@@ -89,13 +88,12 @@ func (o *options) register(
 }
 
 // attach connects what erases users to a core, and to what else is kept of users.
-func (e *erasing) attach(
-	core *server.Server, told outletWork, kept files, store storage.Store, log *slog.Logger,
-) {
+func (e *erasing) attach(a *assembled, store storage.Store, log *slog.Logger) {
+	core, told, kept := a.core, a.told, a.kept
 	registry := devices.New(store)
 	cfg := erasure.Config{
 		Register: e.register, Store: store, Core: core, Log: log,
-		Keepers: []erasure.Keeper{core, registry, told.engine},
+		Keepers: []erasure.Keeper{core, registry, told.engine, a.audits.log},
 	}
 	if kept.kept != nil {
 		cfg.Files = kept.kept

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/erasure"
 	"github.com/tidemark-im/tidemark/importer"
 	"github.com/tidemark-im/tidemark/importer/jsonl"
@@ -33,6 +34,8 @@ type importCommand struct {
 	Oversize string   `default:"refuse" enum:"refuse,skip" help:"What becomes of a message that is too large: its chat is refused, or (skip) a line takes its place."`
 	DryRun   bool     `help:"Read and check everything, without a store."`
 	UIDKey   string   `name:"tinode-uid-key" env:"TIDEMARK_TINODE_UID_KEY" placeholder:"KEY" help:"For tinode: uid_key in store_config of tinode.conf."`
+
+	AuditDays *int `env:"TIDEMARK_AUDIT_DAYS" placeholder:"DAYS" help:"0: write no entry to the audit log. Default 400."`
 
 	Store  string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH, postgres://… or dynamodb://…"`
 	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its store is used."`
@@ -71,11 +74,16 @@ func (c *importCommand) Run(ctx context.Context, std streams) error {
 		defer stop()
 		cfg.Store, cfg.Erased = store, register.Erased
 	}
+	end, err := c.recorded(ctx, cfg.Store)
+	if err != nil {
+		return explained(err)
+	}
 	i := importer.New(cfg)
 	began := time.Now()
 	stop := showProgress(std.err, i, began)
 	err = i.Run(ctx, records)
 	stop()
+	end(err)
 	report := struct {
 		importer.Report
 		Complete bool    `json:"complete"`
@@ -84,6 +92,33 @@ func (c *importCommand) Run(ctx context.Context, std streams) error {
 	encoder := json.NewEncoder(std.out)
 	encoder.SetIndent("", "  ")
 	return errors.Join(explained(err), encoder.Encode(report))
+}
+
+// recorded writes the entry of this import to the audit log. end writes how it ended.
+func (c *importCommand) recorded(
+	ctx context.Context, store importer.Store,
+) (end func(error), err error) {
+	kept, ok := store.(storage.Audit)
+	if !ok { // a dry run
+		return func(error) {}, nil
+	}
+	days := defaultAuditDays
+	if c.AuditDays != nil {
+		days = *c.AuditDays
+	}
+	log, err := audit.New(audit.Config{
+		Store: kept, Days: days, Logger: slog.Default(), Clock: time.Now,
+	})
+	if err != nil {
+		return nil, usagef("--audit-days: %s", tidemark.DetailOf(err))
+	}
+	finish, err := log.Begin(ctx, "import", audit.Target{})
+	return func(err error) {
+		if err != nil { // Whatever it is, some records may have been imported before.
+			err = tidemark.Wrap(tidemark.Internal, err, "the import did not end")
+		}
+		finish(err)
+	}, err
 }
 
 // explained returns the error of an import.

@@ -111,11 +111,32 @@ func TestImport_says_what_it_refuses(t *testing.T) {
 				!strings.Contains(stderr, tc.want) {
 				t.Errorf("exit %d, %+v, %s", code, r, stderr)
 			}
+			want := storage.AuditDone
+			if tc.code != exitOK {
+				want = storage.AuditUnknown // It has imported a chat.
+			}
+			checkImportEntry(t, strings.TrimPrefix(store, "sqlite:"), want)
 			if tc.refused > 0 && (r.Refused[0].Chat != "b" ||
 				!strings.Contains(r.Refused[0].Reason, "message 1 of the chat b: content is")) {
 				t.Errorf("refused are %+v", r.Refused)
 			}
 		})
+	}
+}
+
+// checkImportEntry compares the state of the only entry in the audit log of a database.
+func checkImportEntry(t *testing.T, database string, want storage.AuditState) {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Path: database})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	entries, _, err := s.ListAudit(t.Context(), storage.AuditPage{Limit: 9})
+	if err != nil || len(entries) != 1 || entries[0].Operation != "import" ||
+		entries[0].State != want {
+		t.Errorf("got the entries %+v and error %v, want one of an import in the state %s",
+			entries, err, want)
 	}
 }
 

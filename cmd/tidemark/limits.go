@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
@@ -45,6 +46,7 @@ type coreFlags struct {
 	CommitBatch     int           `env:"TIDEMARK_COMMIT_BATCH" placeholder:"N" help:"Greatest number of writes that share a commit of SQLite or a statement of Postgres. Default 512."`
 	LastSeen        bool          `env:"TIDEMARK_LAST_SEEN" help:"Keep when users were last seen: one write for each absence. Default: no."`
 	KeepDays        int           `env:"TIDEMARK_KEEP_DAYS" placeholder:"DAYS" help:"Remove messages that are older than this many days, 8 at least. Default: messages are kept for ever."`
+	AuditDays       *int          `env:"TIDEMARK_AUDIT_DAYS" placeholder:"DAYS" help:"Keep entries of the audit log for this many days; 0: write none. Default 400."`
 	OpenChats       string        `env:"TIDEMARK_OPEN_CHATS" default:"members" enum:"members,backends" help:"Who creates chats: members (every user), or backends (API keys only)."`
 	SessionsPerUser int           `env:"TIDEMARK_SESSIONS_PER_USER" placeholder:"N" help:"Greatest number of sessions of a user. Default 32."`
 	Erasure         erasureFlags  `embed:""`
@@ -80,6 +82,9 @@ func (f coreFlags) check() error {
 			return usagef("%s is %d; it must be %d to %d", given.flag, given.value, given.from,
 				given.to)
 		}
+	}
+	if days := f.auditDays(); days < 0 || days > audit.MaxDays {
+		return usagef("--audit-days is %d; it must be 0 to %d", days, audit.MaxDays)
 	}
 	return nil
 }

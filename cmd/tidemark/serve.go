@@ -22,6 +22,7 @@ import (
 	"github.com/tidemark-im/tidemark/tracing"
 	"github.com/tidemark-im/tidemark/transports"
 	adapter "github.com/tidemark-im/tidemark/transports/attachments"
+	auditcall "github.com/tidemark-im/tidemark/transports/audit"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	erasures "github.com/tidemark-im/tidemark/transports/erasure"
 	"github.com/tidemark-im/tidemark/transports/limit"
@@ -291,7 +292,9 @@ func (o *options) layer(
 	polls := longpoll.New(longpoll.Config{
 		Server: core, Auth: credentials, Limit: limiter, Gate: gate,
 	})
-	admin := outlets.New(outlets.Config{Engine: told.engine, Auth: credentials, Limit: limiter})
+	admin := outlets.New(outlets.Config{
+		Engine: told.engine, Auth: credentials, Limit: limiter, Audit: a.audits.log,
+	})
 	told.push.Server, told.push.Auth, told.push.Limit = core, credentials, limiter
 	notices := push.New(told.push)
 	fileCalls := adapter.New(adapter.Config{
@@ -299,9 +302,14 @@ func (o *options) layer(
 	})
 	erasures := erasures.New(erasures.Config{
 		Server: core, Register: a.erases.register, Exporter: a.erases.exporter, Auth: credentials,
-		Limit: limiter,
+		Limit: limiter, Audit: a.audits.log,
 	})
-	mounts := []transports.Mount{admin.Mount, notices.Mount, fileCalls.Mount, erasures.Mount}
+	entries := auditcall.New(auditcall.Config{
+		Server: core, Log: a.audits.log, Auth: credentials, Limit: limiter,
+	})
+	mounts := []transports.Mount{
+		admin.Mount, notices.Mount, fileCalls.Mount, erasures.Mount, entries.Mount,
+	}
 	handler, err := transports.New(transports.Config{
 		Server:         core,
 		Auth:           credentials,
@@ -321,6 +329,7 @@ func (o *options) layer(
 		PrivateMetrics: o.metrics.private,
 		MetricsToken:   o.metrics.token,
 		Tracer:         o.metrics.tracer,
+		Audit:          a.audits.log,
 		Collectors:     o.collectors(),
 		Counters: append(others.counters, sockets.Counters, events.Counters, polls.Counters,
 			gate.Counters, limiter.Counters, told.engine.Counters, kept.counters),
@@ -344,6 +353,7 @@ type assembled struct {
 	kept   files
 	sweeps sweeping
 	erases erasing
+	audits auditing
 	layer  *httpLayer
 }
 
@@ -361,13 +371,17 @@ func (o *options) assemble(
 	if a.erases, err = o.register(ctx, a.told.store, log); err != nil {
 		return a, err
 	}
+	if a.audits, err = o.auditing(a.told.store, a.erases.register, log); err != nil {
+		return a, err
+	}
 	if err = o.newCore(ctx, &a, store.compares, others, log); err != nil {
 		return a, err
 	}
 	a.told.fanout.core = a.core
-	a.erases.attach(a.core, a.told, a.kept, a.told.store, log)
+	a.erases.attach(&a, a.told.store, log)
 	others.suspended = a.core.Suspended
-	others.counters = append(others.counters, a.sweeps.counters, a.erases.counters)
+	others.counters = append(others.counters, a.sweeps.counters, a.erases.counters,
+		a.audits.log.Counters)
 	a.layer, err = o.layer(&a, store, others, log)
 	return a, err
 }
@@ -387,6 +401,7 @@ func (o *options) newCore(
 		Bus:       others.bus,
 		Deletions: a.sweeps.deletions,
 		Erasures:  a.erases.register,
+		Audit:     a.audits.log,
 		Node:      o.node,
 		Logger:    log,
 		Tracer:    o.metrics.tracer,
@@ -484,7 +499,8 @@ func (o *options) serveOne(ctx context.Context, log *slog.Logger) (err error) {
 	//rule:bounded_use.share-rates-among-nodes
 	defer beside(ctx, layer.credentials.Run, layer.keepTickets, layer.limiter.Run,
 		layer.handler.Run, o.file.run(layer.limiter), a.told.run, a.kept.run,
-		a.sweeps.run, a.sweeps.purge, a.erases.run, a.erases.work, o.metrics.exporter())()
+		a.sweeps.run, a.sweeps.purge, a.erases.run, a.erases.work, a.audits.run,
+		o.metrics.exporter())()
 	stopDebug, err := serveDebug(ctx, o.metrics.debugListen, layer.handler.Debug(), log)
 	if err != nil {
 		return errors.Join(err, listener.Close(), core.Stop(ctx))

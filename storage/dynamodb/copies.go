@@ -130,6 +130,21 @@ var entryTables = map[storage.EntryKind]entryTable{
 			}}, is
 		},
 	},
+	storage.EntryAudit: {
+		table: record.Documents, first: "kind", second: "name",
+		only: []string{
+			"kind", "name", "key_name", "actor_id", "request_id", "operation", "user_id",
+			"chat_id", "sequence", "outlet_id", "audit_state", "audit_code", "ended_at",
+		},
+		of: func(r *call.Reader, first, _ string) (storage.Entry, bool) {
+			if !strings.HasPrefix(first, auditKind) || first == auditDays {
+				return storage.Entry{}, false
+			}
+			e, err := auditEntry(r.Item)
+			r.Err = err
+			return storage.Entry{Audit: e}, true
+		},
+	},
 	storage.EntryReceipts: {
 		table: record.States, first: "user_id", second: "chat_id",
 		only: []string{"user_id", "chat_id", "hides_read", "read_receipts"},

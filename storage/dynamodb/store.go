@@ -57,6 +57,7 @@ type Store struct {
 	lives []lives.Life
 	// patience is callTime by default.
 	patience  time.Duration
+	audited   auditedDays
 	health    health.Writes
 	calls     inflight.Gate
 	committed func(sends, acks int, took time.Duration)

@@ -103,6 +103,10 @@ func (s *Store) Entries(
 		for key, b := range s.backlogs {
 			all[string(key.outlet)+"\x00"+string(key.chat)] = storage.Entry{Backlog: b}
 		}
+	case storage.EntryAudit:
+		for id, e := range s.audit {
+			all[string(id)] = storage.Entry{Audit: e}
+		}
 	}
 	names := slices.SortedFunc(maps.Keys(all), strings.Compare)
 	names = slices.DeleteFunc(names, func(name string) bool { return name <= after })

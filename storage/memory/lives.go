@@ -56,6 +56,10 @@ func (s *Store) Copy() *Store {
 	for kind, documents := range s.documents {
 		c.documents[kind] = maps.Clone(documents)
 	}
+	for user, blocks := range s.blocks {
+		c.blocks[user] = maps.Clone(blocks)
+	}
+	c.hides, c.audit = maps.Clone(s.hides), maps.Clone(s.audit)
 	return c
 }
 

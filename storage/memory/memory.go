@@ -39,6 +39,8 @@ type Store struct {
 	blocks map[tidemark.UserID]map[tidemark.UserID]time.Time
 	// documents holds the documents by kind and name.
 	documents map[string]map[string]storage.Document
+	// audit holds the entries by their ids.
+	audit map[storage.AuditID]storage.AuditEntry
 	// lives are the lives of the data, of which the last is the present one.
 	lives []lives.Life
 }
@@ -59,6 +61,7 @@ func New() *Store {
 		backlogs:  map[backlogKey]storage.Backlog{},
 		blocks:    map[tidemark.UserID]map[tidemark.UserID]time.Time{},
 		documents: map[string]map[string]storage.Document{},
+		audit:     map[storage.AuditID]storage.AuditEntry{},
 	}
 }
 

@@ -221,6 +221,11 @@ const (
 	opDocuments
 	opDocumentsOf
 	opPutDocument
+	opRecordAudit
+	opFinishAudit
+	opListAudit
+	opRenameAudit
+	opTrimAudit
 	opCheck
 	operations
 )
@@ -236,7 +241,8 @@ func (op operation) String() string {
 		"close_direct", "erase_messages", "erase_member", "erase_user", "users_named", "put_block",
 		"remove_block",
 		"blocks_of", "apart", "ban", "unban", "bans_of", "shared", "backlogs", "rewind", "settle",
-		"each_chat", "members_since", "documents", "documents_of", "put_document", "check",
+		"each_chat", "members_since", "documents", "documents_of", "put_document", "record_audit",
+		"finish_audit", "list_audit", "rename_audit", "trim_audit", "check",
 	}[op]
 }
 

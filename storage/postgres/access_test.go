@@ -50,8 +50,8 @@ func TestAccess_table(t *testing.T) {
 	names := statements(t)
 	used := map[string]bool{}
 	operations := slices.Concat(load.writes(), load.relations(), load.annotations(),
-		load.retention(), load.states(), load.blocks(), load.erasures(), load.outlets(),
-		load.reads())
+		load.retention(), load.states(), load.blocks(), load.audits(), load.erasures(),
+		load.outlets(), load.reads())
 	costs, lines := make([][]cost, len(operations)), make([]string, len(operations))
 	for round := range 4 {
 		for i, o := range operations {

@@ -142,6 +142,12 @@ var entryQueries = map[storage.EntryKind]entryQuery{
 			b.From = from.position()
 			return e, string(b.Outlet), string(b.Chat), err
 		}},
+	storage.EntryAudit: {`SELECT ` + auditColumns + ` FROM audit
+		WHERE (id, '') > ($1, $2) ORDER BY id LIMIT $3`,
+		func(row pgx.Rows) (e storage.Entry, first, second string, err error) {
+			e.Audit, err = auditIn(row)
+			return e, string(e.Audit.ID), "", err
+		}},
 }
 
 // Entries implements storage.CopySource.

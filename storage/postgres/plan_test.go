@@ -288,7 +288,7 @@ func planned(t *testing.T, url string, names map[string]string) func(t *testing.
 			t.Fatal(err)
 		}
 	}
-	if _, _, plans := w.take(); len(plans) < 2*(len(names)-9) {
+	if _, _, plans := w.take(); len(plans) < 2*(len(names)-10) {
 		t.Fatalf("%d plans were made of %d statements", len(plans), len(names))
 	}
 	return func(t *testing.T) {
@@ -374,8 +374,8 @@ func checkPlans(
 	}
 	found := map[string]plan{}
 	for _, o := range slices.Concat(load.writes(), load.relations(), load.annotations(),
-		load.retention(), load.states(), load.blocks(), load.erasures(), load.outlets(),
-		load.reads()) {
+		load.retention(), load.states(), load.blocks(), load.audits(), load.erasures(),
+		load.outlets(), load.reads()) {
 		if o.before != nil {
 			if err := o.before(round); err != nil {
 				t.Fatalf("before %s: %v", o.name, err)

@@ -46,8 +46,8 @@ func totals() []string {
 // received all of every second one. Each chat has metadata. Half of all members have watermarks.
 // Two messages of each chat do not count as unread, and some name users. Five have a reaction, and
 // one of these is pinned. Three others are banned from each. For each, a user hides what they read,
-// and blocks three. The tables are not analyzed. activity_at is the number of the chat, 0 for a
-// crowd.
+// and blocks three. Each has an entry in the audit log, of after 2004. The tables are not analyzed.
+// activity_at is the number of the chat, 0 for a crowd.
 func fixture() []string {
 	const chats = `(SELECT *, activity_at AS no FROM chats
 		WHERE activity_at BETWEEN $from AND $to) AS c`
@@ -113,6 +113,10 @@ func fixture() []string {
 			FROM ` + chats + `, generate_series(1, 3) AS s`,
 		`INSERT INTO bans (chat, user_id, banned_at)
 			SELECT c.key, 'quiet' || s, 1 FROM ` + chats + `, generate_series(1, 3) AS s`,
+		`INSERT INTO audit (id, key_name, actor_id, request_id, operation, user_id, chat_id,
+			sequence, outlet_id, state, code, ended_at)
+			SELECT '01' || lpad(c.key::text, 26, '0'), 'back', '', 'r1', 'deleteChat', '', c.id, 0,
+				'', 'done', '', 1 FROM ` + chats,
 	}
 }
 

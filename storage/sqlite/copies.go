@@ -146,6 +146,9 @@ var entryQueries = map[storage.EntryKind]entryQuery{
 				From: positionAt(row, 2), Stamp: row.stringAt(5), Shard: int(row.integerAt(6)),
 			}}
 		}},
+	storage.EntryAudit: {`SELECT id, '', ` + auditColumns + `
+		FROM audit WHERE (id, '') > (?, ?) ORDER BY id LIMIT ?`,
+		func(row *stmt) storage.Entry { return storage.Entry{Audit: auditAt(row, 2)} }},
 }
 
 // Entries implements storage.CopySource.

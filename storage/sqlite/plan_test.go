@@ -361,4 +361,14 @@ func everyMethodOfOutlets(t *testing.T, s *Store, chat tidemark.ChatID) {
 	ok(err)
 	_, err = s.DocumentsOf(ctx, []storage.DocumentKey{{Kind: "kind", Name: "name"}})
 	ok(err)
+	entry := storage.AuditEntry{ID: storage.NewAuditID(time.Now()), State: storage.AuditBegun}
+	ok(s.RecordAudit(ctx, entry))
+	ok(s.FinishAudit(ctx, entry.ID, storage.AuditEnd{State: storage.AuditDone}))
+	ok(s.RenameAudit(ctx, entry.ID, "a", "b"))
+	_, _, err = s.ListAudit(ctx, storage.AuditPage{Limit: 10})
+	ok(err)
+	_, _, err = s.TrimAudit(ctx, entry.ID, 10)
+	ok(err)
+	_, _, err = s.Entries(ctx, storage.EntryAudit, "", 10)
+	ok(err)
 }

@@ -1,7 +1,9 @@
 package storagetest
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -314,4 +316,44 @@ var copyRules = []rule{
 		f.ok(s.DropChat(f.ctx, second))
 		f.equal("the chat of the pair, after its own is dropped", found(), f.chat("new"))
 	}},
+
+	{"copy_equal_entries_of_the_audit_log", func(f *fixture) {
+		s := f.copyable()
+		done, refused := f.audited(1), f.audited(3)
+		bare := storage.AuditEntry{ID: f.entry(2), Operation: "import", State: storage.AuditBegun}
+		f.record(done, bare, refused)
+		done = done.Finish(storage.AuditEnd{State: storage.AuditDone, At: at(1)})
+		f.ok(s.FinishAudit(f.ctx, done.ID, storage.AuditEnd{State: done.State, At: done.EndedAt}))
+		end := storage.AuditEnd{State: storage.AuditRefused, Code: tidemark.Denied, At: at(2)}
+		refused = refused.Finish(end)
+		f.ok(s.FinishAudit(f.ctx, refused.ID, end))
+		f.equal("entries of a source", f.copiedAudit(s), []storage.AuditEntry{done, bare, refused})
+
+		// A copy writes an entry as it is.
+		later := refused
+		later.ID = f.entry(4)
+		for range 2 {
+			f.record(later)
+		}
+		f.equal("entries of a target", f.ownAudit(9),
+			[]storage.AuditEntry{later, refused, bare, done})
+	}},
+}
+
+// copiedAudit returns the entries of the fixture's day as a copy reads them, in their order.
+func (f *fixture) copiedAudit(s storage.CopySource) (found []storage.AuditEntry) {
+	f.Helper()
+	from, to := storage.AuditIDAt(f.day()), storage.AuditIDAt(f.day().AddDate(0, 0, 1))
+	for after, more := "", true; more; more = after != "" {
+		some, next, err := s.Entries(f.ctx, storage.EntryAudit, after, 100)
+		f.ok(err)
+		after = next
+		for _, one := range some {
+			if id := one.Audit.ID; id >= from && id < to {
+				found = append(found, one.Audit)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b storage.AuditEntry) int { return cmp.Compare(a.ID, b.ID) })
+	return found
 }

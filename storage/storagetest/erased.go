@@ -111,6 +111,11 @@ func Erased(t *testing.T, s storage.Store) {
 	bannedAndBlocked(t, s, user)
 	_, err = s.CloseDirect(ctx, "d", user, at(4))
 	ok(err)
+	entry := storage.AuditEntry{
+		ID: storage.NewAuditID(at(4)), Actor: user, State: storage.AuditBegun,
+		Target: storage.AuditTarget{User: user},
+	}
+	ok(s.RecordAudit(ctx, entry))
 	chats, _, _, err := s.ChatsNaming(ctx, user, "", storage.MaxErased)
 	ok(err)
 	if len(chats) != 3 {
@@ -134,6 +139,7 @@ func Erased(t *testing.T, s storage.Store) {
 		done, err = s.EraseUser(ctx, user, 1)
 		ok(err)
 	}
+	ok(s.RenameAudit(ctx, entry.ID, user, tidemark.ErasedID("9")))
 }
 
 // bannedAndBlocked bans the user from a group that they have left, and from one in which they never

@@ -112,6 +112,16 @@ func (f *fixture) callAll(ctx context.Context, chat tidemark.ChatID) map[string]
 	_, errs["Ban"] = s.Ban(ctx, chat, f.user("carol"), at(1))
 	errs["Unban"] = s.Unban(ctx, chat, f.user("carol"))
 	_, _, errs["BansOf"] = s.BansOf(ctx, chat, "", 1)
+	entry := storage.NewAuditID(f.day())
+	errs["RecordAudit"] = s.RecordAudit(ctx, storage.AuditEntry{
+		ID: entry, State: storage.AuditBegun,
+	})
+	errs["FinishAudit"] = s.FinishAudit(ctx, entry, storage.AuditEnd{
+		State: storage.AuditDone, At: at(1),
+	})
+	_, _, errs["ListAudit"] = s.ListAudit(ctx, storage.AuditPage{Limit: 1})
+	errs["RenameAudit"] = s.RenameAudit(ctx, entry, alice, e.Alias)
+	_, _, errs["TrimAudit"] = s.TrimAudit(ctx, storage.AuditIDAt(time.UnixMilli(0)), 1)
 	errs["Check"] = s.Check(ctx)
 	return errs
 }

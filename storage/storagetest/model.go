@@ -55,6 +55,7 @@ func testModel(t *testing.T, s suite, reopen func(t *testing.T, s storage.Store)
 			"purge":       m.purgeChat,
 			"block":       m.changeBlock,
 			"ban":         m.changeBan,
+			"audit":       m.audit,
 			"range":       m.readRange,
 			"annotations": m.readAnnotations,
 			"lists":       m.readLists,

@@ -121,6 +121,7 @@ func (s suite) runAll(t *testing.T) {
 	s.run(t, "Copies", copyRules)
 	s.run(t, "Outbox", outboxRules)
 	s.run(t, "Documents", documentRules)
+	s.run(t, "Audit", auditRules)
 	s.run(t, "Limits", limitRules)
 	s.run(t, "Refusals", refusalRules)
 	s.run(t, "Bulk", bulkRules)

@@ -142,6 +142,8 @@ test('suspensions and sign-outs', async () => {
   const first = await calls.signOutUser(null, { user_id });
   const second = await calls.signOut(user_id);
   assert.ok(second.signed_out_at >= first.signed_out_at);
+  const { entries } = await calls.listAudit(null, { user_id, operation: 'signOut', limit: 1 });
+  assert.deepEqual(entries.map((one) => [one.actor_id, one.state]), [[user_id, 'done']]);
 });
 
 test('blocks, bans and erasures', async () => {

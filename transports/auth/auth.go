@@ -112,6 +112,14 @@ func (a *Authenticator) admit(id Identity) (Identity, error) {
 	return id, nil
 }
 
+// KeyName returns the name of the API key that calls, or "" if a user calls.
+func (id Identity) KeyName() string {
+	if !id.Backend || id.key == nil {
+		return ""
+	}
+	return id.key.name
+}
+
 // Payer returns the caller against whose rates a call counts: the user, or the API key itself if it
 // names no user.
 func (id Identity) Payer() server.Caller {

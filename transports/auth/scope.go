@@ -31,6 +31,8 @@ const (
 	// ScopeModerate suspends users and signs them out. Messages of the key are not reviewed before
 	// they are stored.
 	ScopeModerate Scope = "moderate"
+	// ScopeAudit reads the audit log.
+	ScopeAudit Scope = "audit"
 	// ScopeAdmin manages outlets, which get all messages of all chats.
 	ScopeAdmin Scope = "admin"
 )
@@ -38,7 +40,7 @@ const (
 // Scopes are all scopes. A key whose line names none has them all.
 var Scopes = []Scope{
 	ScopeAct, ScopeSend, ScopeChats, ScopeTokens, ScopeStats, ScopeModerate, ScopeExport,
-	ScopeErase, ScopeAdmin,
+	ScopeErase, ScopeAudit, ScopeAdmin,
 }
 
 // scopesPrefix begins the last word of a key's line, if the key has not all scopes.
@@ -53,7 +55,7 @@ func ParseScopes(list string) ([]Scope, error) {
 		if !slices.Contains(Scopes, Scope(name)) {
 			return nil, tidemark.BadParam(tidemark.Invalid, "scopes",
 				"must be a list with commas of act, send, chats, tokens, stats, moderate, "+
-					"export, erase and admin")
+					"export, erase, audit and admin")
 		}
 		scopes = append(scopes, Scope(name))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/erasure"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
@@ -27,6 +28,8 @@ type Config struct {
 	Auth     *auth.Authenticator
 	// Limit bounds the calls of an API key. nil: no bound.
 	Limit *limit.Limiter
+	// Audit records erasures and exports. nil: nothing is recorded.
+	Audit *audit.Log
 }
 
 // Adapter serves the calls. It is safe for concurrent use.
@@ -78,6 +81,8 @@ func (a *Adapter) guarded(
 		if err := tidemark.CheckID("user_id", user); err != nil {
 			return err
 		}
+		c.SetRequest(c.Request().WithContext(audit.WithActor(c.Request().Context(),
+			audit.Actor{Key: id.KeyName(), User: id.User})))
 		return handle(c, user)
 	}
 }
@@ -118,7 +123,11 @@ func timeOf(t time.Time) json.RawMessage {
 func (a *Adapter) begin(c echo.Context, user tidemark.UserID) error {
 	ctx, cancel := api.Detached(c.Request())
 	defer cancel()
-	status, err := a.cfg.Register.Begin(ctx, user)
+	var status erasure.Status
+	err := a.cfg.Audit.Do(ctx, "startErasure", audit.Target{User: user}, func() (err error) {
+		status, err = a.cfg.Register.Begin(ctx, user)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -148,7 +157,11 @@ func (a *Adapter) export(c echo.Context, user tidemark.UserID) error {
 	begun := false
 	ctx, cancel := context.WithCancel(c.Request().Context())
 	defer cancel()
-	err := a.cfg.Exporter.Export(ctx, user, after, func(line []byte) error {
+	end, err := a.cfg.Audit.Begin(ctx, "exportUser", audit.Target{User: user})
+	if err != nil {
+		return err
+	}
+	err = a.cfg.Exporter.Export(ctx, user, after, func(line []byte) error {
 		if !begun {
 			begun = true
 			res.Header().Set("Cache-Control", "no-store")
@@ -161,6 +174,7 @@ func (a *Adapter) export(c echo.Context, user tidemark.UserID) error {
 		_, err := res.Write(append(line, '\n'))
 		return err
 	})
+	end(err)
 	if begun {
 		// The client sees that the last line is missing.
 		return nil //nolint:nilerr // The answer has begun.

@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/reach"
 	"github.com/tidemark-im/tidemark/reach/outlet"
 	"github.com/tidemark-im/tidemark/transports/auth"
@@ -28,6 +29,8 @@ type Config struct {
 	Auth   *auth.Authenticator
 	// Limit bounds the calls of an API key. nil: no bound.
 	Limit *limit.Limiter
+	// Audit records changes. nil: nothing is recorded.
+	Audit *audit.Log
 }
 
 // Adapter serves the admin API of outlets. It is safe for concurrent use.
@@ -35,11 +38,12 @@ type Adapter struct {
 	engine *reach.Engine
 	auth   *auth.Authenticator
 	limit  *limit.Limiter
+	audit  *audit.Log
 }
 
 // New returns an adapter. It starts no goroutine.
 func New(cfg Config) *Adapter {
-	return &Adapter{engine: cfg.Engine, auth: cfg.Auth, limit: cfg.Limit}
+	return &Adapter{engine: cfg.Engine, auth: cfg.Auth, limit: cfg.Limit, audit: cfg.Audit}
 }
 
 // Mount adds the routes below a base path.
@@ -101,8 +105,14 @@ func (a *Adapter) guarded(cost int, handle func(call) error) echo.HandlerFunc {
 		}
 		ctx, cancel := api.Detached(c.Request()) // A test delivery may take 15 s.
 		defer cancel()
+		ctx = audit.WithActor(ctx, audit.Actor{Key: id.KeyName(), User: id.User})
 		return handle(call{Context: c, ctx: ctx, outlet: reach.OutletID(name)})
 	}
+}
+
+// audited changes the outlet of a call, between the two writes of its entry in the audit log.
+func (a *Adapter) audited(c call, operation string, change func() error) error {
+	return a.audit.Do(c.ctx, operation, audit.Target{Outlet: string(c.outlet)}, change)
 }
 
 // answer writes a JSON body, which no cache may keep.
@@ -138,10 +148,14 @@ func (a *Adapter) create(c call) error {
 	if err != nil {
 		return err
 	}
-	made, err := a.engine.Create(c.ctx, reach.NewOutlet{
-		ID: reach.OutletID(asked.ID), Kind: asked.Type, URL: asked.URL,
-		Events: types(asked.Events), Content: asked.Content, Batch: asked.Batch,
-		FromStart: asked.FromStart,
+	var made reach.Created
+	err = a.audit.Do(c.ctx, "createOutlet", audit.Target{Outlet: asked.ID}, func() (err error) {
+		made, err = a.engine.Create(c.ctx, reach.NewOutlet{
+			ID: reach.OutletID(asked.ID), Kind: asked.Type, URL: asked.URL,
+			Events: types(asked.Events), Content: asked.Content, Batch: asked.Batch,
+			FromStart: asked.FromStart,
+		})
+		return err
 	})
 	if err != nil {
 		return err
@@ -192,7 +206,11 @@ func (a *Adapter) update(c call) error {
 		events := types(*asked.Events)
 		change.Events = &events
 	}
-	info, err := a.engine.Update(c.ctx, c.outlet, change)
+	var info reach.Info
+	err = a.audited(c, "updateOutlet", func() (err error) {
+		info, err = a.engine.Update(c.ctx, c.outlet, change)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -200,7 +218,8 @@ func (a *Adapter) update(c call) error {
 }
 
 func (a *Adapter) delete(c call) error {
-	if err := a.engine.Delete(c.ctx, c.outlet); err != nil {
+	err := a.audited(c, "deleteOutlet", func() error { return a.engine.Delete(c.ctx, c.outlet) })
+	if err != nil {
 		return err
 	}
 	c.Response().Header().Set("Cache-Control", "no-store")
@@ -208,7 +227,12 @@ func (a *Adapter) delete(c call) error {
 }
 
 func (a *Adapter) rotate(c call) error {
-	info, secret, err := a.engine.Rotate(c.ctx, c.outlet)
+	var info reach.Info
+	var secret string
+	err := a.audited(c, "createOutletSecret", func() (err error) {
+		info, secret, err = a.engine.Rotate(c.ctx, c.outlet)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -224,7 +248,9 @@ func (a *Adapter) replay(c call) error {
 	if err != nil {
 		return err
 	}
-	err = a.engine.Replay(c.ctx, c.outlet, asked.Chat, asked.From, asked.Since)
+	err = a.audited(c, "replayOutlet", func() error {
+		return a.engine.Replay(c.ctx, c.outlet, asked.Chat, asked.From, asked.Since)
+	})
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,13 @@ package rest
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/audit"
+	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/body"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
@@ -47,7 +50,11 @@ func (h *Handler) PutSuspension(c echo.Context, id UserId) error {
 	if err != nil {
 		return err
 	}
-	s, err := h.server.Suspend(c.Request().Context(), user, ends, reason)
+	var s server.Suspension
+	err = h.audited(c, "putSuspension", audit.Target{User: user}, func() (err error) {
+		s, err = h.server.Suspend(c.Request().Context(), user, ends, reason)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -60,7 +67,10 @@ func (h *Handler) DeleteSuspension(c echo.Context, id UserId) error {
 	if err != nil {
 		return err
 	}
-	if err := h.server.EndSuspension(c.Request().Context(), user); err != nil {
+	err = h.audited(c, "deleteSuspension", audit.Target{User: user}, func() error {
+		return h.server.EndSuspension(c.Request().Context(), user)
+	})
+	if err != nil {
 		return err
 	}
 	return nothing(c)
@@ -72,14 +82,20 @@ func (h *Handler) SignOutUser(c echo.Context, id UserId) error {
 	if err != nil {
 		return err
 	}
-	return h.signOut(c, user)
+	return h.signOut(c, "signOutUser", user)
 }
 
 // SignOut signs the caller out.
-func (h *Handler) SignOut(c echo.Context) error { return h.signOut(c, caller(c).User) }
+func (h *Handler) SignOut(c echo.Context) error {
+	return h.signOut(c, "signOut", caller(c).User)
+}
 
-func (h *Handler) signOut(c echo.Context, user tidemark.UserID) error {
-	at, err := h.server.SignOut(c.Request().Context(), user)
+func (h *Handler) signOut(c echo.Context, operation string, user tidemark.UserID) error {
+	var at time.Time
+	err := h.auditedUnless(user, c, operation, audit.Target{User: user}, func() (err error) {
+		at, err = h.server.SignOut(c.Request().Context(), user)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
@@ -60,9 +61,16 @@ func (h *Handler) ListBans(c echo.Context, id ChatId, params ListBansParams) err
 // PutBan bans a user from a group.
 func (h *Handler) PutBan(c echo.Context, id ChatId, userID UserId) error {
 	chat, err := chatID(id)
-	if err == nil {
-		err = h.server.Ban(c.Request().Context(), caller(c), chat, tidemark.UserID(userID))
+	if err != nil {
+		return err
 	}
+	if err := tidemark.CheckID("user_id", userID); err != nil {
+		return err
+	}
+	user := tidemark.UserID(userID)
+	err = h.audited(c, "putBan", audit.Target{User: user, Chat: chat}, func() error {
+		return h.server.Ban(c.Request().Context(), caller(c), chat, user)
+	})
 	if err != nil {
 		return err
 	}
@@ -72,9 +80,16 @@ func (h *Handler) PutBan(c echo.Context, id ChatId, userID UserId) error {
 // RemoveBan lifts a ban.
 func (h *Handler) RemoveBan(c echo.Context, id ChatId, userID UserId) error {
 	chat, err := chatID(id)
-	if err == nil {
-		err = h.server.Unban(c.Request().Context(), caller(c), chat, tidemark.UserID(userID))
+	if err != nil {
+		return err
 	}
+	if err := tidemark.CheckID("user_id", userID); err != nil {
+		return err
+	}
+	user := tidemark.UserID(userID)
+	err = h.audited(c, "removeBan", audit.Target{User: user, Chat: chat}, func() error {
+		return h.server.Unban(c.Request().Context(), caller(c), chat, user)
+	})
 	if err != nil {
 		return err
 	}

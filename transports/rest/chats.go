@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/body"
@@ -91,7 +92,17 @@ func (h *Handler) UpdateChat(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	view, err := h.server.UpdateChat(c.Request().Context(), caller(c), chat, change)
+	var view server.ChatView
+	update := func() (err error) {
+		view, err = h.server.UpdateChat(c.Request().Context(), caller(c), chat, change)
+		return err
+	}
+	//rule:audited_before_done.what-may-be-removed
+	if change.KeepDays != nil || change.Hold != nil {
+		err = h.audited(c, "updateChat", audit.Target{Chat: chat}, update)
+	} else {
+		err = update()
+	}
 	if err != nil {
 		return err
 	}
@@ -104,7 +115,10 @@ func (h *Handler) DeleteChat(c echo.Context, id ChatId) error {
 	if err != nil {
 		return err
 	}
-	if err := h.server.DeleteChat(c.Request().Context(), caller(c), chat); err != nil {
+	err = h.audited(c, "deleteChat", audit.Target{Chat: chat}, func() error {
+		return h.server.DeleteChat(c.Request().Context(), caller(c), chat)
+	})
+	if err != nil {
 		return err
 	}
 	return nothing(c)
@@ -144,7 +158,21 @@ func (h *Handler) AddMembers(c echo.Context, id ChatId) error {
 	if err := h.countMembers(c, len(users)); err != nil {
 		return err
 	}
-	page, err := h.server.AddMembers(c.Request().Context(), caller(c), chat, users, role)
+	var page server.MemberPage
+	add := func() (err error) {
+		page, err = h.server.AddMembers(c.Request().Context(), caller(c), chat, users, role)
+		return err
+	}
+	//rule:audited_before_done.roles-of-new-members
+	if role != "" && role != tidemark.Ordinary {
+		target := audit.Target{Chat: chat}
+		if len(users) == 1 {
+			target.User = users[0]
+		}
+		err = h.audited(c, "addMembers", target, add)
+	} else {
+		err = add()
+	}
 	if err != nil {
 		return err
 	}
@@ -168,8 +196,17 @@ func (h *Handler) UpdateMember(c echo.Context, id ChatId, userID UserId) error {
 	if err != nil {
 		return err
 	}
-	view, err := h.server.UpdateMember(c.Request().Context(), caller(c), chat,
-		tidemark.UserID(userID), change)
+	user := tidemark.UserID(userID)
+	var view server.MemberView
+	update := func() (err error) {
+		view, err = h.server.UpdateMember(c.Request().Context(), caller(c), chat, user, change)
+		return err
+	}
+	if change.Role != "" {
+		err = h.auditedUnless(user, c, "updateMember", audit.Target{User: user, Chat: chat}, update)
+	} else {
+		err = update()
+	}
 	if err != nil {
 		return err
 	}
@@ -185,7 +222,11 @@ func (h *Handler) RemoveMember(c echo.Context, id ChatId, userID UserId) error {
 	if err := tidemark.CheckID("user_id", userID); err != nil {
 		return err
 	}
-	err = h.server.RemoveMember(c.Request().Context(), caller(c), chat, tidemark.UserID(userID))
+	user := tidemark.UserID(userID)
+	remove := func() error {
+		return h.server.RemoveMember(c.Request().Context(), caller(c), chat, user)
+	}
+	err = h.auditedUnless(user, c, "removeMember", audit.Target{User: user, Chat: chat}, remove)
 	if err != nil {
 		return err
 	}

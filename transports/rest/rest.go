@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	"github.com/tidemark-im/tidemark/transports/internal/api"
@@ -30,6 +31,8 @@ type Config struct {
 	// Admitted, if not nil, is called for each call whose caller may make it, before its handler.
 	// It may change the request. It is a callback, because only then is known who may have a trace.
 	Admitted func(echo.Context)
+	// Audit records calls with power over others. nil: nothing is recorded.
+	Audit *audit.Log
 }
 
 // Handler serves the REST calls. It is safe for concurrent use.
@@ -39,6 +42,7 @@ type Handler struct {
 	limit  *limit.Limiter
 	// admitted is not nil.
 	admitted func(echo.Context)
+	audit    *audit.Log
 }
 
 var _ ServerInterface = (*Handler)(nil)
@@ -47,6 +51,7 @@ var _ ServerInterface = (*Handler)(nil)
 func Register(e *echo.Echo, base string, cfg Config) {
 	h := &Handler{
 		server: cfg.Server, auth: cfg.Auth, limit: cfg.Limit, admitted: cfg.Admitted,
+		audit: cfg.Audit,
 	}
 	if h.admitted == nil {
 		h.admitted = func(echo.Context) {}
@@ -169,10 +174,30 @@ func (h *Handler) guarded(g guard) echo.MiddlewareFunc {
 			h.admitted(c)
 			ctx, cancel := api.Detached(c.Request())
 			defer cancel()
+			ctx = audit.WithActor(ctx, audit.Actor{Key: id.KeyName(), User: id.User})
 			c.SetRequest(c.Request().WithContext(ctx))
 			return next(c)
 		}
 	}
+}
+
+// audited makes a call that has power over others, between the two writes of its entry in the audit
+// log.
+func (h *Handler) audited(
+	c echo.Context, operation string, target audit.Target, call func() error,
+) error {
+	return h.audit.Do(c.Request().Context(), operation, target, call)
+}
+
+// auditedUnless is audited, unless a user makes the call about themselves.
+func (h *Handler) auditedUnless(
+	self tidemark.UserID, c echo.Context, operation string, target audit.Target, call func() error,
+) error {
+	//rule:audited_before_done.keys-always-users-about-others
+	if !caller(c).Backend && caller(c).User == self {
+		return call()
+	}
+	return h.audited(c, operation, target, call)
 }
 
 // counted puts what a limit says of the caller into the answer, and returns the limit's error.

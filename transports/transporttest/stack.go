@@ -16,6 +16,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/attachments/attachmentstest"
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/erasure"
 	"github.com/tidemark-im/tidemark/reach/push/devices"
 	"github.com/tidemark-im/tidemark/reach/reachtest"
@@ -28,6 +29,7 @@ import (
 	"github.com/tidemark-im/tidemark/test/wait"
 	"github.com/tidemark-im/tidemark/transports"
 	"github.com/tidemark-im/tidemark/transports/attachments"
+	auditcall "github.com/tidemark-im/tidemark/transports/audit"
 	"github.com/tidemark-im/tidemark/transports/auth"
 	erasures "github.com/tidemark-im/tidemark/transports/erasure"
 	"github.com/tidemark-im/tidemark/transports/internal/apitest"
@@ -81,11 +83,13 @@ type Stack struct {
 	WebSocket *websocket.Adapter
 	SSE       *sse.Adapter
 	LongPoll  *longpoll.Adapter
-	t         testing.TB
-	contract  *apitest.Contract
-	http      *http.Server
-	served    chan error
-	chats     int
+	// entries is the audit log.
+	entries  *audit.Log
+	t        testing.TB
+	contract *apitest.Contract
+	http     *http.Server
+	served   chan error
+	chats    int
 }
 
 // stopTime is how long a Stack may take to stop.
@@ -114,6 +118,13 @@ func New(t testing.TB, o Options) *Stack {
 		t.Fatalf("who was erased: %v", err)
 	}
 	o.Core.Erasures, o.Auth.Erasures = register, register
+	entries, err := audit.New(audit.Config{
+		Store: o.Storage, Days: 1, Logger: logger, Clock: time.Now, Erasures: register,
+	})
+	if err != nil {
+		t.Fatalf("the audit log: %v", err)
+	}
+	o.Core.Audit = entries
 	core, err := server.New(o.Core)
 	if err != nil {
 		t.Fatalf("the core: %v", err)
@@ -132,7 +143,7 @@ func New(t testing.TB, o Options) *Stack {
 	o.Auth.Access = core
 	auth := auth.New(o.Auth)
 	s := &Stack{
-		Backend: backend, t: t, Server: core, Erasures: register,
+		Backend: backend, t: t, Server: core, Erasures: register, entries: entries,
 		contract: o.Contract, served: make(chan error, 1),
 	}
 	s.WebSocket = websocket.New(websocket.Config{
@@ -154,7 +165,7 @@ func New(t testing.TB, o Options) *Stack {
 		WriteTimeout: o.WriteTimeout,
 	})
 	admin := outlets.New(outlets.Config{
-		Engine: reachtest.Engine(t, o.Storage), Auth: auth, Limit: o.Limit,
+		Engine: reachtest.Engine(t, o.Storage), Auth: auth, Limit: o.Limit, Audit: entries,
 	})
 	notices := push.New(push.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Devices: devices.New(o.Storage),
@@ -164,12 +175,17 @@ func New(t testing.TB, o Options) *Stack {
 	files := attachments.New(attachments.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Attachments: kept, Dir: dir,
 	})
-	erases := erasuresOf(register, o.Storage, core, auth, o.Limit)
-	mounts := []transports.Mount{admin.Mount, notices.Mount, files.Mount, erases}
+	erases := erasuresOf(s, o.Storage, auth, o.Limit)
+	listed := auditcall.New(auditcall.Config{
+		Server: core, Log: entries, Auth: auth, Limit: o.Limit,
+	})
+	mounts := []transports.Mount{
+		admin.Mount, notices.Mount, files.Mount, erases, listed.Mount,
+	}
 	handler, err := transports.New(transports.Config{
 		Server: core, Auth: auth, Limit: o.Limit, Origins: o.Origins, Logger: logger,
 		WebSocket: s.WebSocket.Handle, Events: s.SSE.Handle, Poll: s.LongPoll.Handle,
-		Mounts: mounts,
+		Mounts: mounts, Audit: entries,
 	})
 	if err != nil {
 		t.Fatalf("the handler: %v", err)
@@ -195,11 +211,10 @@ func New(t testing.TB, o Options) *Stack {
 
 // erasuresOf returns the calls that erase and export users. Nobody erases them.
 func erasuresOf(
-	register *erasure.Register, store storage.Store, core *server.Server,
-	auth *auth.Authenticator, limit *limit.Limiter,
+	s *Stack, store storage.Store, auth *auth.Authenticator, limit *limit.Limiter,
 ) transports.Mount {
 	return erasures.New(erasures.Config{
-		Server: core, Register: register, Auth: auth, Limit: limit,
+		Server: s.Server, Register: s.Erasures, Auth: auth, Limit: limit, Audit: s.entries,
 		Exporter: &erasure.Exporter{
 			Store: store, Clock: time.Now,
 			Parts: []erasure.Part{{Type: "push", Read: devices.New(store).Export}},

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/internal/batch"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/transports/auth"
@@ -197,8 +198,9 @@ func (c *connection) requestContext(f *wire.Frame) (context.Context, context.Can
 	if !tidemark.ValidID(id) {
 		id = string(c.session.Session()) + ":" + strconv.FormatUint(uint64(c.unnamed.Add(1)), 10)
 	}
-	return context.WithTimeout(tidemark.WithRequestID(c.adapter.requests, id),
-		c.adapter.cfg.RequestTimeout)
+	ctx := audit.WithActor(c.adapter.requests,
+		audit.Actor{Key: c.identity.KeyName(), User: c.identity.User})
+	return context.WithTimeout(tidemark.WithRequestID(ctx, id), c.adapter.cfg.RequestTimeout)
 }
 
 // refuse answers a frame with an error. The connection stays open.

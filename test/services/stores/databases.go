@@ -132,7 +132,7 @@ func (p *pool) empty(name string) error {
 			WHERE datname = current_database() AND pid <> pg_backend_pid();
 		DELETE FROM pending_deliveries; DELETE FROM delivery_state; DELETE FROM messages;
 		DELETE FROM members; DELETE FROM chats; DELETE FROM outlet_backlogs; DELETE FROM documents;
-		DELETE FROM blocks; DELETE FROM receipts`)
+		DELETE FROM blocks; DELETE FROM receipts; DELETE FROM audit`)
 }
 
 // exec runs statements over the pool's own connection to a database.

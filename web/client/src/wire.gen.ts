@@ -1072,6 +1072,31 @@ export interface paths {
         readonly patch?: never;
         readonly trace?: never;
     };
+    readonly "/audit": {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        /**
+         * Who did what to others, newest first
+         * @description For API keys with the scope `audit`; users get 403. [The audit log](docs/audit.md) says
+         *     which calls have entries. A call writes its entry before it changes anything. If it cannot,
+         *     the call gets 503, and nothing was done. Only redactions write theirs afterwards.
+         *
+         *     A call looks at 5,000 entries at most. So a page may have fewer entries than `limit`, or
+         *     none, while `has_more` is true. Times make a search of a long log shorter.
+         */
+        readonly get: operations["listAudit"];
+        readonly put?: never;
+        readonly post?: never;
+        readonly delete?: never;
+        readonly options?: never;
+        readonly head?: never;
+        readonly patch?: never;
+        readonly trace?: never;
+    };
     readonly "/admin/stats": {
         readonly parameters: {
             readonly query?: never;
@@ -3698,6 +3723,74 @@ export interface components {
         };
         /**
          * @example {
+         *       "entries": [
+         *         {
+         *           "entry_id": "019c1373d9c4f1a0b2c3d4e5f607",
+         *           "begun_at": "2026-01-31T10:00:05.060Z",
+         *           "ended_at": "2026-01-31T10:00:05.070Z",
+         *           "key_name": "moderation",
+         *           "actor_id": null,
+         *           "request_id": "q7ZlR2",
+         *           "operation": "putSuspension",
+         *           "user_id": "mallory",
+         *           "chat_id": null,
+         *           "sequence": null,
+         *           "outlet_id": null,
+         *           "state": "done",
+         *           "code": null
+         *         }
+         *       ],
+         *       "pagination": {
+         *         "has_more": false,
+         *         "next_cursor": null
+         *       }
+         *     }
+         */
+        readonly AuditList: {
+            readonly entries: readonly components["schemas"]["AuditEntry"][];
+            readonly pagination: components["schemas"]["Pagination"];
+        };
+        /** @description Who called an operation, and whom it concerned. It has no content. */
+        readonly AuditEntry: {
+            /** @description It begins with the time, so ids ascend as the times do. */
+            readonly entry_id: string;
+            /** Format: date-time */
+            readonly begun_at: string;
+            /**
+             * Format: date-time
+             * @description When the call ended; null while `state` is `begun`.
+             */
+            readonly ended_at: string | null;
+            /** @description The name of the API key that called; null if a user did. */
+            readonly key_name: string | null;
+            /**
+             * @description The user who called, or for whom the API key did (X-User-ID). After an erasure, another
+             *     id.
+             */
+            readonly actor_id: string | null;
+            /** @description X-Request-ID. */
+            readonly request_id: string | null;
+            /** @description The `operationId`, or `import` for the command. */
+            readonly operation: string;
+            /** @description The user whom the call concerned. After an erasure, another id. */
+            readonly user_id: string | null;
+            readonly chat_id: string | null;
+            /**
+             * Format: int64
+             * @description That of the message which was redacted. Of several, the first one.
+             */
+            readonly sequence: number | null;
+            readonly outlet_id: string | null;
+            /**
+             * @description `begun`: the call is under way, or its node ended in the middle; it may have had an
+             *     effect. `refused`: it had none. `unknown`: it failed, and may have had one.
+             */
+            readonly state: string;
+            /** @description The code of the error, if `state` is `refused` or `unknown`. */
+            readonly code: string | null;
+        };
+        /**
+         * @example {
          *       "ends_at": "2026-02-07T00:00:00.000Z",
          *       "reason": "You sent spam."
          *     }
@@ -4685,6 +4778,8 @@ export type SyncResponse = components['schemas']['SyncResponse'];
 export type TokenRequest = components['schemas']['TokenRequest'];
 export type Token = components['schemas']['Token'];
 export type Erasure = components['schemas']['Erasure'];
+export type AuditList = components['schemas']['AuditList'];
+export type AuditEntry = components['schemas']['AuditEntry'];
 export type SuspensionRequest = components['schemas']['SuspensionRequest'];
 export type Suspension = components['schemas']['Suspension'];
 export type SignOut = components['schemas']['SignOut'];
@@ -6462,6 +6557,49 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["SignOut"];
+                };
+            };
+            readonly 400: components["responses"]["Invalid"];
+            readonly 401: components["responses"]["Unauthenticated"];
+            readonly 403: components["responses"]["Forbidden"];
+            readonly 429: components["responses"]["TooMany"];
+            readonly 500: components["responses"]["Internal"];
+            readonly 503: components["responses"]["Unavailable"];
+        };
+    };
+    readonly listAudit: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description Only entries of calls by this user, for them, or about them. */
+                readonly user_id?: components["schemas"]["Id"];
+                /** @description Only entries about this chat. */
+                readonly chat_id?: components["schemas"]["Id"];
+                /** @description Only entries of calls with the API key of this name. */
+                readonly key?: components["schemas"]["Id"];
+                /** @description Only entries of this operation. */
+                readonly operation?: components["schemas"]["Id"];
+                /** @description Only entries from this time on. */
+                readonly from?: string;
+                /** @description Only entries before this time. */
+                readonly to?: string;
+                /** @description The size of the page. More than 1,000 is clamped to 1,000. */
+                readonly limit?: components["parameters"]["limit"];
+                /** @description The `next_cursor` of the page before. Opaque. */
+                readonly cursor?: components["parameters"]["cursor"];
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description A page of entries. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["AuditList"];
                 };
             };
             readonly 400: components["responses"]["Invalid"];

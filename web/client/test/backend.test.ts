@@ -90,6 +90,7 @@ void test('backend: the calls are those of openapi.yaml', () => {
     updateMember: true, removeMember: true, createToken: true, getDeliveryStatus: true,
     getSuspension: true, putSuspension: true, deleteSuspension: true, signOutUser: true,
     listBans: true, putBan: true, removeBan: true, startErasure: true, getErasure: true,
+    listAudit: true,
   };
   alone.delete('exportUser');
   assert.deepEqual([...alone].sort(), Object.keys(forItself).sort());

@@ -59,6 +59,7 @@ export const CALLS = {
   startErasure: 'POST /users/{user_id}/erasure',
   getErasure: 'GET /users/{user_id}/erasure',
   signOut: 'POST /sign-out',
+  listAudit: 'GET /audit',
 } as const satisfies Partial<Record<keyof operations, string>>;
 
 export type Call = keyof typeof CALLS;
@@ -67,7 +68,7 @@ export type Call = keyof typeof CALLS;
 export type CallForItself = 'createChat' | 'getChat' | 'updateChat' | 'deleteChat' | 'listMembers'
   | 'addMembers' | 'updateMember' | 'removeMember' | 'createToken' | 'getDeliveryStatus'
   | 'listBans' | 'putBan' | 'removeBan' | 'getSuspension' | 'putSuspension' | 'deleteSuspension'
-  | 'signOutUser' | 'startErasure' | 'getErasure';
+  | 'signOutUser' | 'startErasure' | 'getErasure' | 'listAudit';
 
 type Path<C extends Call> = operations[C]['parameters'] extends { path: infer P } ? P : unknown;
 type Query<C extends Call> = operations[C]['parameters'] extends { query?: infer Q }
