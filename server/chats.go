@@ -466,8 +466,8 @@ func (s *Server) UpdateChat(
 	return view, afterwards(err)
 }
 
-// afterwards returns the error of a call whose effect has happened, and whose answer cannot be read.
-// It is no refusal, which would say that nothing has happened.
+// afterwards returns the error of a call whose effect has happened, and whose answer cannot be
+// read. It is no refusal, which would say that nothing has happened.
 func afterwards(err error) error {
 	switch tidemark.CodeOf(err) {
 	case "", tidemark.Unavailable, tidemark.Internal:

@@ -14,8 +14,8 @@ import (
 	"github.com/tidemark-im/tidemark/storage/storagetest"
 )
 
-// TestAudit_audited_before_done_not_refused_after_the_effect makes calls that have their effect, and
-// whose answer is refused after that.
+// TestAudit_audited_before_done_not_refused_after_the_effect makes calls that have their effect,
+// and whose answer is refused after that.
 func TestAudit_audited_before_done_not_refused_after_the_effect(t *testing.T) {
 	for _, c := range []struct {
 		operation string
