@@ -158,22 +158,20 @@ func (l *Log) Note(ctx context.Context, operation string, target Target) {
 // entry returns a new entry of a call by the actor of the context.
 func (l *Log) entry(ctx context.Context, operation string, target Target) Entry {
 	actor, _ := ctx.Value(actorKey{}).(Actor)
-	actor.User, target.User = l.named(actor.User), l.named(known(target.User))
-	target.Chat, target.Outlet = known(target.Chat), known(target.Outlet)
-	return Entry{
+	target.User, target.Chat = known(target.User), known(target.Chat)
+	target.Outlet = known(target.Outlet)
+	e := Entry{
 		ID: storage.NewAuditID(l.cfg.Clock()), Key: actor.Key, Actor: actor.User,
 		Request: tidemark.RequestIDOf(ctx), Operation: operation, Target: target,
 		State: storage.AuditBegun,
 	}
-}
-
-// named returns the id that a new entry has for a user: an alias if they were erased.
-func (l *Log) named(user tidemark.UserID) tidemark.UserID {
-	if user != "" && l.cfg.Erasures != nil && l.cfg.Erasures.Erased(user) != nil {
-		//rule:erased_nowhere.new-entries-use-an-alias
-		return alias()
+	for _, user := range []tidemark.UserID{e.Actor, e.Target.User} {
+		if user != "" && l.cfg.Erasures != nil && l.cfg.Erasures.Erased(user) != nil {
+			//rule:erased_nowhere.new-entries-use-an-alias
+			e = e.Rename(user, alias())
+		}
 	}
-	return user
+	return e
 }
 
 // known returns an id of a target, or "" for what cannot be one: nothing has it, and its length has

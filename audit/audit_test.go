@@ -278,7 +278,8 @@ func TestBegin_erased_nowhere_in_later_entries(t *testing.T) {
 	store := memory.New()
 	l := open(t, store, func(c *audit.Config) { c.Erasures = gone("zoe") })
 	for _, who := range [][2]tidemark.UserID{{"ann", "zoe"}, {"zoe", "bob"}, {"ann", "bob"}} {
-		ctx := audit.WithActor(t.Context(), audit.Actor{User: who[0]})
+		ctx := audit.WithActor(tidemark.WithRequestID(t.Context(), "of-zoe"),
+			audit.Actor{User: who[0]})
 		if _, err := l.Begin(ctx, "x", audit.Target{User: who[1]}); err != nil {
 			t.Fatal(err)
 		}
@@ -286,6 +287,10 @@ func TestBegin_erased_nowhere_in_later_entries(t *testing.T) {
 	}
 	named := map[tidemark.UserID]int{}
 	for _, e := range all(t, store) {
+		// A request that names somebody says nothing of an entry that does not.
+		if got, want := e.Request == "", !e.Names("ann") || !e.Names("bob"); got != want {
+			t.Errorf("%+v has no request: %v, want %v", e, got, want)
+		}
 		named[e.Actor]++
 		named[e.Target.User]++
 	}

@@ -78,11 +78,8 @@ type Created struct {
 // too many).
 func (e *Engine) Create(ctx context.Context, new NewOutlet) (Created, error) {
 	s := Spec{
-		ID: new.ID, Kind: new.Kind, URL: new.URL, Events: new.Events, Content: new.Content,
+		ID: new.Name(), Kind: new.Kind, URL: new.URL, Events: new.Events, Content: new.Content,
 		Batch: new.Batch, CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
-	}
-	if s.ID == storage.AllOutlets {
-		s.ID = ownID(s.Kind, s.URL)
 	}
 	if s.Content == "" {
 		s.Content = "full"
@@ -154,6 +151,14 @@ func (e *Engine) createOwn(ctx context.Context, l list) (list, error) {
 func (e *Engine) look() {
 	e.changed.Store(true)
 	e.wake.Set()
+}
+
+// Name returns the id that the outlet gets.
+func (n *NewOutlet) Name() storage.OutletID {
+	if n.ID == storage.AllOutlets {
+		return ownID(n.Kind, n.URL)
+	}
+	return n.ID
 }
 
 // ownID returns the id of an outlet that nobody has named. A repetition has the same one.

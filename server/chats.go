@@ -462,7 +462,20 @@ func (s *Server) UpdateChat(
 		return ChatView{}, err
 	}
 	s.announceUpdate(ctx, chat)
-	return s.view(ctx, c, m, id)
+	view, err := s.view(ctx, c, m, id)
+	return view, afterwards(err)
+}
+
+// afterwards returns the error of a call whose effect has happened, and whose answer cannot be
+// read. It is no refusal, which would say that nothing has happened.
+func afterwards(err error) error {
+	switch tidemark.CodeOf(err) {
+	case "", tidemark.Unavailable, tidemark.Internal:
+		return err
+	}
+	//rule:audited_before_done.no-refusal-after-the-effect
+	return tidemark.Wrap(tidemark.Unavailable, err,
+		"the change was made, but the answer cannot be read; repeat the request")
 }
 
 // mayChange returns the caller's membership if they may make a change of a chat.

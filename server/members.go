@@ -137,7 +137,7 @@ func (s *Server) AddMembers(
 	markErr := s.delivery.MarkOrRetry(ctx, rows)
 	roster, err := s.chats.Roster(ctx, chat, added.Version)
 	if err != nil {
-		return MemberPage{}, err
+		return MemberPage{}, afterwards(err)
 	}
 	s.announce(ctx, roster.Users, bus.Membership{
 		Changes: additions(roster, added.New, role), Version: added.Version,

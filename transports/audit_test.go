@@ -44,7 +44,7 @@ var audited = map[string]struct {
 	"createOutlet":     {"", audit.Target{Outlet: "new"}},
 	"updateOutlet":     {"", audit.Target{Outlet: "crm"}},
 	"deleteOutlet":     {"", audit.Target{Outlet: "crm"}},
-	"replayOutlet":     {"", audit.Target{Outlet: "crm"}},
+	"replayOutlet":     {"", audit.Target{Chat: "team", Outlet: "crm"}},
 
 	"createOutletSecret": {"", audit.Target{Outlet: "old"}},
 	// Only redactions are; the message is of bob.

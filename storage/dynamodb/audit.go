@@ -165,7 +165,13 @@ func (s *Store) RenameAudit(
 			Values: call.Item{":alias": call.Text(alias), ":user": call.Text(user)},
 		}
 	}
-	return s.updateAudit(ctx, "rename_audit", rename("actor_id"), rename("user_id"))
+	// The first step needs the names, so a call that ends in between can be repeated.
+	request := call.Update{
+		Table: record.Documents, Key: auditKey(id), Change: "REMOVE request_id",
+		Condition: "contains(request_id, :user) AND (actor_id = :user OR user_id = :user)",
+		Values:    call.Item{":user": call.Text(user)},
+	}
+	return s.updateAudit(ctx, "rename_audit", request, rename("actor_id"), rename("user_id"))
 }
 
 // auditEntry returns the entry of an item.

@@ -69,7 +69,7 @@ func rawName(expression string) string {
 	for _, word := range regexp.MustCompile(words).FindAllString(expression, -1) {
 		switch {
 		case strings.ContainsAny(word, "#:_"):
-		case slices.Contains([]string{"SET", "REMOVE", "AND", "OR", "BETWEEN"}, word):
+		case slices.Contains([]string{"SET", "REMOVE", "AND", "OR", "BETWEEN", "contains"}, word):
 		case slices.Contains([]string{
 			"head", "change", "changing", "version", "id", "senders", "sent", "uncounted",
 			"life", "floor", "expired", "bans", "blocks", "closed", "kind",

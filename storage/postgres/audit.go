@@ -23,7 +23,8 @@ const (
 		WHERE id = $1 AND state = 'begun'`
 	renameAudit = `UPDATE audit SET
 			actor_id = CASE WHEN actor_id = $2 THEN $3 ELSE actor_id END,
-			user_id = CASE WHEN user_id = $2 THEN $3 ELSE user_id END
+			user_id = CASE WHEN user_id = $2 THEN $3 ELSE user_id END,
+			request_id = CASE WHEN strpos(request_id, $2) > 0 THEN '' ELSE request_id END
 		WHERE id = $1 AND (actor_id = $2 OR user_id = $2)`
 	// With both bounds in one condition, Postgres expects few rows in a table that it does not
 	// know. It then reads and sorts all of them.

@@ -21,7 +21,8 @@ const (
 		WHERE id = ?1 AND state = 'begun'`
 	renameAudit = `UPDATE audit SET
 			actor_id = CASE WHEN actor_id = ?2 THEN ?3 ELSE actor_id END,
-			user_id = CASE WHEN user_id = ?2 THEN ?3 ELSE user_id END
+			user_id = CASE WHEN user_id = ?2 THEN ?3 ELSE user_id END,
+			request_id = CASE WHEN instr(request_id, ?2) > 0 THEN '' ELSE request_id END
 		WHERE id = ?1 AND (actor_id = ?2 OR user_id = ?2)`
 	listAudit = `SELECT ` + auditColumns + `
 		FROM audit WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?`

@@ -153,11 +153,13 @@ var auditRules = []rule{
 	}},
 	{"erased_nowhere_in_entries", func(f *fixture) {
 		alice, bob, alias := f.user("alice"), f.user("bob"), tidemark.ErasedID("1")
-		both := f.audited(3)
+		both, told, other := f.audited(3), f.audited(4), f.audited(5)
 		both.Actor = bob
-		f.record(f.audited(1), f.audited(2), both)
+		told.Request = "ban-" + string(bob) + "-1"
+		other.Actor, other.Target.User, other.Request = alice, "", told.Request
+		f.record(f.audited(1), f.audited(2), both, told, other)
 		for range 2 {
-			for n := range 5 {
+			for n := range 6 {
 				f.ok(f.store.RenameAudit(f.ctx, f.entry(n), bob, alias))
 			}
 		}
@@ -165,12 +167,13 @@ var auditRules = []rule{
 		f.ok(f.store.FinishAudit(f.ctx, f.entry(1), storage.AuditEnd{
 			State: storage.AuditDone, At: at(1),
 		}))
-		want := []storage.AuditEntry{f.audited(3), f.audited(2), f.audited(1)}
-		for i := range want {
-			want[i].Target.User = alias
+		told.Request = "" // It had the id of the user in it.
+		want := []storage.AuditEntry{other, told, f.audited(3), f.audited(2), f.audited(1)}
+		for i := range want[1:] {
+			want[1+i].Target.User = alias
 		}
-		want[0].Actor, want[1].Actor = alias, alias
-		want[2].State, want[2].EndedAt = storage.AuditDone, at(1)
+		want[2].Actor, want[3].Actor = alias, alias
+		want[4].State, want[4].EndedAt = storage.AuditDone, at(1)
 		f.equal("entries", f.ownAudit(9), want)
 	}},
 	{"TrimAudit_removes_the_oldest", func(f *fixture) {

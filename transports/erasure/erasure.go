@@ -174,10 +174,20 @@ func (a *Adapter) export(c echo.Context, user tidemark.UserID) error {
 		_, err := res.Write(append(line, '\n'))
 		return err
 	})
-	end(err)
+	end(exported(err, begun))
 	if begun {
 		// The client sees that the last line is missing.
 		return nil //nolint:nilerr // The answer has begun.
+	}
+	return err
+}
+
+// exported returns the error by which the audit log knows the outcome of an export. After the first
+// line, the caller has something of the user, so no error is a refusal.
+func exported(err error, begun bool) error {
+	//rule:audited_before_done.half-an-export-is-no-refusal
+	if err != nil && begun {
+		return tidemark.Wrap(tidemark.Unavailable, err, "the export broke off")
 	}
 	return err
 }

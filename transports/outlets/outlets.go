@@ -110,9 +110,13 @@ func (a *Adapter) guarded(cost int, handle func(call) error) echo.HandlerFunc {
 	}
 }
 
-// audited changes the outlet of a call, between the two writes of its entry in the audit log.
-func (a *Adapter) audited(c call, operation string, change func() error) error {
-	return a.audit.Do(c.ctx, operation, audit.Target{Outlet: string(c.outlet)}, change)
+// audited changes the outlet of a call, between the two writes of its entry in the audit log. chat
+// is "" if the call names none.
+func (a *Adapter) audited(
+	c call, operation string, chat tidemark.ChatID, change func() error,
+) error {
+	target := audit.Target{Chat: chat, Outlet: string(c.outlet)}
+	return a.audit.Do(c.ctx, operation, target, change)
 }
 
 // answer writes a JSON body, which no cache may keep.
@@ -148,13 +152,15 @@ func (a *Adapter) create(c call) error {
 	if err != nil {
 		return err
 	}
+	wanted := reach.NewOutlet{
+		ID: reach.OutletID(asked.ID), Kind: asked.Type, URL: asked.URL,
+		Events: types(asked.Events), Content: asked.Content, Batch: asked.Batch,
+		FromStart: asked.FromStart,
+	}
+	c.outlet = wanted.Name()
 	var made reach.Created
-	err = a.audit.Do(c.ctx, "createOutlet", audit.Target{Outlet: asked.ID}, func() (err error) {
-		made, err = a.engine.Create(c.ctx, reach.NewOutlet{
-			ID: reach.OutletID(asked.ID), Kind: asked.Type, URL: asked.URL,
-			Events: types(asked.Events), Content: asked.Content, Batch: asked.Batch,
-			FromStart: asked.FromStart,
-		})
+	err = a.audited(c, "createOutlet", "", func() (err error) {
+		made, err = a.engine.Create(c.ctx, wanted)
 		return err
 	})
 	if err != nil {
@@ -207,7 +213,7 @@ func (a *Adapter) update(c call) error {
 		change.Events = &events
 	}
 	var info reach.Info
-	err = a.audited(c, "updateOutlet", func() (err error) {
+	err = a.audited(c, "updateOutlet", "", func() (err error) {
 		info, err = a.engine.Update(c.ctx, c.outlet, change)
 		return err
 	})
@@ -218,7 +224,9 @@ func (a *Adapter) update(c call) error {
 }
 
 func (a *Adapter) delete(c call) error {
-	err := a.audited(c, "deleteOutlet", func() error { return a.engine.Delete(c.ctx, c.outlet) })
+	err := a.audited(c, "deleteOutlet", "", func() error {
+		return a.engine.Delete(c.ctx, c.outlet)
+	})
 	if err != nil {
 		return err
 	}
@@ -229,7 +237,7 @@ func (a *Adapter) delete(c call) error {
 func (a *Adapter) rotate(c call) error {
 	var info reach.Info
 	var secret string
-	err := a.audited(c, "createOutletSecret", func() (err error) {
+	err := a.audited(c, "createOutletSecret", "", func() (err error) {
 		info, secret, err = a.engine.Rotate(c.ctx, c.outlet)
 		return err
 	})
@@ -248,7 +256,7 @@ func (a *Adapter) replay(c call) error {
 	if err != nil {
 		return err
 	}
-	err = a.audited(c, "replayOutlet", func() error {
+	err = a.audited(c, "replayOutlet", asked.Chat, func() error {
 		return a.engine.Replay(c.ctx, c.outlet, asked.Chat, asked.From, asked.Since)
 	})
 	if err != nil {

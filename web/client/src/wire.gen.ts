@@ -3768,7 +3768,7 @@ export interface components {
              *     id.
              */
             readonly actor_id: string | null;
-            /** @description X-Request-ID. */
+            /** @description X-Request-ID. After an erasure, null if it contained the id of the user. */
             readonly request_id: string | null;
             /** @description The `operationId`, or `import` for the command. */
             readonly operation: string;
