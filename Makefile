@@ -144,7 +144,7 @@ static: stages ## stage: format check, lint, build, and the tests of the tree's 
 		echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(LINT) run
 	$(MAKE) --no-print-directory build
-	@$(TEST) static $(VET) -count=1 -run '$(SHAPE)' ./test
+	@$(TEST) static $(VET) -count=1 -timeout 30m -run '$(SHAPE)' ./test
 	@go test -C tools $(VET) ./stages
 
 .PHONY: check
@@ -159,9 +159,9 @@ check: ## static, and the tests of the packages without Postgres and DynamoDB: <
 # waits. The longest come first. cost and chaos-short have bounds that need a machine of their own,
 # so each runs alone.
 # A red stage does not end the run. After three, no further stage begins (tools/stages).
-TOGETHER := suites race backends-postgres verify static backends-dynamodb race-dynamodb \
-	store-dynamodb stores backends-sqlite web simulation resume
-STAGES := deps $(subst $() ,+,$(strip $(TOGETHER))) cost chaos-short
+TOGETHER := race backends-postgres verify static backends-dynamodb race-dynamodb store-dynamodb \
+	stores backends-sqlite web simulation resume
+STAGES := deps $(subst $() ,+,$(strip $(TOGETHER))) suites cost chaos-short
 
 .PHONY: test
 test: stages ## everything that has to pass, stage by stage, with a summary at the end
@@ -286,7 +286,7 @@ suites: postgres-deps dynamodb-deps redis-deps helm-deps kafka-deps versitygw-de
 suites: ## stage: the real binary under curl, other clients, proxies, faults and Chromium
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
-	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) $(SIDE_BY_SIDE) -count=1 -parallel 6 \
+	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) $(SIDE_BY_SIDE) -count=1 -parallel 10 \
 		-timeout 2h -skip '$(SHAPE)|$(BOUNDED)' ./test ./test/faults \
 		$(filter-out %/test %/test/faults %/test/chaos,$(shell go list ./test/...))
 
