@@ -94,7 +94,7 @@ SIDE_BY_SIDE := -p $(shell expr $$(nproc) + 1)
 # often.
 BACKENDS       := sqlite postgres dynamodb
 BACKEND_RUNS   := $(or $(TIDEMARK_BACKEND_RUNS),1)
-BACKEND_LIMIT  := 30m
+BACKEND_LIMIT  := 1h
 STORE_PACKAGES := ./server ./transports ./transports/transporttest ./importer ./copying
 # They test how events are framed and streams are kept open, which does not depend on the store.
 # `make race` runs them on memory, and `make soak` on each storage.
@@ -286,7 +286,7 @@ suites: postgres-deps dynamodb-deps redis-deps helm-deps kafka-deps versitygw-de
 suites: ## stage: the real binary under curl, other clients, proxies, faults and Chromium
 	@scripts/need curl curl ca-certificates
 	@scripts/need strace strace
-	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) $(SIDE_BY_SIDE) -count=1 -parallel 10 \
+	@TIDEMARK_KILL_RUNS=$(KILL_RUNS) $(TEST) suites $(VET) $(SIDE_BY_SIDE) -count=1 -parallel 6 \
 		-timeout 2h -skip '$(SHAPE)|$(BOUNDED)' ./test ./test/faults \
 		$(filter-out %/test %/test/faults %/test/chaos,$(shell go list ./test/...))
 
