@@ -139,13 +139,13 @@ func (sc *scene) locked(chat tidemark.ChatID) bool {
 	return err != nil
 }
 
-// commitWaits waits until the commit of another backend waits for the stalled disk. If the
+// commitWaits waits until the commit of another client waits for the stalled disk. If the
 // background writer of the log flushes at that moment, the commit waits for its lock.
 func (sc *scene) commitWaits() {
 	sc.Helper()
 	const waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE (wait_event = 'WALSync' OR " +
 		"wait_event_type = 'LWLock' AND wait_event = 'WALWrite') AND state = 'active' AND " +
-		"pid <> pg_backend_pid())"
+		"backend_type = 'client backend' AND pid <> pg_backend_pid())"
 	wantSoon(sc.T, func() (is bool) {
 		sc.ok(sc.watch.QueryRow(sc.Context(), waits).Scan(&is))
 		return is

@@ -50,6 +50,8 @@ export async function openWindow(options = {}, profile = undefined) {
     executablePath: required('TIDEMARK_TEST_CHROMIUM'),
     args: FLAGS,
     viewport: { width: 1200, height: 800 },
+    // A page that waits would spend its time on moving things.
+    reducedMotion: 'reduce',
     ...options,
   });
   context.setDefaultTimeout(DEADLINE_MS);

@@ -37,7 +37,7 @@ const beside = "+"
 
 // atOnce is how many stages of a group run at a time. The tests of a stage wait for services,
 // clocks and disks, so two stages do not keep two cores busy.
-const atOnce = 4
+const atOnce = 3
 
 // runStages makes the stages in turn, prints the summary, and reports whether all passed. Stages
 // whose names are joined by "+" run side by side, so that one uses the cores while another waits.

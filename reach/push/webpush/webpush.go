@@ -63,7 +63,7 @@ func New(c Config) (*Provider, error) {
 		}
 	}
 	p.client = p.guard.Client(&http.Transport{
-		TLSClientConfig: c.TLS, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 5 * time.Second,
+		TLSClientConfig: c.TLS, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConns: 100, MaxIdleConnsPerHost: 2, MaxConnsPerHost: push.MaxInFlightOfLane,
 		IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: wire.MaxHeaders,
 		DisableCompression: true,
