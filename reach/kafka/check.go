@@ -111,11 +111,13 @@ func mayUse(topic string, operations int32) error {
 }
 
 // mayJoin returns an error if the user may not be in groups of the topic. A cluster that has had no
-// group yet needs some seconds until it has a coordinator.
+// group yet needs some seconds until it has a coordinator, and that until it has read its groups.
 func mayJoin(ctx context.Context, client *kgo.Client, topic string) error {
 	err := groupRights(ctx, client, topic)
 	for range coordinatorTries - 1 {
-		if !errors.Is(err, kerr.CoordinatorNotAvailable) || ctx.Err() != nil {
+		starting := errors.Is(err, kerr.CoordinatorNotAvailable) ||
+			errors.Is(err, kerr.CoordinatorLoadInProgress)
+		if !starting || ctx.Err() != nil {
 			break
 		}
 		select {

@@ -2,8 +2,10 @@ package kafka_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -49,5 +51,38 @@ func TestCheck_names_missing_rights(t *testing.T) {
 		case want == "" && !strings.Contains(strings.Join(found.Notes, " "), "DescribeConfigs"):
 			t.Errorf("%s: nothing is said of the settings that may not be read: %+v", user, found)
 		}
+	}
+}
+
+// TestCheck_waits_for_a_coordinator that a cluster has chosen, and that still reads its groups.
+func TestCheck_waits_for_a_coordinator(t *testing.T) {
+	const (
+		topic    = "tidemark.fanout"
+		refusals = 3 // which are more than the library repeats by itself
+	)
+	for _, starting := range []*kerr.Error{
+		kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress,
+	} {
+		t.Run(starting.Message, func(t *testing.T) {
+			cluster := fake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, topic))
+			var asked atomic.Int32
+			cluster.ControlKey(int16(kmsg.DescribeGroups),
+				func(r kmsg.Request) (kmsg.Response, error, bool) {
+					if asked.Add(1) > refusals {
+						return nil, nil, false
+					}
+					cluster.KeepControl()
+					answer := kmsg.NewDescribeGroupsResponseGroup()
+					answer.Group = r.(*kmsg.DescribeGroupsRequest).Groups[0]
+					answer.ErrorCode = starting.Code
+					response := r.ResponseKind().(*kmsg.DescribeGroupsResponse)
+					response.Groups = append(response.Groups, answer)
+					return response, nil, true
+				})
+			checked := kafka.Cluster{Brokers: cluster.ListenAddrs()}
+			if _, err := checked.Check(t.Context(), topic); err != nil || asked.Load() <= refusals {
+				t.Errorf("asked %d times: %v", asked.Load(), err)
+			}
+		})
 	}
 }
