@@ -143,10 +143,8 @@ func (c *Copier) Run(ctx context.Context) error {
 	if err := c.copyChats(ctx); err != nil {
 		return err
 	}
-	if c.state.Step == finishing && c.state.Reread {
-		if err := c.dropUnknown(ctx); err != nil {
-			return err
-		}
+	if err := c.dropUnknown(ctx); err != nil {
+		return err
 	}
 	for _, rest := range []struct {
 		kind storage.EntryKind

@@ -25,9 +25,9 @@ var stateKey = storage.DocumentKey{Kind: "copy", Name: "state"}
 //	ahead       Run, of the same source           finishing
 //	finishing   Run, of the same source           finishing
 //	finishing   the end of Run                    done
-//	done        Run or Ahead, of the same source  done
+//	done        Run, of the same source           done
 //
-// Ahead refuses unfinished and finishing: Run has copied what is beside the chats.
+// Ahead refuses unfinished, finishing and done: Run has copied what is beside the chats.
 type step string
 
 const (
@@ -55,6 +55,9 @@ type state struct {
 	Next   string `json:"next,omitempty"`
 	// Reread says that each chat is read, also if it looks unchanged.
 	Reread bool `json:"reread,omitempty"`
+	// Restored says that the target may have chats that the source has not, because the source may
+	// have been restored.
+	Restored bool `json:"restored,omitempty"`
 }
 
 // stateOf reads the state that a store has as a target.
@@ -126,8 +129,9 @@ func (c *Copier) same() error {
 			"the target has a copy of another source, or the source was restored since; give an "+
 				"empty target")
 	}
+	c.state.Source, c.state.After = c.source(), ""
 	//rule:copy_equal.read-all-of-a-new-life
-	c.state.Source, c.state.After, c.state.Reread = c.source(), "", true
+	c.state.Reread, c.state.Restored = true, true
 	return nil
 }
 
@@ -138,7 +142,11 @@ func (c *Copier) goOn(as step) error {
 		c.state.Step, c.state.After, c.state.Next = finishing, "", ""
 	case as == unfinished && c.state.Step == finishing:
 		c.resumed = true
-	case as == ahead && c.state.Step != ahead && c.state.Step != done:
+	//rule:copy_equal.nothing-ahead-of-a-complete-copy
+	case as == ahead && c.state.Step == done:
+		return tidemark.Errorf(tidemark.Conflict,
+			"the copy is complete; start the servers on the target, or empty it and begin anew")
+	case as == ahead && c.state.Step != ahead:
 		return tidemark.Errorf(tidemark.Conflict,
 			"the last run of the copy has begun; stop the servers of the source, and run tidemark "+
 				"copy without --ahead, or empty the target")
