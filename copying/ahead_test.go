@@ -559,6 +559,27 @@ func TestCopy_copy_equal_ahead_steps(t *testing.T) {
 	}
 }
 
+// TestCopy_copy_equal_behind_another_copy: a call of Ahead is stopped for a while, in which the copy
+// is completed. When it goes on, the copy stays complete.
+func TestCopy_copy_equal_behind_another_copy(t *testing.T) {
+	w := newWorld(t, memories(), 1)
+	w.begin()
+	to := stores.Open(t).(copying.Store)
+	w.ahead(to, quiet)
+	calls := 0
+	from := w.busyBefore(func() {
+		if calls++; calls == 9 {
+			w.move(to)
+		}
+	})
+	c := copying.New(copying.Config{From: from, To: to, Clock: time.Now, Workers: 1})
+	if err := c.Ahead(w.ctx); tidemark.CodeOf(err) != tidemark.Conflict {
+		t.Errorf("got error %v, want a Conflict", err)
+	}
+	w.ok(copying.Complete(w.ctx, to))
+	w.same("at the end", to)
+}
+
 // TestCopy_copy_equal_of_a_new_life: a server of SQLite was killed after its data were copied
 // ahead, so a new life has begun. The next run reads all chats, and drops those that are not there:
 // the data may have been restored.

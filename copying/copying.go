@@ -87,9 +87,11 @@ type Copier struct {
 	mu          sync.Mutex
 	different   int64
 	differences []string
-	// state is what the target is to know of the copy. saving is held while it is written.
+	// state is what the target is to know of the copy. saving is held while it is written. saved is
+	// what was written, or read, last.
 	state  state
 	saving sync.Mutex
+	saved  []byte
 	// touched has the chats that were written. If resumed is set, another Copier has written some.
 	touched filter
 	resumed bool

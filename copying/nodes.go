@@ -146,8 +146,7 @@ func (b *beating) beat(ctx context.Context) error {
 			return failed
 		}
 		if !bytes.Equal(found[0].Value, b.Value) {
-			return tidemark.Errorf(tidemark.Conflict,
-				"another tidemark copy writes into the target; let only one of them work")
+			return notAlone()
 		}
 		version, err = found[0].Version, nil // The answer to the write was lost.
 	}
@@ -155,6 +154,11 @@ func (b *beating) beat(ctx context.Context) error {
 		b.Version = version
 	}
 	return err
+}
+
+func notAlone() error {
+	return tidemark.Errorf(tidemark.Conflict,
+		"another tidemark copy writes into the target; let only one of them work")
 }
 
 // end removes the document. If it stays, the next copy waits until it knows that this one has

@@ -1,6 +1,7 @@
 package copying
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -60,18 +61,18 @@ type state struct {
 	Restored bool `json:"restored,omitempty"`
 }
 
-// stateOf reads the state that a store has as a target.
+// stateOf reads the state that a store has as a target. stored is its document, or nil.
 func stateOf(
 	ctx context.Context, s storage.Documents,
-) (found state, version uint64, err error) {
+) (found state, stored []byte, err error) {
 	documents, err := s.DocumentsOf(ctx, []storage.DocumentKey{stateKey})
 	if err != nil || documents[0].Version == 0 {
-		return state{}, 0, err
+		return state{}, nil, err
 	}
 	if err := json.Unmarshal(documents[0].Value, &found); err != nil {
-		return state{}, 0, tidemark.Wrap(tidemark.Internal, err, "the state of a copy is damaged")
+		return state{}, nil, tidemark.Wrap(tidemark.Internal, err, "the state of a copy is damaged")
 	}
-	return found, documents[0].Version, nil
+	return found, documents[0].Value, nil
 }
 
 // source returns the present incarnation of the source.
@@ -85,18 +86,18 @@ func (c *Copier) begin(ctx context.Context, as step) error {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the source and the target are the same store; name another target")
 	}
-	of, version, err := stateOf(ctx, c.cfg.From)
+	of, stored, err := stateOf(ctx, c.cfg.From)
 	if err != nil {
 		return err
 	}
-	if version > 0 && of.Step != done {
+	if stored != nil && of.Step != done {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the source is itself a copy that is not complete; complete it first")
 	}
-	if c.state, version, err = stateOf(ctx, c.cfg.To); err != nil {
+	if c.state, c.saved, err = stateOf(ctx, c.cfg.To); err != nil {
 		return err
 	}
-	if version > 0 {
+	if c.saved != nil {
 		if err := c.same(); err != nil {
 			return err
 		}
@@ -178,7 +179,7 @@ func isEmpty(ctx context.Context, s Store) (bool, error) {
 	return true, nil
 }
 
-// save writes the state.
+// save writes the state. Conflict: another copy has written its own since.
 func (c *Copier) save(ctx context.Context) error {
 	c.saving.Lock()
 	defer c.saving.Unlock()
@@ -188,8 +189,16 @@ func (c *Copier) save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = storage.EditDocument(ctx, c.cfg.To, stateKey,
-		func([]byte) ([]byte, error) { return value, nil })
+	_, _, err = storage.EditDocument(ctx, c.cfg.To, stateKey, func(old []byte) ([]byte, error) {
+		//rule:copy_equal.the-state-of-one-copy
+		if !bytes.Equal(old, c.saved) && !bytes.Equal(old, value) {
+			return nil, notAlone()
+		}
+		return value, nil
+	})
+	if err == nil {
+		c.saved = value
+	}
 	return err
 }
 
@@ -216,9 +225,9 @@ func (c *Copier) reached(ctx context.Context, id tidemark.ChatID, n tidemark.Seq
 // Complete returns a Conflict if a store is the target of a copy that is not complete. A server
 // must not work on it.
 func Complete(ctx context.Context, docs storage.Documents) error {
-	found, version, err := stateOf(ctx, docs)
+	found, stored, err := stateOf(ctx, docs)
 	//rule:copy_equal.no-server-on-a-part
-	if err == nil && version > 0 && found.Step != done {
+	if err == nil && stored != nil && found.Step != done {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the store is the target of a copy that is not complete; run tidemark copy again, and "+
 				"start the server after it")

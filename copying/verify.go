@@ -28,12 +28,12 @@ func (c *Copier) differ(format string, args ...any) {
 // counts, and everything beside the chats. What differs is in the report. It writes nothing. Errors
 // are those of the stores.
 func (c *Copier) Verify(ctx context.Context) error {
-	found, version, err := stateOf(ctx, c.cfg.To)
+	found, stored, err := stateOf(ctx, c.cfg.To)
 	if err != nil {
 		return err
 	}
 	//rule:copy_equal.verify-a-whole-copy
-	if version == 0 || found.Step != done || found.Source != c.source() {
+	if stored == nil || found.Step != done || found.Source != c.source() {
 		c.differ("the target has no complete copy of this source")
 	}
 	if err := c.compareChats(ctx); err != nil {
