@@ -559,6 +559,26 @@ func TestCopy_copy_equal_ahead_steps(t *testing.T) {
 	}
 }
 
+// TestCopy_copy_equal_of_a_chat_that_expires: messages of a chat expire more quickly than they are
+// read. That does not keep Ahead from the other chats.
+func TestCopy_copy_equal_of_a_chat_that_expires(t *testing.T) {
+	w := newWorld(t, memories(), 1)
+	w.begin()
+	for range 200 {
+		d := w.draft("group", "u0")
+		d.CreatedAt = began
+		_, err := storage.AppendOne(w.ctx, w.store, d)
+		w.ok(err)
+	}
+	to := stores.Open(t).(copying.Store)
+	w.ahead(to, func() {
+		_, err := w.store.Expire(w.ctx, "group", began.Add(time.Hour), 1)
+		w.ok(err)
+	})
+	w.move(to)
+	w.same("after a chat that expired", to)
+}
+
 // TestCopy_copy_equal_behind_another_copy: a call of Ahead is stopped for a while, in which the copy
 // is completed. When it goes on, the copy stays complete.
 func TestCopy_copy_equal_behind_another_copy(t *testing.T) {

@@ -199,13 +199,18 @@ func TestNodes_copy_equal_notices_a_server(t *testing.T) {
 func TestBeat_copy_equal_one_copy_at_a_time(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memories()
-		waits := func(ctx context.Context, d time.Duration) { time.Sleep(d) }
+		waits := func(ctx context.Context, d time.Duration) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(d):
+			}
+		}
 		ended := make(chan error)
 		first := make(chan struct{})
 		go func() {
 			ended <- copying.Beat(t.Context(), s, func(ctx context.Context) error {
 				close(first)
-				<-ctx.Done()
+				waits(ctx, time.Hour)
 				return ctx.Err()
 			})
 		}()
