@@ -110,14 +110,15 @@ func (c *Copier) dropUnknown(ctx context.Context) error {
 	if !c.state.Restored {
 		return nil
 	}
+	drop := func(ctx context.Context, id tidemark.ChatID) error {
+		_, err := c.cfg.From.Chat(ctx, id)
+		if tidemark.CodeOf(err) != tidemark.NotFound {
+			return err
+		}
+		return c.cfg.To.DropChat(ctx, id)
+	}
 	_, err := c.eachChat(ctx, c.cfg.To, func(ids []tidemark.ChatID) error {
-		return together(ctx, c.cfg.Workers, ids, func(ctx context.Context, id tidemark.ChatID) error {
-			_, err := c.cfg.From.Chat(ctx, id)
-			if tidemark.CodeOf(err) != tidemark.NotFound {
-				return err
-			}
-			return c.cfg.To.DropChat(ctx, id)
-		})
+		return together(ctx, c.cfg.Workers, ids, drop)
 	})
 	c.state.Restored = err != nil // The caller saves it.
 	return err
