@@ -28,8 +28,8 @@ const (
 )
 
 // Nodes returns the names of servers that work on a store, or of another copy into it. It watches
-// for ten seconds whether one writes its heartbeat, which pause waits for. A node that is no worker,
-// and shares its leases in Redis, is not noticed.
+// for ten seconds whether one writes its heartbeat, which pause waits for. A node that is no
+// worker, and shares its leases in Redis, is not noticed.
 func Nodes(
 	ctx context.Context, s Store, pause func(context.Context, time.Duration),
 ) ([]string, error) {
