@@ -230,7 +230,7 @@ func Complete(ctx context.Context, docs storage.Documents) error {
 	if err == nil && stored != nil && found.Step != done {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the store is the target of a copy that is not complete; run tidemark copy again, and "+
-				"start the server after it")
+				"use the store after it")
 	}
 	return err
 }
