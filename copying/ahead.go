@@ -16,9 +16,9 @@ import (
 // closer, and reads only messages of chats that have changed since. Run must still be called, when
 // no server works on the source. Until then the target is not complete.
 //
-// Errors are those of Run. Conflict also if Run has begun.
+// Errors are those of Run. Conflict also if Run has begun, or has ended.
 func (c *Copier) Ahead(ctx context.Context) error {
-	if err := c.begin(ctx, ahead); err != nil || c.state.Step == done {
+	if err := c.begin(ctx, ahead); err != nil {
 		return err
 	}
 	erased, err := c.erasures(ctx)
@@ -41,6 +41,9 @@ func (c *Copier) Ahead(ctx context.Context) error {
 		return err
 	}
 	if err := c.copyChats(ctx); err != nil {
+		return err
+	}
+	if err := c.dropUnknown(ctx); err != nil {
 		return err
 	}
 	//rule:copy_equal.ahead-is-never-done
@@ -101,17 +104,23 @@ func (c *Copier) erasures(ctx context.Context) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)), nil
 }
 
-// dropUnknown drops chats that the source does not have, because it was restored.
+// dropUnknown drops chats that the source does not have, if it may have been restored.
 func (c *Copier) dropUnknown(ctx context.Context) error {
+	//rule:copy_equal.drop-what-a-restore-has-undone
+	if !c.state.Restored {
+		return nil
+	}
+	drop := func(ctx context.Context, id tidemark.ChatID) error {
+		_, err := c.cfg.From.Chat(ctx, id)
+		if tidemark.CodeOf(err) != tidemark.NotFound {
+			return err
+		}
+		return c.cfg.To.DropChat(ctx, id)
+	}
 	_, err := c.eachChat(ctx, c.cfg.To, func(ids []tidemark.ChatID) error {
-		return together(ctx, c.cfg.Workers, ids, func(ctx context.Context, id tidemark.ChatID) error {
-			_, err := c.cfg.From.Chat(ctx, id)
-			if tidemark.CodeOf(err) != tidemark.NotFound {
-				return err
-			}
-			return c.cfg.To.DropChat(ctx, id)
-		})
+		return together(ctx, c.cfg.Workers, ids, drop)
 	})
+	c.state.Restored = err != nil // The caller saves it.
 	return err
 }
 

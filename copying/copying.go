@@ -87,9 +87,11 @@ type Copier struct {
 	mu          sync.Mutex
 	different   int64
 	differences []string
-	// state is what the target is to know of the copy. saving is held while it is written.
+	// state is what the target is to know of the copy. saving is held while it is written. saved is
+	// what was written, or read, last.
 	state  state
 	saving sync.Mutex
+	saved  []byte
 	// touched has the chats that were written. If resumed is set, another Copier has written some.
 	touched filter
 	resumed bool
@@ -143,10 +145,8 @@ func (c *Copier) Run(ctx context.Context) error {
 	if err := c.copyChats(ctx); err != nil {
 		return err
 	}
-	if c.state.Step == finishing && c.state.Reread {
-		if err := c.dropUnknown(ctx); err != nil {
-			return err
-		}
+	if err := c.dropUnknown(ctx); err != nil {
+		return err
 	}
 	for _, rest := range []struct {
 		kind storage.EntryKind

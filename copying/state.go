@@ -1,6 +1,7 @@
 package copying
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -25,9 +26,9 @@ var stateKey = storage.DocumentKey{Kind: "copy", Name: "state"}
 //	ahead       Run, of the same source           finishing
 //	finishing   Run, of the same source           finishing
 //	finishing   the end of Run                    done
-//	done        Run or Ahead, of the same source  done
+//	done        Run, of the same source           done
 //
-// Ahead refuses unfinished and finishing: Run has copied what is beside the chats.
+// Ahead refuses unfinished, finishing and done: Run has copied what is beside the chats.
 type step string
 
 const (
@@ -55,20 +56,23 @@ type state struct {
 	Next   string `json:"next,omitempty"`
 	// Reread says that each chat is read, also if it looks unchanged.
 	Reread bool `json:"reread,omitempty"`
+	// Restored says that the target may have chats that the source has not, because the source may
+	// have been restored.
+	Restored bool `json:"restored,omitempty"`
 }
 
-// stateOf reads the state that a store has as a target.
+// stateOf reads the state that a store has as a target. stored is its document, or nil.
 func stateOf(
 	ctx context.Context, s storage.Documents,
-) (found state, version uint64, err error) {
+) (found state, stored []byte, err error) {
 	documents, err := s.DocumentsOf(ctx, []storage.DocumentKey{stateKey})
 	if err != nil || documents[0].Version == 0 {
-		return state{}, 0, err
+		return state{}, nil, err
 	}
 	if err := json.Unmarshal(documents[0].Value, &found); err != nil {
-		return state{}, 0, tidemark.Wrap(tidemark.Internal, err, "the state of a copy is damaged")
+		return state{}, nil, tidemark.Wrap(tidemark.Internal, err, "the state of a copy is damaged")
 	}
-	return found, documents[0].Version, nil
+	return found, documents[0].Value, nil
 }
 
 // source returns the present incarnation of the source.
@@ -82,18 +86,18 @@ func (c *Copier) begin(ctx context.Context, as step) error {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the source and the target are the same store; name another target")
 	}
-	of, version, err := stateOf(ctx, c.cfg.From)
+	of, stored, err := stateOf(ctx, c.cfg.From)
 	if err != nil {
 		return err
 	}
-	if version > 0 && of.Step != done {
+	if stored != nil && of.Step != done {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the source is itself a copy that is not complete; complete it first")
 	}
-	if c.state, version, err = stateOf(ctx, c.cfg.To); err != nil {
+	if c.state, c.saved, err = stateOf(ctx, c.cfg.To); err != nil {
 		return err
 	}
-	if version > 0 {
+	if c.saved != nil {
 		if err := c.same(); err != nil {
 			return err
 		}
@@ -126,8 +130,9 @@ func (c *Copier) same() error {
 			"the target has a copy of another source, or the source was restored since; give an "+
 				"empty target")
 	}
+	c.state.Source, c.state.After = c.source(), ""
 	//rule:copy_equal.read-all-of-a-new-life
-	c.state.Source, c.state.After, c.state.Reread = c.source(), "", true
+	c.state.Reread, c.state.Restored = true, true
 	return nil
 }
 
@@ -138,7 +143,11 @@ func (c *Copier) goOn(as step) error {
 		c.state.Step, c.state.After, c.state.Next = finishing, "", ""
 	case as == unfinished && c.state.Step == finishing:
 		c.resumed = true
-	case as == ahead && c.state.Step != ahead && c.state.Step != done:
+	//rule:copy_equal.nothing-ahead-of-a-complete-copy
+	case as == ahead && c.state.Step == done:
+		return tidemark.Errorf(tidemark.Conflict,
+			"the copy is complete; start the servers on the target, or empty it and begin anew")
+	case as == ahead && c.state.Step != ahead:
 		return tidemark.Errorf(tidemark.Conflict,
 			"the last run of the copy has begun; stop the servers of the source, and run tidemark "+
 				"copy without --ahead, or empty the target")
@@ -170,7 +179,7 @@ func isEmpty(ctx context.Context, s Store) (bool, error) {
 	return true, nil
 }
 
-// save writes the state.
+// save writes the state. Conflict: another copy has written its own since.
 func (c *Copier) save(ctx context.Context) error {
 	c.saving.Lock()
 	defer c.saving.Unlock()
@@ -180,8 +189,16 @@ func (c *Copier) save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = storage.EditDocument(ctx, c.cfg.To, stateKey,
-		func([]byte) ([]byte, error) { return value, nil })
+	_, _, err = storage.EditDocument(ctx, c.cfg.To, stateKey, func(old []byte) ([]byte, error) {
+		//rule:copy_equal.the-state-of-one-copy
+		if !bytes.Equal(old, c.saved) && !bytes.Equal(old, value) {
+			return nil, notAlone()
+		}
+		return value, nil
+	})
+	if err == nil {
+		c.saved = value
+	}
 	return err
 }
 
@@ -208,12 +225,12 @@ func (c *Copier) reached(ctx context.Context, id tidemark.ChatID, n tidemark.Seq
 // Complete returns a Conflict if a store is the target of a copy that is not complete. A server
 // must not work on it.
 func Complete(ctx context.Context, docs storage.Documents) error {
-	found, version, err := stateOf(ctx, docs)
+	found, stored, err := stateOf(ctx, docs)
 	//rule:copy_equal.no-server-on-a-part
-	if err == nil && version > 0 && found.Step != done {
+	if err == nil && stored != nil && found.Step != done {
 		return tidemark.Errorf(tidemark.Conflict,
 			"the store is the target of a copy that is not complete; run tidemark copy again, and "+
-				"start the server after it")
+				"use the store after it")
 	}
 	return err
 }

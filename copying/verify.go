@@ -28,12 +28,12 @@ func (c *Copier) differ(format string, args ...any) {
 // counts, and everything beside the chats. What differs is in the report. It writes nothing. Errors
 // are those of the stores.
 func (c *Copier) Verify(ctx context.Context) error {
-	found, version, err := stateOf(ctx, c.cfg.To)
+	found, stored, err := stateOf(ctx, c.cfg.To)
 	if err != nil {
 		return err
 	}
 	//rule:copy_equal.verify-a-whole-copy
-	if version == 0 || found.Step != done || found.Source != c.source() {
+	if stored == nil || found.Step != done || found.Source != c.source() {
 		c.differ("the target has no complete copy of this source")
 	}
 	if err := c.compareChats(ctx); err != nil {
@@ -50,6 +50,9 @@ func (c *Copier) Verify(ctx context.Context) error {
 // compareChats compares all chats of the source. As many are in the target.
 func (c *Copier) compareChats(ctx context.Context) error {
 	inSource, err := c.eachChat(ctx, c.cfg.From, func(ids []tidemark.ChatID) error {
+		if err := c.compareHeads(ctx, ids); err != nil {
+			return err
+		}
 		return together(ctx, c.cfg.Workers, ids, c.compareChat)
 	})
 	if err != nil {
@@ -61,6 +64,32 @@ func (c *Copier) compareChats(ctx context.Context) error {
 		c.differ("the source has %d chats, and the target %d", inSource, inTarget)
 	}
 	return err
+}
+
+// compareHeads compares the heads of those chats of which nothing else is compared. So messages
+// show that a server has stored since, which Nodes has not noticed.
+func (c *Copier) compareHeads(ctx context.Context, ids []tidemark.ChatID) error {
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id tidemark.ChatID) bool {
+		return !c.compared(id)
+	})
+	if len(ids) == 0 {
+		return nil
+	}
+	from, err := c.cfg.From.Heads(ctx, ids)
+	if err != nil {
+		return err
+	}
+	to, err := c.cfg.To.Heads(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		//rule:copy_equal.verify-the-heads-of-all
+		if from[i] != to[i] {
+			c.differ("chat %s: its last message is %d, and was %d", id, to[i], from[i])
+		}
+	}
+	return nil
 }
 
 // eachChat calls do for pages of a store's chats, and returns their number.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -191,4 +192,47 @@ func TestNodes_copy_equal_notices_a_server(t *testing.T) {
 	if want := []string{"workers living"}; !slices.Equal(got, want) {
 		t.Errorf("nodes that write: got %q, want %q", got, want)
 	}
+}
+
+// TestBeat_copy_equal_one_copy_at_a_time: another copy is noticed as long as it works. If one takes
+// its place, because it was stopped for a while, it ends.
+func TestBeat_copy_equal_one_copy_at_a_time(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memories()
+		waits := func(ctx context.Context, d time.Duration) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(d):
+			}
+		}
+		ended := make(chan error)
+		first := make(chan struct{})
+		go func() {
+			ended <- copying.Beat(t.Context(), s, func(ctx context.Context) error {
+				close(first)
+				waits(ctx, time.Hour)
+				return ctx.Err()
+			})
+		}()
+		<-first
+		nodes, err := copying.Nodes(t.Context(), s, waits)
+		if want := []string{"another tidemark copy"}; err != nil || !slices.Equal(nodes, want) {
+			t.Errorf("while a copy works: got %q, %v, want %q", nodes, err, want)
+		}
+		err = copying.Beat(t.Context(), s, func(context.Context) error {
+			if err := <-ended; tidemark.CodeOf(err) != tidemark.Conflict {
+				t.Errorf("the first copy ended with %v, want a Conflict", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("the second copy ended with %v", err)
+		}
+		nodes, err = copying.Nodes(t.Context(), s, func(context.Context, time.Duration) {
+			t.Error("both have ended, and it waits")
+		})
+		if err != nil || len(nodes) > 0 {
+			t.Errorf("after both: got %q, %v, want none", nodes, err)
+		}
+	})
 }

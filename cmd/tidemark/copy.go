@@ -73,7 +73,7 @@ func (c *copyCommand) Run(ctx context.Context, std streams) error {
 	}
 	if !c.Verify {
 		cfg.Ran = copying.New(cfg)
-		err := reported(ctx, std, "copied", cfg.Ran, (*copying.Copier).Run)
+		err := reported(ctx, std, "copied", cfg.Ran, noticed(to, (*copying.Copier).Run))
 		if err != nil {
 			return fmt.Errorf("copy: %w; run the same command again to go on", err)
 		}
@@ -93,7 +93,8 @@ func (c *copyCommand) Run(ctx context.Context, std streams) error {
 func ranAhead(ctx context.Context, std streams, cfg copying.Config) error {
 	cfg.Workers = aheadWorkers
 	c := copying.New(cfg)
-	if err := reported(ctx, std, "copied_ahead", c, (*copying.Copier).Ahead); err != nil {
+	ahead := noticed(cfg.To, (*copying.Copier).Ahead)
+	if err := reported(ctx, std, "copied_ahead", c, ahead); err != nil {
 		return fmt.Errorf("copy: %w; run the same command again to go on", err)
 	}
 	r := c.Report()
@@ -152,6 +153,15 @@ func unused(ctx context.Context, flag string, s copying.Store) error {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
 	return nil
+}
+
+// noticed returns a copy that other commands notice (unused).
+func noticed(
+	to copying.Store, run func(*copying.Copier, context.Context) error,
+) func(*copying.Copier, context.Context) error {
+	return func(c *copying.Copier, ctx context.Context) error {
+		return copying.Beat(ctx, to, func(ctx context.Context) error { return run(c, ctx) })
+	}
 }
 
 // reported runs a copy or a comparison, shows its progress, and prints its report.

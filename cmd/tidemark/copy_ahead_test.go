@@ -57,6 +57,11 @@ func movesUnderLoad(t *testing.T, from, to string) {
 		}
 		t.Logf("%s%s", out, stderr)
 	}
+	file := write(t, "export.jsonl", versionLine+chatLines("late", "hello"))
+	code, _, stderr = invoke(t, nil, "import", "--from", "jsonl", "--store", to, file)
+	if code == exitOK || !strings.Contains(stderr, "a copy that is not complete") {
+		t.Errorf("an import into the target: exit %d, %s, want a refusal", code, stderr)
+	}
 	l.more(20)
 	l.end()
 	paused := time.Now()

@@ -173,7 +173,7 @@ func (c *importCommand) open(ctx context.Context, std streams) (openedStore, err
 		return openedStore{}, usagef("the store memory: ends with this command; name another " +
 			"one, or give --dry-run")
 	}
-	return openStore(ctx, u, false, 0, metered.New(importLog(std)))
+	return openWhole(ctx, u, false, 0, metered.New(importLog(std)))
 }
 
 func importLog(std streams) *slog.Logger {

@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemark-im/tidemark"
-	"github.com/tidemark-im/tidemark/copying"
 	"github.com/tidemark-im/tidemark/server"
 	"github.com/tidemark-im/tidemark/storage/metered"
 	"github.com/tidemark-im/tidemark/tracing"
@@ -91,13 +90,7 @@ func (c *serveCommand) Run(ctx context.Context, std streams, args arguments) err
 		meter.Trace()
 	}
 	open := func(ctx context.Context) (openedStore, error) {
-		s, err := openStore(ctx, set.store, c.Migrate, c.Core.CommitBatch, meter)
-		if err == nil {
-			if err = copying.Complete(ctx, s); err != nil {
-				_ = s.Close()
-			}
-		}
-		return s, err
+		return openWhole(ctx, set.store, c.Migrate, c.Core.CommitBatch, meter)
 	}
 	//rule:metrics_private.metrics-listener-options
 	metrics := metricsOptions{

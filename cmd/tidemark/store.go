@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemark-im/tidemark/copying"
 	"github.com/tidemark-im/tidemark/storage"
 	"github.com/tidemark-im/tidemark/storage/dynamodb"
 	"github.com/tidemark-im/tidemark/storage/memory"
@@ -107,6 +108,20 @@ type openedStore struct {
 	peers func(ctx context.Context, n int) (postgres.Pool, error)
 	// compares is server.Config.ComparesPerSecond, 0 for the default.
 	compares int
+}
+
+// openWhole is openStore for a store that may be written: it is no target of a copy that is not
+// complete.
+func openWhole(
+	ctx context.Context, u storeURL, migrate bool, most int, meter *metered.Meter,
+) (openedStore, error) {
+	s, err := openStore(ctx, u, migrate, most, meter)
+	if err == nil {
+		if err = copying.Complete(ctx, s); err != nil {
+			_ = s.Close()
+		}
+	}
+	return s, err
 }
 
 // openStore opens the store behind a meter. It brings SQLite's schema up to date. It does that for

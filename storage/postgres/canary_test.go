@@ -141,3 +141,38 @@ func TestDropChat_copy_equal_leaves_no_row(t *testing.T) {
 		t.Errorf("%d ordinals are left", left)
 	}
 }
+
+// TestDropChat_copy_equal_in_steps: no step has more to remove than a call has time for.
+func TestDropChat_copy_equal_in_steps(t *testing.T) {
+	s, r := withRival(t, "")
+	r.do("COMMIT")
+	appendOne(t, s, message("c", "anna", "1", "hello"))
+	for _, text := range []string{
+		`INSERT INTO messages (chat, sequence, created_at, members_version, sender_id,
+				client_message_id, message_id, content_type, content)
+			SELECT chat, sequence + n, created_at, members_version, sender_id,
+				client_message_id || n, message_id || n, content_type, content
+			FROM messages, generate_series(1, 1000) AS n`,
+		`INSERT INTO mentions (chat, user_id, sequence, sender_id)
+			SELECT chat, 'ben', sequence, sender_id FROM messages`,
+	} {
+		r.do(text)
+	}
+	left, err := s.dropSome(t.Context(), "c")
+	if err != nil || !left {
+		t.Fatalf("after the first step something is left: %t, %v, want true", left, err)
+	}
+	for _, table := range []string{"messages", "mentions"} {
+		var n int
+		query := "SELECT count(*) FROM " + table
+		if err := r.conn.QueryRow(t.Context(), query).Scan(&n); err != nil || n != 501 {
+			t.Errorf("%d %s are left after the first step, %v, want 501", n, table, err)
+		}
+	}
+	if err := s.DropChat(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Chat(t.Context(), "c"); tidemark.CodeOf(err) != tidemark.NotFound {
+		t.Errorf("the chat after all steps: got error %v, want NotFound", err)
+	}
+}

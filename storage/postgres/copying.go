@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/storage"
@@ -342,20 +343,50 @@ var drops = []string{
 	`DELETE FROM chats WHERE key = $1`,
 }
 
-// DropChat implements storage.CopyTarget.
+// DropChat implements storage.CopyTarget. A chat may have more messages than one call has time to
+// remove (Config.Patience). So these go first, in steps.
 func (s *Store) DropChat(ctx context.Context, id tidemark.ChatID) error {
-	return s.change(ctx, func(ctx context.Context, c *conn) error {
+	for {
+		left, err := s.dropSome(ctx, id)
+		if err != nil || !left {
+			return err
+		}
+	}
+}
+
+// dropSome removes some messages of a chat, with what is stored beside them, or the rest of the
+// chat if there are few. left reports that it must be called again.
+func (s *Store) dropSome(ctx context.Context, id tidemark.ChatID) (left bool, err error) {
+	err = s.change(ctx, func(ctx context.Context, c *conn) error {
 		return c.transaction(ctx, func(tx pgx.Tx) error {
+			left = false
 			var key int64
 			var kind string
 			err := tx.QueryRow(ctx, copiedChat, string(id)).Scan(&key, &kind)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return nil
 			}
+			var low, high int64
+			if err == nil {
+				err = tx.QueryRow(ctx, firstMessages, key, storage.MaxExpired).Scan(&low, &high)
+			}
 			if err != nil {
 				return err
 			}
+			count := func(tag pgconn.CommandTag) error {
+				//rule:copy_equal.drop-in-steps-in-postgres
+				left = left || tag.RowsAffected() >= storage.MaxExpired
+				return nil
+			}
 			var batch pgx.Batch
+			batch.Queue(removeMessages, key, low, high).Exec(count)
+			for _, text := range []string{purgeUncounted, purgeMentions, purgeReactions} {
+				batch.Queue(text, key, storage.MaxExpired).Exec(count)
+			}
+			if err := tx.SendBatch(ctx, &batch).Close(); err != nil || left {
+				return err
+			}
+			batch = pgx.Batch{}
 			batch.Queue(unmarkMembers, key, string(id))
 			for _, text := range drops {
 				batch.Queue(text, key)
@@ -363,4 +394,5 @@ func (s *Store) DropChat(ctx context.Context, id tidemark.ChatID) error {
 			return tx.SendBatch(ctx, &batch).Close()
 		})
 	})
+	return left && err == nil, err
 }
