@@ -4,6 +4,7 @@
 // A call writes its entry before it changes anything, and the outcome afterwards. So a call that
 // had an effect has an entry, also if its process ends in between. Such an entry stays begun. If
 // the entry cannot be written, the call is refused. Calls that are noted (Log.Note) are exceptions.
+// The entry of a user's call that is refused is removed again.
 //
 // Erasing a user replaces their id in all entries (Log.Forget). Old entries are removed (Log.Run).
 package audit
@@ -132,7 +133,7 @@ func (l *Log) Begin(
 			"was done; try again")
 	}
 	l.recorded.Add(1)
-	return func(err error) { l.finish(ctx, e.ID, outcome(err)) }, nil
+	return func(err error) { l.finish(ctx, e.ID, endOf(&e, err)) }, nil
 }
 
 // Note writes the entry of a call that has had its effect. It is for calls that say only then whom
@@ -198,6 +199,17 @@ func outcome(err error) storage.AuditEnd {
 		return storage.AuditEnd{State: storage.AuditUnknown, Code: code}
 	}
 	return storage.AuditEnd{State: storage.AuditRefused, Code: code}
+}
+
+// endOf returns how the call of an entry ended that returned an error. A user who is refused leaves
+// no entry: they could fill the log with calls that have no effect.
+func endOf(e *Entry, err error) storage.AuditEnd {
+	end := outcome(err)
+	//rule:audited_before_done.refused-users-leave-nothing
+	if end.State == storage.AuditRefused && e.Key == "" && e.Actor != "" {
+		return storage.AuditEnd{State: storage.AuditWithdrawn}
+	}
+	return end
 }
 
 // finish writes the outcome of a call. If that fails, the entry stays begun.

@@ -223,10 +223,7 @@ func TestAudit_audited_before_done_by_users(t *testing.T) {
 			Target: audit.Target{User: "bob", Chat: "team"},
 		}}},
 		{"removing without the right", exchange{who: "bob", method: "DELETE",
-			path: "/chats/team/members/cid", status: 403}, []audit.Entry{{
-			Actor: "bob", Operation: "removeMember", State: storage.AuditRefused, Code: "DENIED",
-			Target: audit.Target{User: "cid", Chat: "team"},
-		}}},
+			path: "/chats/team/members/cid", status: 403}, nil},
 		{"a name", exchange{who: "ann", method: "PATCH", path: "/chats/team",
 			body: `{"name":"Crew"}`, status: 200}, nil},
 		{"a member without a role", exchange{who: "ann", method: "POST",
