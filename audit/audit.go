@@ -233,31 +233,29 @@ func alias() tidemark.UserID {
 	return tidemark.ErasedID(hex.EncodeToString(b[:]))
 }
 
-// Forget replaces the id of a user in all entries (erasure.Keeper). It reads the whole log.
-func (l *Log) Forget(ctx context.Context, user tidemark.UserID) error {
-	page := storage.AuditPage{Limit: storage.MaxAudit}
-	for more := true; more; {
-		var entries []Entry
-		var err error
-		if entries, more, err = l.cfg.Store.ListAudit(ctx, page); err != nil {
-			return err
+// Forget replaces the id of a user in the next entries below a position (erasure.Entries). The first
+// position is "". The next one is next. more reports whether there are entries below it.
+func (l *Log) Forget(
+	ctx context.Context, user tidemark.UserID, below storage.AuditID,
+) (next storage.AuditID, more bool, err error) {
+	entries, more, err := l.cfg.Store.ListAudit(ctx,
+		storage.AuditPage{Below: below, Limit: storage.MaxAudit})
+	if err != nil {
+		return below, false, err
+	}
+	next = below
+	for _, e := range entries {
+		next = e.ID
+		if !e.Names(user) {
+			continue
 		}
-		for _, e := range entries {
-			page.Below = e.ID
-			if !e.Names(user) {
-				continue
-			}
-			//rule:erased_nowhere.rename-in-entries
-			if err := l.cfg.Store.RenameAudit(ctx, e.ID, user, alias()); err != nil {
-				return err
-			}
+		//rule:erased_nowhere.rename-in-entries
+		if err := l.cfg.Store.RenameAudit(ctx, e.ID, user, alias()); err != nil {
+			return below, false, err
 		}
 	}
-	return nil
+	return next, more, nil
 }
-
-// Kinds returns the kinds of documents that are named by users: none (erasure.Keeper).
-func (l *Log) Kinds() []string { return nil }
 
 // trimEvery is the time between two looks for old entries.
 const trimEvery = time.Hour

@@ -291,8 +291,21 @@ func TestForget_erased_nowhere_in_the_audit_log(t *testing.T) {
 	as("zoe", "bob")
 	as("zoe", "zoe")
 	for range 2 {
-		if err := l.Forget(t.Context(), "zoe"); err != nil {
-			t.Fatal(err)
+		calls := 0
+		below := storage.AuditID("")
+		for more := true; more; calls++ {
+			var err error
+			if below, more, err = l.Forget(t.Context(), "zoe", below); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if calls != 2 {
+			t.Errorf("got %d calls for a page and two entries, want 2", calls)
+		}
+		// From the last position on, nothing is left.
+		if next, more, err := l.Forget(t.Context(), "zoe", below); next != below || more ||
+			err != nil {
+			t.Errorf("got %q, %v, %v at the end, want %q", next, more, err, below)
 		}
 	}
 	aliases := map[tidemark.UserID]int{}
