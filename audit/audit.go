@@ -202,7 +202,7 @@ func outcome(err error) storage.AuditEnd {
 }
 
 // endOf returns how the call of an entry ended that returned an error. A user who is refused leaves
-// no entry: they could fill the log with calls that have no effect.
+// no entry. They could fill the log with calls that have no effect.
 func endOf(e *Entry, err error) storage.AuditEnd {
 	end := outcome(err)
 	//rule:audited_before_done.refused-users-leave-nothing
@@ -233,8 +233,8 @@ func alias() tidemark.UserID {
 	return tidemark.ErasedID(hex.EncodeToString(b[:]))
 }
 
-// Forget replaces the id of a user in the next entries below a position (erasure.Entries). The first
-// position is "". The next one is next. more reports whether there are entries below it.
+// Forget replaces the id of a user in the next entries below a position (erasure.Entries). The
+// first position is "". The next one is next. more reports whether there are entries below it.
 func (l *Log) Forget(
 	ctx context.Context, user tidemark.UserID, below storage.AuditID,
 ) (next storage.AuditID, more bool, err error) {

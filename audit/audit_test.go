@@ -97,8 +97,8 @@ func TestDo_audited_before_done(t *testing.T) {
 	}
 }
 
-// TestDo_audited_before_done_unless_a_user_is_refused: users cannot fill the log with calls that have
-// no effect.
+// TestDo_audited_before_done_unless_a_user_is_refused: users cannot fill the log with calls that
+// have no effect.
 func TestDo_audited_before_done_unless_a_user_is_refused(t *testing.T) {
 	refused := tidemark.Errorf(tidemark.Denied, "no")
 	for _, c := range []struct {

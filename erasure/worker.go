@@ -211,8 +211,8 @@ func (w *Worker) refuse(ctx context.Context, d *storage.Document, j *job) (whole
 	return false, w.cfg.Register.bury(ctx, hash(d.Name), j)
 }
 
-// pass goes through the audit log and all chats, from where the job is. The second pass then removes
-// all files of the user. whole reports that it left nothing out.
+// pass goes through the audit log and all chats, from where the job is. The second pass then
+// removes all files of the user. whole reports that it left nothing out.
 func (w *Worker) pass(ctx context.Context, d *storage.Document, j *job) (whole bool, err error) {
 	if j.RestUntil != 0 {
 		j.RestUntil, j.After, j.Held, j.Left = 0, "", 0, 0

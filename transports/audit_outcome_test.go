@@ -84,8 +84,8 @@ func TestAudit_names_an_outlet_without_an_id(t *testing.T) {
 	}
 }
 
-// TestAudit_audited_before_done_unless_users_are_refused makes calls that are refused, and reads the
-// log.
+// TestAudit_audited_before_done_unless_users_are_refused makes calls that are refused, and reads
+// the log.
 func TestAudit_audited_before_done_unless_users_are_refused(t *testing.T) {
 	s := auditStack(t, nil)
 	entries := func() (found []string) {
