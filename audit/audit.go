@@ -4,6 +4,7 @@
 // A call writes its entry before it changes anything, and the outcome afterwards. So a call that
 // had an effect has an entry, also if its process ends in between. Such an entry stays begun. If
 // the entry cannot be written, the call is refused. Calls that are noted (Log.Note) are exceptions.
+// The entry of a user's call that is refused is removed again.
 //
 // Erasing a user replaces their id in all entries (Log.Forget). Old entries are removed (Log.Run).
 package audit
@@ -132,7 +133,7 @@ func (l *Log) Begin(
 			"was done; try again")
 	}
 	l.recorded.Add(1)
-	return func(err error) { l.finish(ctx, e.ID, outcome(err)) }, nil
+	return func(err error) { l.finish(ctx, e.ID, endOf(&e, err)) }, nil
 }
 
 // Note writes the entry of a call that has had its effect. It is for calls that say only then whom
@@ -200,6 +201,17 @@ func outcome(err error) storage.AuditEnd {
 	return storage.AuditEnd{State: storage.AuditRefused, Code: code}
 }
 
+// endOf returns how the call of an entry ended that returned an error. A user who is refused leaves
+// no entry. They could fill the log with calls that have no effect.
+func endOf(e *Entry, err error) storage.AuditEnd {
+	end := outcome(err)
+	//rule:audited_before_done.refused-users-leave-nothing
+	if end.State == storage.AuditRefused && e.Key == "" && e.Actor != "" {
+		return storage.AuditEnd{State: storage.AuditWithdrawn}
+	}
+	return end
+}
+
 // finish writes the outcome of a call. If that fails, the entry stays begun.
 func (l *Log) finish(ctx context.Context, id storage.AuditID, end storage.AuditEnd) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishWithin)
@@ -221,31 +233,29 @@ func alias() tidemark.UserID {
 	return tidemark.ErasedID(hex.EncodeToString(b[:]))
 }
 
-// Forget replaces the id of a user in all entries (erasure.Keeper). It reads the whole log.
-func (l *Log) Forget(ctx context.Context, user tidemark.UserID) error {
-	page := storage.AuditPage{Limit: storage.MaxAudit}
-	for more := true; more; {
-		var entries []Entry
-		var err error
-		if entries, more, err = l.cfg.Store.ListAudit(ctx, page); err != nil {
-			return err
+// Forget replaces the id of a user in the next entries below a position (erasure.Entries). The
+// first position is "". The next one is next. more reports whether there are entries below it.
+func (l *Log) Forget(
+	ctx context.Context, user tidemark.UserID, below storage.AuditID,
+) (next storage.AuditID, more bool, err error) {
+	entries, more, err := l.cfg.Store.ListAudit(ctx,
+		storage.AuditPage{Below: below, Limit: storage.MaxAudit})
+	if err != nil {
+		return below, false, err
+	}
+	next = below
+	for _, e := range entries {
+		next = e.ID
+		if !e.Names(user) {
+			continue
 		}
-		for _, e := range entries {
-			page.Below = e.ID
-			if !e.Names(user) {
-				continue
-			}
-			//rule:erased_nowhere.rename-in-entries
-			if err := l.cfg.Store.RenameAudit(ctx, e.ID, user, alias()); err != nil {
-				return err
-			}
+		//rule:erased_nowhere.rename-in-entries
+		if err := l.cfg.Store.RenameAudit(ctx, e.ID, user, alias()); err != nil {
+			return below, false, err
 		}
 	}
-	return nil
+	return next, more, nil
 }
-
-// Kinds returns the kinds of documents that are named by users: none (erasure.Keeper).
-func (l *Log) Kinds() []string { return nil }
 
 // trimEvery is the time between two looks for old entries.
 const trimEvery = time.Hour

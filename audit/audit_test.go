@@ -97,6 +97,51 @@ func TestDo_audited_before_done(t *testing.T) {
 	}
 }
 
+// TestDo_audited_before_done_unless_a_user_is_refused: users cannot fill the log with calls that
+// have no effect.
+func TestDo_audited_before_done_unless_a_user_is_refused(t *testing.T) {
+	refused := tidemark.Errorf(tidemark.Denied, "no")
+	for _, c := range []struct {
+		name  string
+		actor audit.Actor
+		err   error
+		want  []storage.AuditState
+	}{
+		{"a user", audit.Actor{User: "ann"}, refused, nil},
+		{"an erased user", audit.Actor{User: "zoe"}, refused, nil},
+		{"a user, with an effect", audit.Actor{User: "ann"}, nil,
+			[]storage.AuditState{storage.AuditDone}},
+		{"a user, in doubt", audit.Actor{User: "ann"}, tidemark.Errorf(tidemark.Unavailable, "?"),
+			[]storage.AuditState{storage.AuditUnknown}},
+		{"a key", audit.Actor{Key: "back"}, refused,
+			[]storage.AuditState{storage.AuditRefused}},
+		{"a key for a user", audit.Actor{Key: "back", User: "ann"}, refused,
+			[]storage.AuditState{storage.AuditRefused}},
+		{"the program", audit.Actor{}, refused,
+			[]storage.AuditState{storage.AuditRefused}},
+	} {
+		store := memory.New()
+		l := open(t, store, func(cfg *audit.Config) { cfg.Erasures = gone("zoe") })
+		ctx := audit.WithActor(t.Context(), c.actor)
+		err := l.Do(ctx, "x", audit.Target{}, func() error {
+			if n := len(all(t, store)); n != 1 {
+				t.Errorf("%s: %d entries in the call, want 1", c.name, n)
+			}
+			return c.err
+		})
+		if !errors.Is(err, c.err) {
+			t.Errorf("%s: got error %v, want %v", c.name, err, c.err)
+		}
+		var got []storage.AuditState
+		for _, e := range all(t, store) {
+			got = append(got, e.State)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: states of the entries (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
 // TestDo_audited_before_done_or_not_at_all makes calls whose entries cannot be written.
 func TestDo_audited_before_done_or_not_at_all(t *testing.T) {
 	for _, c := range []struct {
@@ -246,8 +291,21 @@ func TestForget_erased_nowhere_in_the_audit_log(t *testing.T) {
 	as("zoe", "bob")
 	as("zoe", "zoe")
 	for range 2 {
-		if err := l.Forget(t.Context(), "zoe"); err != nil {
-			t.Fatal(err)
+		calls := 0
+		below := storage.AuditID("")
+		for more := true; more; calls++ {
+			var err error
+			if below, more, err = l.Forget(t.Context(), "zoe", below); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if calls != 2 {
+			t.Errorf("got %d calls for a page and two entries, want 2", calls)
+		}
+		// From the last position on, nothing is left.
+		if next, more, err := l.Forget(t.Context(), "zoe", below); next != below || more ||
+			err != nil {
+			t.Errorf("got %q, %v, %v at the end, want %q", next, more, err, below)
 		}
 	}
 	aliases := map[tidemark.UserID]int{}

@@ -9,7 +9,8 @@
 //
 //	step            what it does                                              then
 //	refusing        waits until every node knows the tombstone                wiping
-//	wiping          ends sessions, forgets settings, goes through all chats   settling
+//	wiping          ends sessions, forgets settings, goes through the audit
+//	                log and all chats                                         settling
 //	settling        waits for acknowledgements that were under way            wiping again
 //	wiping again    as wiping: it finds what was written meanwhile. Then it
 //	                removes all files of the user                             recording

@@ -127,7 +127,7 @@ func (w *world) worker(r *erasure.Register, store erasure.Store) *erasure.Worker
 	entries, err := audit.New(audit.Config{Store: w.store, Logger: w.log(), Clock: time.Now})
 	w.ok(err)
 	return erasure.New(erasure.Config{
-		Register: r, Store: store, Core: w.core, Log: w.log(), Keepers: []erasure.Keeper{entries},
+		Register: r, Store: store, Core: w.core, Log: w.log(), Entries: entries,
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/internal/chores"
+	"github.com/tidemark-im/tidemark/storage"
 )
 
 // step is how far a job has come.
@@ -72,6 +73,10 @@ type job struct {
 	After tidemark.ChatID `json:"after,omitempty"`
 	Held  int             `json:"held,omitempty"`
 	Left  int             `json:"left,omitempty"`
+	// Entry is the position of the step in the audit log. A pass that is repeated keeps it: the
+	// entries above it name the user no more.
+	//rule:erased_nowhere.go-on-in-the-audit-log
+	Entry storage.AuditID `json:"entry,omitempty"`
 	// Chats, Wiped and Renamed count what the job has done.
 	Chats   int `json:"chats"`
 	Wiped   int `json:"wiped"`

@@ -11,22 +11,34 @@ import (
 // chatsAtOnce is how many chats a step of a pass looks at. Its position is stored after it.
 const chatsAtOnce = 100
 
-// page does the next part of a pass: first what belongs to no chat, and then some chats. done
-// reports that no chat is left.
+// start forgets what belongs to no chat, except entries of the audit log and rows.
+func (w *Worker) start(ctx context.Context, user tidemark.UserID) error {
+	//rule:erased_nowhere.end-sessions
+	if err := w.cfg.Core.EndSessions(ctx, user, ""); err != nil {
+		return err
+	}
+	for _, k := range w.cfg.Keepers {
+		if err := k.Forget(ctx, user); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entries forgets the user of a job in the next entries of the audit log. more reports whether
+// there are others.
+func (w *Worker) entries(ctx context.Context, j *job) (more bool, err error) {
+	if w.cfg.Entries == nil {
+		return false, nil
+	}
+	j.Entry, more, err = w.cfg.Entries.Forget(ctx, j.User, j.Entry)
+	return more, err
+}
+
+// page does some chats of a pass. done reports that no chat is left.
 func (w *Worker) page(
 	ctx context.Context, d *storage.Document, j *job,
 ) (done bool, err error) {
-	if j.After == "" {
-		//rule:erased_nowhere.end-sessions
-		if err := w.cfg.Core.EndSessions(ctx, j.User, ""); err != nil {
-			return false, err
-		}
-		for _, k := range w.cfg.Keepers {
-			if err := k.Forget(ctx, j.User); err != nil {
-				return false, err
-			}
-		}
-	}
 	chats, next, more, err := w.cfg.Store.ChatsNaming(ctx, j.User, j.After, chatsAtOnce)
 	if err != nil {
 		return false, err

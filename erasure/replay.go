@@ -219,7 +219,15 @@ func (w *Worker) wipe(ctx context.Context, user tidemark.UserID) error {
 		return damaged(err)
 	}
 	// A pass of before the backup counts for nothing.
-	j.Step, j.After, j.Held, j.Left = wiping, "", 0, 0
+	j.Step, j.After, j.Entry, j.Held, j.Left = wiping, "", "", 0, 0
+	if err := w.start(ctx, user); err != nil {
+		return err
+	}
+	for more := true; more; {
+		if more, err = w.entries(ctx, &j); err != nil {
+			return err
+		}
+	}
 	for ended := false; !ended; {
 		if ended, err = w.page(ctx, &d, &j); err != nil {
 			return err

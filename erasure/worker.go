@@ -43,6 +43,15 @@ type Keeper interface {
 	Kinds() []string
 }
 
+// Entries is the audit log. It may have too many entries for one step.
+type Entries interface {
+	// Forget replaces the id of a user in the next entries below a position. The first position is
+	// "". The next one is next. more reports whether there are entries below it. It may be
+	// repeated.
+	Forget(ctx context.Context, user tidemark.UserID, below storage.AuditID) (
+		next storage.AuditID, more bool, err error)
+}
+
 // Files keeps the files that messages name.
 type Files interface {
 	// Remove removes those files of a user that attachments of a message name. It may be repeated.
@@ -52,12 +61,13 @@ type Files interface {
 	RemoveAll(ctx context.Context, user tidemark.UserID) (done bool, err error)
 }
 
-// Config configures a Worker. All fields but Keepers and Files are required.
+// Config configures a Worker. All fields but Keepers, Entries and Files are required.
 type Config struct {
 	Register *Register
 	Store    Store
 	Core     Core
 	Keepers  []Keeper
+	Entries  Entries
 	Files    Files
 	Log      *slog.Logger
 }
@@ -201,8 +211,8 @@ func (w *Worker) refuse(ctx context.Context, d *storage.Document, j *job) (whole
 	return false, w.cfg.Register.bury(ctx, hash(d.Name), j)
 }
 
-// pass goes through all chats, from where the job is. The second pass then removes all files of the
-// user. whole reports that it left nothing out.
+// pass goes through the audit log and all chats, from where the job is. The second pass then
+// removes all files of the user. whole reports that it left nothing out.
 func (w *Worker) pass(ctx context.Context, d *storage.Document, j *job) (whole bool, err error) {
 	if j.RestUntil != 0 {
 		j.RestUntil, j.After, j.Held, j.Left = 0, "", 0, 0
@@ -211,7 +221,26 @@ func (w *Worker) pass(ctx context.Context, d *storage.Document, j *job) (whole b
 		j.ClaimedUntil = w.cfg.Register.millis() + chores.ClaimFor.Milliseconds()
 		return w.put(ctx, d, j)
 	}
-	failed, err := chores.Repeat(ctx, claim, func() (bool, error) { return w.page(ctx, d, j) })
+	started := j.After != ""
+	failed, err := chores.Repeat(ctx, claim, func() (bool, error) {
+		if !started {
+			if err := w.start(ctx, j.User); err != nil {
+				return false, err
+			}
+			started = true
+		}
+		if j.After == "" {
+			more, err := w.entries(ctx, j)
+			if err != nil {
+				return false, err
+			}
+			//rule:erased_nowhere.a-part-of-the-audit-log-at-once
+			if more {
+				return false, w.put(ctx, d, j)
+			}
+		}
+		return w.page(ctx, d, j)
+	})
 	if err = cmp.Or(err, failed); err != nil {
 		return false, err
 	}

@@ -18,8 +18,8 @@ type Audit interface {
 	// RecordAudit stores an entry. If there is one with its id, nothing changes.
 	RecordAudit(ctx context.Context, e AuditEntry) error
 
-	// FinishAudit finishes an entry: it becomes AuditEntry.Finish of it. If there is no such entry,
-	// nothing changes.
+	// FinishAudit finishes an entry: it becomes AuditEntry.Finish of it, and is removed if that is
+	// AuditWithdrawn. If there is no such entry, nothing changes.
 	FinishAudit(ctx context.Context, id AuditID, end AuditEnd) error
 
 	// ListAudit returns a page of the entries, the greatest id first. It sees every write that
@@ -41,7 +41,7 @@ type Audit interface {
 const MaxAudit = 500
 
 // AuditState is how far the call of an entry has come. An entry begins as AuditBegun, and the first
-// FinishAudit moves it to one of the other states, which it keeps.
+// FinishAudit moves it to one of the other states, which it keeps, or removes it (AuditWithdrawn).
 type AuditState string
 
 // The states of an entry.
@@ -55,11 +55,14 @@ const (
 	AuditRefused AuditState = "refused"
 	// AuditUnknown: the call failed, and may have had an effect all the same.
 	AuditUnknown AuditState = "unknown"
+	// AuditWithdrawn: the call had no effect, and nobody needs to know of it. No stored entry has
+	// this state: FinishAudit removes the entry.
+	AuditWithdrawn AuditState = "withdrawn"
 )
 
 // auditSteps are the states that may follow each state.
 var auditSteps = map[AuditState][]AuditState{
-	AuditBegun: {AuditDone, AuditRefused, AuditUnknown},
+	AuditBegun: {AuditDone, AuditRefused, AuditUnknown, AuditWithdrawn},
 }
 
 // May reports whether an entry in the state s may move to a state.

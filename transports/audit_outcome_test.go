@@ -3,6 +3,7 @@ package transports_test
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,5 +81,50 @@ func TestAudit_names_an_outlet_without_an_id(t *testing.T) {
 	got := entriesOf(t, store, map[storage.AuditID]bool{})
 	if len(got) != 1 || got[0].Target != (audit.Target{Outlet: made.ID}) {
 		t.Errorf("got entries %+v, want one that names %s", got, made.ID)
+	}
+}
+
+// TestAudit_audited_before_done_unless_users_are_refused makes calls that are refused, and reads
+// the log.
+func TestAudit_audited_before_done_unless_users_are_refused(t *testing.T) {
+	s := auditStack(t, nil)
+	entries := func() (found []string) {
+		t.Helper()
+		res := exchange{who: "key", method: "GET", path: "/audit", status: 200}.try(t, s)
+		var page struct {
+			Entries []struct {
+				Operation, State, Code string
+				Key                    string `json:"key_name"`
+				Actor                  string `json:"actor_id"`
+			}
+		}
+		if err := json.NewDecoder(res.Body).Decode(&page); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Entries {
+			found = append(found, strings.Join(
+				[]string{e.Key, e.Actor, e.Operation, e.State, e.Code}, " "))
+		}
+		return found
+	}
+	for _, c := range []struct {
+		exchange
+		times int
+		want  []string
+	}{
+		// A member who may not ban, and somebody who is no member.
+		{exchange{who: "bob", path: "/chats/team/bans/cid", status: 403, code: "DENIED"}, 100, nil},
+		{exchange{who: "zed", path: "/chats/team/bans/cid", status: 403, code: "NOT_A_MEMBER"},
+			1, nil},
+		{exchange{who: "backend", path: "/chats/none/bans/cid", status: 404, code: "NOT_FOUND"},
+			1, []string{"backend ann putBan refused NOT_FOUND"}},
+	} {
+		c.method = "PUT"
+		for range c.times {
+			c.try(t, s)
+		}
+		if diff := cmp.Diff(c.want, entries()); diff != "" {
+			t.Errorf("after calls of %s, the entries (-want +got):\n%s", c.who, diff)
+		}
 	}
 }

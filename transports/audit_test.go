@@ -46,6 +46,9 @@ var audited = map[string]struct {
 	"deleteOutlet":     {"", audit.Target{Outlet: "crm"}},
 	"replayOutlet":     {"", audit.Target{Chat: "team", Outlet: "crm"}},
 
+	"endSession":  {"", audit.Target{User: "ann"}},
+	"endSessions": {"", audit.Target{User: "ann"}},
+
 	"createOutletSecret": {"", audit.Target{Outlet: "old"}},
 	// Only redactions are; the message is of bob.
 	"sendMessage": {
@@ -75,7 +78,7 @@ var notAudited = map[string]string{
 	"listAudit": reads, "listOutlets": reads, "getOutlet": reads, "listOutletFailures": reads,
 	"listParkedEvents": reads, "streamEvents": reads, "poll": reads, "connectWebSocket": reads,
 	"putBlock": own, "removeBlock": own, "updateDeliveryState": own, "markUnread": own,
-	"sendTyping": own, "endSessions": own, "endSession": own, "putLook": own,
+	"sendTyping": own, "putLook": own,
 	"putPresenceSettings": own, "putReceiptsSettings": own, "putPushSettings": own,
 	"registerDevice": own, "dropDevice": own, "acknowledgePush": own, "acknowledge": own,
 	"createTicket": own, "createAttachment": own, "createToken": logins,
@@ -223,10 +226,7 @@ func TestAudit_audited_before_done_by_users(t *testing.T) {
 			Target: audit.Target{User: "bob", Chat: "team"},
 		}}},
 		{"removing without the right", exchange{who: "bob", method: "DELETE",
-			path: "/chats/team/members/cid", status: 403}, []audit.Entry{{
-			Actor: "bob", Operation: "removeMember", State: storage.AuditRefused, Code: "DENIED",
-			Target: audit.Target{User: "cid", Chat: "team"},
-		}}},
+			path: "/chats/team/members/cid", status: 403}, nil},
 		{"a name", exchange{who: "ann", method: "PATCH", path: "/chats/team",
 			body: `{"name":"Crew"}`, status: 200}, nil},
 		{"a member without a role", exchange{who: "ann", method: "POST",
@@ -234,6 +234,8 @@ func TestAudit_audited_before_done_by_users(t *testing.T) {
 		{"metadata", exchange{who: "ann", method: "PATCH", path: "/chats/team/members/bob",
 			body: `{"metadata":{}}`, status: 200}, nil},
 		{"signing out", exchange{who: "bob", method: "POST", path: "/sign-out", status: 200}, nil},
+		{"ending their sessions", exchange{who: "bob", method: "DELETE", path: "/sessions",
+			status: 204}, nil},
 		{"the log", exchange{who: "ann", method: "GET", path: "/audit", status: 403}, nil},
 		{"what no key allows", exchange{who: "bob", method: "PUT", path: "/users/zoe/suspension",
 			body: `{}`, status: 403}, nil},

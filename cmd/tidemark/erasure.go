@@ -93,7 +93,7 @@ func (e *erasing) attach(a *assembled, store storage.Store, log *slog.Logger) {
 	registry := devices.New(store)
 	cfg := erasure.Config{
 		Register: e.register, Store: store, Core: core, Log: log,
-		Keepers: []erasure.Keeper{core, registry, told.engine, a.audits.log},
+		Keepers: []erasure.Keeper{core, registry, told.engine}, Entries: a.audits.log,
 	}
 	if kept.kept != nil {
 		cfg.Files = kept.kept

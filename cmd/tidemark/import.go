@@ -38,7 +38,7 @@ type importCommand struct {
 	AuditDays *int `env:"TIDEMARK_AUDIT_DAYS" placeholder:"DAYS" help:"0: write no entry to the audit log. Default 400."`
 
 	Store  string `default:"sqlite:" env:"TIDEMARK_STORE" placeholder:"URL" help:"Where messages are kept: sqlite:PATH, postgres://… or dynamodb://…"`
-	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its store is used."`
+	Config string `env:"TIDEMARK_CONFIG" placeholder:"FILE" help:"The YAML file of serve; only its store and audit-days are used."`
 }
 
 // Help returns the rest of the text of `import --help`.

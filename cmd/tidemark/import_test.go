@@ -124,8 +124,28 @@ func TestImport_says_what_it_refuses(t *testing.T) {
 	}
 }
 
-// checkImportEntry compares the state of the only entry in the audit log of a database.
-func checkImportEntry(t *testing.T, database string, want storage.AuditState) {
+// TestImport_writes_no_entry_with_0_days, which a flag or the file of serve says.
+func TestImport_writes_no_entry_with_0_days(t *testing.T) {
+	file := write(t, "export.jsonl", versionLine+chatLines("a", "hello"))
+	for name, args := range map[string][]string{
+		"the flag": {"--audit-days", "0"},
+		"the file": {"--config", write(t, "serve.yaml", "audit-days: 0\n")},
+	} {
+		database := filepath.Join(t.TempDir(), "a.db")
+		code, _, stderr := invoke(t, nil, append([]string{
+			"import", "--from", "jsonl", "--store", "sqlite:" + database, file,
+		}, args...)...)
+		if code != exitOK {
+			t.Fatalf("%s: exit %d, %s", name, code, stderr)
+		}
+		if got := importEntries(t, database); len(got) > 0 {
+			t.Errorf("%s: got entries %+v, want none", name, got)
+		}
+	}
+}
+
+// importEntries returns the entries in the audit log of a database.
+func importEntries(t *testing.T, database string) []storage.AuditEntry {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), sqlite.Config{Path: database})
 	if err != nil {
@@ -133,10 +153,18 @@ func checkImportEntry(t *testing.T, database string, want storage.AuditState) {
 	}
 	defer s.Close()
 	entries, _, err := s.ListAudit(t.Context(), storage.AuditPage{Limit: 9})
-	if err != nil || len(entries) != 1 || entries[0].Operation != "import" ||
-		entries[0].State != want {
-		t.Errorf("got the entries %+v and error %v, want one of an import in the state %s",
-			entries, err, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+// checkImportEntry compares the state of the only entry in the audit log of a database.
+func checkImportEntry(t *testing.T, database string, want storage.AuditState) {
+	t.Helper()
+	entries := importEntries(t, database)
+	if len(entries) != 1 || entries[0].Operation != "import" || entries[0].State != want {
+		t.Errorf("got the entries %+v, want one of an import in the state %s", entries, want)
 	}
 }
 

@@ -121,6 +121,9 @@ func (s *Store) FinishAudit(
 	if !storage.AuditBegun.May(end.State) {
 		return nil
 	}
+	if end.State == storage.AuditWithdrawn {
+		return s.withdrawAudit(ctx, id)
+	}
 	u := call.Update{
 		Table: record.Documents, Key: auditKey(id),
 		Change: "SET audit_state = :state, ended_at = :at",
@@ -136,6 +139,22 @@ func (s *Store) FinishAudit(
 		u.Values[":code"] = call.Text(end.Code)
 	}
 	return s.updateAudit(ctx, "finish_audit", u)
+}
+
+// withdrawAudit removes an entry that is begun.
+func (s *Store) withdrawAudit(ctx context.Context, id storage.AuditID) error {
+	c, ctx, leave, err := s.enter(ctx, "finish_audit", 0)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	_, err = c.removeIf(ctx, call.Update{
+		Table: record.Documents, Key: auditKey(id),
+		//rule:audited_before_done.only-begun-ones-are-withdrawn-in-dynamodb
+		Condition: "audit_state = :begun",
+		Values:    call.Item{":begun": call.Text(storage.AuditBegun)},
+	})
+	return call.Public(err)
 }
 
 // updateAudit makes changes of one entry, each in a step of its own, unless its condition does not

@@ -114,7 +114,7 @@ func (s *Store) PutDocument(ctx context.Context, d storage.Document) (uint64, er
 	if d.Value == nil {
 		delete(u.Values, ":next")
 		delete(u.Values, ":value")
-		done, err = c.removeDocument(ctx, u)
+		done, err = c.removeIf(ctx, u)
 	} else {
 		_, done, _, err = c.Update(ctx, u)
 	}
@@ -129,9 +129,9 @@ func (s *Store) PutDocument(ctx context.Context, d storage.Document) (uint64, er
 	return d.Version + 1, nil
 }
 
-// removeDocument removes a document if the condition of an update holds. A transaction of one
+// removeIf removes the item of an update if the condition of the update holds. A transaction of one
 // action is a conditional delete.
-func (c caller) removeDocument(ctx context.Context, u call.Update) (done bool, err error) {
+func (c caller) removeIf(ctx context.Context, u call.Update) (done bool, err error) {
 	remove := &types.Delete{
 		TableName: c.Table(u.Table), Key: u.Key, ConditionExpression: aws.String(u.Condition),
 	}

@@ -53,8 +53,14 @@ func (s *Store) reaudit(
 		return err
 	}
 	defer s.mu.Unlock()
-	if e, found := s.audit[id]; found {
-		s.audit[id] = change(e)
+	e, found := s.audit[id]
+	if !found {
+		return nil
+	}
+	s.audit[id] = change(e)
+	//rule:audited_before_done.withdrawn
+	if s.audit[id].State == storage.AuditWithdrawn {
+		delete(s.audit, id)
 	}
 	return nil
 }

@@ -21,7 +21,9 @@ const (
 	//rule:audited_before_done.finished-once-in-postgres
 	finishAudit = `UPDATE audit SET state = $2, code = $3, ended_at = $4
 		WHERE id = $1 AND state = 'begun'`
-	renameAudit = `UPDATE audit SET
+	//rule:audited_before_done.only-begun-ones-are-withdrawn-in-postgres
+	withdrawAudit = `DELETE FROM audit WHERE id = $1 AND state = 'begun'`
+	renameAudit   = `UPDATE audit SET
 			actor_id = CASE WHEN actor_id = $2 THEN $3 ELSE actor_id END,
 			user_id = CASE WHEN user_id = $2 THEN $3 ELSE user_id END,
 			request_id = CASE WHEN strpos(request_id, $2) > 0 THEN '' ELSE request_id END
@@ -64,6 +66,10 @@ func (s *Store) FinishAudit(
 		return nil
 	}
 	return s.change(ctx, func(ctx context.Context, c *conn) error {
+		if end.State == storage.AuditWithdrawn {
+			_, err := c.Exec(ctx, withdrawAudit, string(id))
+			return err
+		}
 		_, err := c.Exec(ctx, finishAudit, string(id), string(end.State), string(end.Code),
 			endedAt(end.At))
 		return err

@@ -42,6 +42,15 @@ func (w *workload) audits() []operation {
 			},
 		},
 		{
+			"`FinishAudit` of an entry that is withdrawn",
+			func(r int) error { return record(r, 101) },
+			func(r int) error {
+				return w.s.FinishAudit(w.t.Context(), id(r, 101), storage.AuditEnd{
+					State: storage.AuditWithdrawn,
+				})
+			},
+		},
+		{
 			"`RenameAudit`", nil,
 			func(r int) error { return w.s.RenameAudit(w.t.Context(), id(r, 100), "bob", "x") },
 		},

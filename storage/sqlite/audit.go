@@ -19,7 +19,9 @@ const (
 	//rule:audited_before_done.finished-once-in-sqlite
 	finishAudit = `UPDATE audit SET state = ?2, code = ?3, ended_at = ?4
 		WHERE id = ?1 AND state = 'begun'`
-	renameAudit = `UPDATE audit SET
+	//rule:audited_before_done.only-begun-ones-are-withdrawn-in-sqlite
+	withdrawAudit = `DELETE FROM audit WHERE id = ? AND state = 'begun'`
+	renameAudit   = `UPDATE audit SET
 			actor_id = CASE WHEN actor_id = ?2 THEN ?3 ELSE actor_id END,
 			user_id = CASE WHEN user_id = ?2 THEN ?3 ELSE user_id END,
 			request_id = CASE WHEN instr(request_id, ?2) > 0 THEN '' ELSE request_id END
@@ -68,6 +70,9 @@ func (s *Store) FinishAudit(
 		return nil
 	}
 	return s.change(ctx, func(w *writer) error {
+		if end.State == storage.AuditWithdrawn {
+			return w.do(withdrawAudit, func(q *stmt) { q.string(1, string(id)) })
+		}
 		return w.do(finishAudit, func(q *stmt) {
 			q.string(1, string(id))
 			q.string(2, string(end.State))

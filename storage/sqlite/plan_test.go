@@ -364,6 +364,7 @@ func everyMethodOfOutlets(t *testing.T, s *Store, chat tidemark.ChatID) {
 	entry := storage.AuditEntry{ID: storage.NewAuditID(time.Now()), State: storage.AuditBegun}
 	ok(s.RecordAudit(ctx, entry))
 	ok(s.FinishAudit(ctx, entry.ID, storage.AuditEnd{State: storage.AuditDone}))
+	ok(s.FinishAudit(ctx, entry.ID, storage.AuditEnd{State: storage.AuditWithdrawn}))
 	ok(s.RenameAudit(ctx, entry.ID, "a", "b"))
 	_, _, err = s.ListAudit(ctx, storage.AuditPage{Limit: 10})
 	ok(err)

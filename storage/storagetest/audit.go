@@ -94,11 +94,40 @@ var auditRules = []rule{
 		f.ok(f.store.FinishAudit(f.ctx, e.ID, end))
 		for _, state := range []storage.AuditState{
 			storage.AuditDone, storage.AuditUnknown, storage.AuditRefused, storage.AuditBegun,
+			storage.AuditWithdrawn,
 		} {
 			f.ok(f.store.FinishAudit(f.ctx, e.ID, storage.AuditEnd{State: state, At: at(3)}))
 		}
 		e.State, e.Code, e.EndedAt = storage.AuditRefused, tidemark.Denied, at(2)
 		f.equal("entries", f.ownAudit(9), []storage.AuditEntry{e})
+	}},
+	{"audited_before_done_withdrawn_while_it_is_begun", func(f *fixture) {
+		withdraw := func(n int) {
+			f.Helper()
+			f.ok(f.store.FinishAudit(f.ctx, f.entry(n), storage.AuditEnd{
+				State: storage.AuditWithdrawn, At: at(2),
+			}))
+		}
+		begun, bare, ended := f.audited(1), f.audited(2), f.audited(3)
+		f.record(begun, bare, ended)
+		f.ok(f.store.FinishAudit(f.ctx, ended.ID, storage.AuditEnd{
+			State: storage.AuditDone, At: at(1),
+		}))
+		ended.State, ended.EndedAt = storage.AuditDone, at(1)
+		for range 2 {
+			for _, n := range []int{1, 3, 4} {
+				withdraw(n)
+			}
+			f.equal("entries", f.ownAudit(9), []storage.AuditEntry{ended, bare})
+		}
+		// What is gone is neither finished nor renamed.
+		f.ok(f.store.FinishAudit(f.ctx, begun.ID, storage.AuditEnd{
+			State: storage.AuditDone, At: at(3),
+		}))
+		f.ok(f.store.RenameAudit(f.ctx, begun.ID, begun.Actor, tidemark.ErasedID("1")))
+		f.equal("after later changes", f.ownAudit(9), []storage.AuditEntry{ended, bare})
+		withdraw(2)
+		f.equal("the last one", f.ownAudit(9), []storage.AuditEntry{ended})
 	}},
 	{"ListAudit_has_pages_from_the_newest_on", func(f *fixture) {
 		var want []storage.AuditEntry
@@ -223,7 +252,7 @@ var auditRules = []rule{
 func (m *model) audit(rt *rapid.T) {
 	n, who := rapid.IntRange(0, 5).Draw(rt, "entry"), m.drawUser(rt)
 	state := rapid.SampledFrom([]storage.AuditState{
-		storage.AuditDone, storage.AuditRefused, storage.AuditUnknown,
+		storage.AuditDone, storage.AuditRefused, storage.AuditUnknown, storage.AuditWithdrawn,
 	}).Draw(rt, "state")
 	lot, now := rapid.IntRange(0, 2).Draw(rt, "call"), at(m.tick())
 	m.both("audit", func(f *fixture) (any, error) {

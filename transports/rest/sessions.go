@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tidemark-im/tidemark"
+	"github.com/tidemark-im/tidemark/audit"
 	"github.com/tidemark-im/tidemark/transports/internal/wire"
 )
 
@@ -27,10 +28,9 @@ func (h *Handler) EndSession(c echo.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := h.server.EndSession(c.Request().Context(), caller(c).User, session); err != nil {
-		return err
-	}
-	return nothing(c)
+	return h.end(c, "endSession", func(user tidemark.UserID) error {
+		return h.server.EndSession(c.Request().Context(), user, session)
+	})
 }
 
 // EndSessions ends all of the caller's sessions, or all but one.
@@ -42,7 +42,20 @@ func (h *Handler) EndSessions(c echo.Context, params EndSessionsParams) error {
 			return err
 		}
 	}
-	if err := h.server.EndSessions(c.Request().Context(), caller(c).User, except); err != nil {
+	return h.end(c, "endSessions", func(user tidemark.UserID) error {
+		return h.server.EndSessions(c.Request().Context(), user, except)
+	})
+}
+
+// end ends sessions of the caller. The log has it if an API key does.
+func (h *Handler) end(
+	c echo.Context, operation string, sessions func(tidemark.UserID) error,
+) error {
+	user := caller(c).User
+	err := h.auditedUnless(user, c, operation, audit.Target{User: user}, func() error {
+		return sessions(user)
+	})
+	if err != nil {
 		return err
 	}
 	return nothing(c)
