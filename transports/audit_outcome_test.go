@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,22 +37,24 @@ func TestAudit_audited_before_done_not_refused_after_the_effect(t *testing.T) {
 			"BlocksOf", []string{"ChatsNaming"}, audit.Target{User: "ann"}},
 	} {
 		t.Run(c.operation, func(t *testing.T) {
-			armed, happened := false, false
+			var armed, happened atomic.Bool // which the server reads also in the background
 			store := storagetest.Fault(memory.New())
 			store.After = func(method string) error {
-				happened = happened || armed && method == c.effect
+				if armed.Load() && method == c.effect {
+					happened.Store(true)
+				}
 				return nil
 			}
 			store.Before = func(method string) error {
-				if happened && slices.Contains(c.then, method) {
+				if happened.Load() && slices.Contains(c.then, method) {
 					return tidemark.Errorf(tidemark.NotFound, "it is gone")
 				}
 				return nil
 			}
 			s := auditStack(t, store)
-			armed = true
+			armed.Store(true)
 			c.try(t, s)
-			if !happened {
+			if !happened.Load() {
 				t.Fatalf("the call did not reach %s", c.effect)
 			}
 			want := []audit.Entry{{

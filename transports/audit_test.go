@@ -343,9 +343,9 @@ func TestAudit_list(t *testing.T) {
 		{"key=backend", []string{"removeBan", "signOutUser"}},
 		{"operation=putBan", []string{"putBan"}},
 		{"key=backend&user_id=zed", []string{"removeBan"}},
-		{"from=2999-01-01T00:00:00Z", nil},
-		{"to=2001-01-01T00:00:00Z", nil},
-		{"from=2001-01-01T00:00:00Z&to=2999-01-01T00:00:00Z",
+		{"begun_from=2999-01-01T00:00:00Z", nil},
+		{"begun_before=2001-01-01T00:00:00Z", nil},
+		{"begun_from=2001-01-01T00:00:00Z&begun_before=2999-01-01T00:00:00Z",
 			[]string{"putBan", "removeBan", "removeMember", "signOutUser"}},
 	} {
 		var got []string
@@ -379,7 +379,8 @@ func TestAudit_list(t *testing.T) {
 		}
 	}
 	for _, query := range []string{
-		"cursor=x", "from=x", "to=2026", "limit=0", "limit=", "user_id=", "key=a%20b", "from=",
+		"cursor=x", "begun_from=x", "begun_before=2026", "begun_from=", "limit=0", "limit=",
+		"user_id=", "key=a%20b",
 	} {
 		exchange{who: "key", method: "GET", path: "/audit?" + query, status: 400,
 			code: "INVALID"}.try(t, s)

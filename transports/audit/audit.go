@@ -92,7 +92,9 @@ func query(c echo.Context) (q audit.Query, err error) {
 		Key: given.Get("key"), Operation: given.Get("operation"), Cursor: given.Get("cursor"),
 		Limit: wire.DefaultLimit,
 	}
-	for name, to := range map[string]*time.Time{"from": &q.From, "to": &q.To} {
+	for name, to := range map[string]*time.Time{
+		"begun_from": &q.From, "begun_before": &q.To,
+	} {
 		if !given.Has(name) {
 			continue
 		}

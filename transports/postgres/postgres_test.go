@@ -32,7 +32,7 @@ func migrated(t *testing.T) string {
 // connect returns connections of a node to a database.
 func connect(t *testing.T, url string) store.Pool {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Config{URL: url})
+	s, err := store.Open(t.Context(), store.Config{URL: url, Patience: wait.Hang})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,9 +53,16 @@ func connect(t *testing.T, url string) store.Pool {
 func opened(t *testing.T, url string) sharedtest.New {
 	return func(ttl, resume time.Duration) sharedtest.Tickets {
 		return postgres.NewTickets(postgres.TicketsConfig{
-			Pool: connect(t, url), TTL: ttl, ResumeWindow: resume,
+			Pool: connect(t, url), TTL: ttl, ResumeWindow: resume, Patience: wait.Hang,
 		})
 	}
+}
+
+// rates returns the buckets of a node.
+func rates(pool store.Pool) *postgres.Rates {
+	r := postgres.NewRates(pool)
+	r.Patience = wait.Hang
+	return r
 }
 
 // start starts a node.
@@ -133,14 +140,14 @@ func TestTickets_a_reader_of_the_database_cannot_use_them(t *testing.T) {
 
 func TestRates_have_one_bucket_of_each_user(t *testing.T) {
 	url := migrated(t)
-	sharedtest.OneBucket(t, postgres.NewRates(connect(t, url)), postgres.NewRates(connect(t, url)))
+	sharedtest.OneBucket(t, rates(connect(t, url)), rates(connect(t, url)))
 }
 
 // TestRates_fill: a bucket fills by its rate, and is removed when it is full. So are tickets.
 func TestRates_fill(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, migrated(t))
-	take := sharedtest.Fill(t, postgres.NewRates(pool))
+	take := sharedtest.Fill(t, rates(pool))
 	take(1_000)
 	rows := func() (n int) {
 		t.Helper()

@@ -11,18 +11,22 @@ import (
 	"github.com/tidemark-im/tidemark/transports/limit"
 )
 
-// callTime bounds a statement.
-const callTime = time.Second
+// patience bounds a statement, unless a test needs another one.
+const patience = time.Second
 
 // now is the time of the database in milliseconds.
 const now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 // Rates implements limit.Shared on Postgres. There is a row for each user who took something. It
 // fills by the clock of the database, and is removed when it is full (Sweep).
-type Rates struct{ pool *pgxpool.Pool }
+type Rates struct {
+	pool *pgxpool.Pool
+	// Patience bounds a statement. Default 1 s.
+	Patience time.Duration
+}
 
 // NewRates returns the shared buckets.
-func NewRates(pool *pgxpool.Pool) *Rates { return &Rates{pool} }
+func NewRates(pool *pgxpool.Pool) *Rates { return &Rates{pool, patience} }
 
 // take takes from the buckets of users: their name, what fills them in a second, their burst, the
 // users, and how much each took. The users are in order, so two statements never wait for each
@@ -47,7 +51,7 @@ RETURNING user_id, remains`
 func (r *Rates) Take(
 	ctx context.Context, bucket limit.Bucket, taken []limit.Taken,
 ) ([]float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, r.Patience)
 	defer cancel()
 	users, amounts := make([]string, len(taken)), make([]int64, len(taken))
 	left, places := make([]float64, len(taken)), make(map[tidemark.UserID]int, len(taken))

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -22,6 +23,8 @@ type TicketsConfig struct {
 	// ResumeWindow is how long a ticket is valid for its session after the last connection ended.
 	// Default 60 s.
 	ResumeWindow time.Duration
+	// Patience bounds a statement. Default 1 s.
+	Patience time.Duration
 	// Logger is slog.Default() by default. It never gets the name of a ticket.
 	Logger *slog.Logger
 }
@@ -32,13 +35,16 @@ type Tickets = tickets.Tickets
 // NewTickets returns the tickets of this node. It starts nothing.
 func NewTickets(cfg TicketsConfig) *Tickets {
 	return tickets.New(tickets.Config{
-		Store: &store{pool: cfg.Pool}, Place: "the database",
+		Store: &store{cfg.Pool, cmp.Or(cfg.Patience, patience)}, Place: "the database",
 		TTL: cfg.TTL, ResumeWindow: cfg.ResumeWindow, Logger: cfg.Logger,
 	})
 }
 
 // store implements tickets.Store.
-type store struct{ pool *pgxpool.Pool }
+type store struct {
+	pool     *pgxpool.Pool
+	patience time.Duration
+}
 
 // Start implements tickets.Store.
 func (*store) Start() {}
@@ -84,7 +90,7 @@ RETURNING hash`
 
 // Issue implements tickets.Store.
 func (s *store) Issue(ctx context.Context, new tickets.Issued) error {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	_, err := s.pool.Exec(ctx, issue, new.Hash, string(new.User), millis(new.Expires), new.Key,
 		new.Life.Milliseconds())
@@ -93,7 +99,7 @@ func (s *store) Issue(ctx context.Context, new tickets.Issued) error {
 
 // Ask implements tickets.Store.
 func (s *store) Ask(ctx context.Context, q tickets.Question) (auth.Ticket, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	var user, id string
 	var expires int64
@@ -117,7 +123,7 @@ func (s *store) Ask(ctx context.Context, q tickets.Question) (auth.Ticket, bool,
 
 // Hold implements tickets.Store. All are bound, or all prolonged.
 func (s *store) Hold(ctx context.Context, all []tickets.Holding) []tickets.Held {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	var hashes, users, keys, sessions []string
 	var expires, lives []int64
