@@ -43,7 +43,7 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 		return fmt.Sprintf("%sschema %d, compatible %d, needed 11", shown, n, min(n, 1))
 	}
 	const tooNew = "for programs that need version 999 or a later one, and this program needs " +
-		"10; run a newer program"
+		"11; run a newer program"
 	for _, step := range []struct {
 		name string
 		sql  string
