@@ -89,6 +89,9 @@ func (c *ChatChange) Apply(chat tidemark.Chat) (after tidemark.Chat, changed boo
 	if c.Hold != nil {
 		policy.Hold = *c.Hold
 	}
+	if c.Receipts != nil {
+		policy.Receipts = *c.Receipts
+	}
 	if policy != chat.Policy {
 		chat.Policy, changed = policy, true
 	}

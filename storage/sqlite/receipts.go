@@ -7,8 +7,11 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// hides reports whether a user hides what they read in a chat.
+// hides reports whether what a user reads in a chat is hidden.
 func (w *writer) hides(c *chat, user tidemark.UserID) (hidden bool, err error) {
+	if c.receipts != tidemark.ReceiptsOptional {
+		return c.receipts.Hides(false), nil
+	}
 	q, err := w.c.prepared(`SELECT chat, hidden FROM receipts
 		WHERE user_id = ? AND chat IN (0, ?)`)
 	if err != nil {
