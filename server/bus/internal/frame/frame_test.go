@@ -154,6 +154,13 @@ func examples() map[string]bus.Event {
 				ChatUpdate: tidemark.ChatUpdate{ChatID: "c", Version: 1 << 40}, MembersVersion: 7,
 			},
 		},
+		"update of receipts": {
+			To: leases("eve", "bob"),
+			Update: &bus.Update{
+				ChatUpdate: tidemark.ChatUpdate{ChatID: "c", Version: 3}, MembersVersion: 7,
+				Receipts: true,
+			},
+		},
 		"own":      {To: leases("bob"), Own: &bus.Own{Chat: "c"}},
 		"receipts": {To: leases("bob"), Own: &bus.Own{}},
 		"typing":   {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
