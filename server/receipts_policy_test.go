@@ -226,6 +226,6 @@ func TestReceipts_shown_within_real_policy_of_a_large_chat(t *testing.T) {
 		}
 		settle()
 		settle()
-		want(t, "off", statusesOf(first.drain()), "status c  3 0")
+		want(t, "off", statusesOf(first.drain()), "status c all 3 0")
 	})
 }

@@ -154,7 +154,7 @@ func examples() map[string]bus.Event {
 				ChatUpdate: tidemark.ChatUpdate{ChatID: "c", Version: 1 << 40}, MembersVersion: 7,
 			},
 		},
-		"update of receipts": {
+		"update_receipts": {
 			To: leases("eve", "bob"),
 			Update: &bus.Update{
 				ChatUpdate: tidemark.ChatUpdate{ChatID: "c", Version: 3}, MembersVersion: 7,
