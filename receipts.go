@@ -41,9 +41,10 @@ func (p ReceiptsPolicy) Valid() bool {
 // member's own settings.
 func (p ReceiptsPolicy) Hides(hides bool) bool {
 	switch p {
-	//rule:shown_within_real.chat-before-member
+	//rule:shown_within_real.a-chat-shows-all
 	case ReceiptsRequired:
 		return false
+	//rule:shown_within_real.a-chat-hides-all
 	case ReceiptsNever:
 		return true
 	}

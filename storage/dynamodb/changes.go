@@ -85,6 +85,7 @@ func (c caller) prepare(
 	ctx context.Context, chat tidemark.ChatID, token string, join []record.Membership,
 	policy int64,
 ) (bool, error) {
+	//rule:shown_within_real.states-of-an-earlier-attempt
 	if err := c.copyPolicy(ctx, chat, usersOf(join), policy); err != nil {
 		return false, err
 	}

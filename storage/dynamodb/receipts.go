@@ -221,6 +221,7 @@ func expectShown(u *call.Update, image record.State, wanted tidemark.DeliverySta
 		u.Condition += "hides_read = :hides_before"
 		u.Values[":hides_before"] = call.Number(image.HidesAll)
 	}
+	//rule:shown_within_real.raise-under-this-policy
 	if image.PolicyNumber == 0 {
 		u.Condition += " AND attribute_not_exists(receipts_policy)"
 	} else {

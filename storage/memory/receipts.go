@@ -64,6 +64,7 @@ func (s *Store) hidden(user tidemark.UserID, chat tidemark.ChatID) bool {
 	if !set {
 		hides = s.hides[storage.StateKey{User: user}]
 	}
+	//rule:shown_within_real.policy-first-in-memory
 	if c := s.chats[chat]; c != nil {
 		return c.Policy.Receipts.Hides(hides)
 	}

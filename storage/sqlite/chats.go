@@ -239,6 +239,7 @@ func (s *Store) UpdateChat(
 		if err := q.run(); err != nil {
 			return err
 		}
+		//rule:shown_within_real.policy-of-a-cached-chat
 		row.named, row.receipts = chat.Version, chat.Policy.Receipts
 		return w.openBacklog(row)
 	})

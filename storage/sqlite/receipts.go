@@ -9,6 +9,7 @@ import (
 
 // hides reports whether what a user reads in a chat is hidden.
 func (w *writer) hides(c *chat, user tidemark.UserID) (hidden bool, err error) {
+	//rule:shown_within_real.policy-first-in-sqlite
 	if c.receipts != tidemark.ReceiptsOptional {
 		return c.receipts.Hides(false), nil
 	}
