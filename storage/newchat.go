@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"encoding/json"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -69,6 +70,17 @@ func (n *NewChat) Chat(created time.Time) tidemark.Chat {
 		MembersVersion: 1,
 		Large:          len(n.Members) > tidemark.PendingFanoutLimit,
 	}
+}
+
+// ChatChange says what to change of a chat. What is nil stays as it is.
+type ChatChange struct {
+	Name *string
+	// Metadata takes the place of the whole object. If it is empty and not nil, none remains.
+	Metadata json.RawMessage
+	// KeepDays, Hold and Receipts change Chat.Policy.
+	KeepDays *int
+	Hold     *bool
+	Receipts *tidemark.ReceiptsPolicy
 }
 
 // Apply returns the chat after the change. It reports whether anything changed.

@@ -361,17 +361,6 @@ type NewChat struct {
 	Members []tidemark.UserID
 }
 
-// ChatChange says what to change of a chat. What is nil stays as it is.
-type ChatChange struct {
-	Name *string
-	// Metadata takes the place of the whole object. If it is empty and not nil, none remains.
-	Metadata json.RawMessage
-	// KeepDays, Hold and Receipts change Chat.Policy.
-	KeepDays *int
-	Hold     *bool
-	Receipts *tidemark.ReceiptsPolicy
-}
-
 // ChatsPage selects a page of a user's chats. The zero position is the first page.
 type ChatsPage struct {
 	Limit int

@@ -24,10 +24,10 @@ import (
 // between the read of it and that step, and SetReceipts does not see the state yet. So the setting
 // is read once more after the step, before the call answers.
 //
-// Each state also has a copy of the number of the chat's policy, which is in the counter. UpdateChat
-// writes the counter first, and then the copies of all who are or were members. The step that makes
-// a user a member has the condition that the policy is the one that it copies. So that step comes
-// before the change of the policy, which then finds the member, or it is tried again.
+// Each state also has a copy of the number of the chat's policy, which is in the counter.
+// UpdateChat writes the counter first, and then the copies of all who are or were members. The step
+// that makes a user a member has the condition that the policy is the one that it copies. So that
+// step comes before the change of the policy, which then finds the member, or it is tried again.
 
 // allChats names the state that has the user's setting for all chats.
 const allChats tidemark.ChatID = "."

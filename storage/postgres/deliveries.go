@@ -16,9 +16,11 @@ import (
 // hiddenBy says whether what the user of a row r reads in the chat of a row c is hidden.
 //
 //rule:shown_within_real.decide-in-the-step-in-postgres
-const hiddenBy = `CASE c.read_receipts WHEN 'required' THEN false WHEN 'off' THEN true ELSE coalesce(
+const hiddenBy = `CASE c.read_receipts WHEN 'required' THEN false WHEN 'off' THEN true
+			ELSE coalesce(
 			(SELECT hidden FROM receipts WHERE user_id = r.user_id AND chat = c.key LIMIT 1),
-			(SELECT hidden FROM receipts WHERE user_id = r.user_id AND chat = 0 LIMIT 1), false) END`
+			(SELECT hidden FROM receipts WHERE user_id = r.user_id AND chat = 0 LIMIT 1), false)
+			END`
 
 // raiseStates is tidemark.Raise.Apply for many rows in one step, each of another user and chat.
 //

@@ -44,8 +44,8 @@ func scanChat(row *stmt) tidemark.Chat {
 	return chat
 }
 
-// scanPolicy returns the policy that the columns keep_days, hold and read_receipts have. The first of
-// them is i.
+// scanPolicy returns the policy that the columns keep_days, hold and read_receipts have. The first
+// of them is i.
 func scanPolicy(row *stmt, i int) tidemark.Policy {
 	return tidemark.Policy{
 		KeepDays: int(row.integerAt(i)), Hold: row.integerAt(i+1) != 0,

@@ -945,8 +945,8 @@ type ReceiptsSettings struct {
 	// ChatId The chat of the setting; null for the setting for all chats.
 	ChatId *Id `json:"chat_id"`
 
-	// ChatReadReceipts `read_receipts` of the chat, which comes before my settings unless it is `optional`. Null
-	// without a chat.
+	// ChatReadReceipts `read_receipts` of the chat, which comes before my settings unless it is `optional`.
+	// Null without a chat.
 	ChatReadReceipts *string `json:"chat_read_receipts"`
 
 	// Hidden Others do not see now what I read. This follows from the chat and from both settings.

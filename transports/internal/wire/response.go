@@ -68,8 +68,8 @@ func AppendChat(b []byte, c *server.ChatView, backend bool) []byte {
 	return append(b, '}')
 }
 
-// appendPolicy appends for how long a chat is kept, and who sees what is read there. Whether it is on
-// hold is null for all but backends.
+// appendPolicy appends for how long a chat is kept, and who sees what is read there. Whether it is
+// on hold is null for all but backends.
 func appendPolicy(b []byte, p tidemark.Policy, backend bool) []byte {
 	b = append(b, `,"read_receipts":`...)
 	b = tidemark.AppendString(b, receiptsName(p.Receipts))

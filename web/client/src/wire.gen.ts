@@ -2721,8 +2721,8 @@ export interface components {
             /** @description Whether others see what I read, as I have set it. */
             readonly read_receipts: string;
             /**
-             * @description `read_receipts` of the chat, which comes before my settings unless it is `optional`. Null
-             *     without a chat.
+             * @description `read_receipts` of the chat, which comes before my settings unless it is `optional`.
+             *     Null without a chat.
              */
             readonly chat_read_receipts: string | null;
             /** @description Others do not see now what I read. This follows from the chat and from both settings. */
