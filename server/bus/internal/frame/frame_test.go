@@ -148,11 +148,13 @@ func examples() map[string]bus.Event {
 				Members: 300,
 			},
 		},
-		"update":          updated(1<<40, false, "eve"),
+		"update": updated(1<<40, false, "eve"),
+
 		"update_receipts": updated(3, true, "eve", "bob"),
-		"own":             {To: leases("bob"), Own: &bus.Own{Chat: "c"}},
-		"receipts":        {To: leases("bob"), Own: &bus.Own{}},
-		"typing":          {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
+
+		"own":      {To: leases("bob"), Own: &bus.Own{Chat: "c"}},
+		"receipts": {To: leases("bob"), Own: &bus.Own{}},
+		"typing":   {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},
 		"presence": {Presence: &bus.Presence{
 			From: other, Looking: true, At: 1 << 41, Came: []tidemark.UserID{"bob", "eve"},
 			Left: []tidemark.UserID{"carol"}, Changed: []tidemark.UserID{"dave"},
