@@ -157,13 +157,16 @@ type Chat struct {
 	Policy    Policy
 }
 
-// Policy says what may be removed of a chat. The zero Policy is that of most chats.
+// Policy says what may be removed of a chat, and who sees what its members read. The zero Policy is
+// that of most chats.
 type Policy struct {
 	// KeepDays is for how many days messages are kept, at most: if the server keeps those of all
 	// chats for a shorter time, that holds. It is 0 if the chat has no number of its own.
 	KeepDays int
 	// Hold says that nothing expires, and that the chat cannot be deleted.
 	Hold bool
+	// Receipts says who sees what the members read (storage.Receipts).
+	Receipts ReceiptsPolicy
 }
 
 // The bounds of Policy.KeepDays, unless it is 0.

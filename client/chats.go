@@ -50,15 +50,20 @@ func (c *Client) CreateChat(ctx context.Context, n NewChat) (tidemark.Chat, erro
 		MemberCount int                  `json:"member_count"`
 		KeepDays    int                  `json:"keep_days"`
 		Hold        bool                 `json:"hold"`
+		Receipts    string               `json:"read_receipts"`
 	}
 	if err := c.repeat(ctx, http.MethodPost, "/chats", body, &w); err != nil {
 		return tidemark.Chat{}, err
+	}
+	receipts := tidemark.ReceiptsPolicy(w.Receipts)
+	if receipts == "optional" {
+		receipts = tidemark.ReceiptsOptional
 	}
 	return tidemark.Chat{
 		ID: w.ChatID, Type: w.Type, Name: w.Name, Metadata: given(w.Metadata), Version: w.Version,
 		History: w.History, CreatedAt: w.CreatedAt, Head: w.Head, Floor: w.Floor,
 		MemberCount: w.MemberCount,
-		Policy:      tidemark.Policy{KeepDays: w.KeepDays, Hold: w.Hold},
+		Policy:      tidemark.Policy{KeepDays: w.KeepDays, Hold: w.Hold, Receipts: receipts},
 	}, nil
 }
 

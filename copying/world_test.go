@@ -296,8 +296,11 @@ func (w *world) expires() {
 
 func (w *world) renames() {
 	name, days, hold := fmt.Sprint("name ", w.last), 30*w.IntN(2), w.IntN(4) == 0
+	receipts := []tidemark.ReceiptsPolicy{
+		tidemark.ReceiptsOptional, tidemark.ReceiptsRequired, tidemark.ReceiptsNever,
+	}[w.IntN(3)]
 	_, err := w.store.UpdateChat(w.ctx, w.chat(), storage.ChatChange{
-		Name: &name, KeepDays: &days, Hold: &hold,
+		Name: &name, KeepDays: &days, Hold: &hold, Receipts: &receipts,
 		Metadata: json.RawMessage(fmt.Sprintf(`{"n": %d}`, w.last)),
 	})
 	w.may(err)

@@ -110,7 +110,7 @@ func (s *Server) announcePair(ctx context.Context, pair storage.PairChat, turned
 	if !turned {
 		return
 	}
-	s.announceUpdate(ctx, tidemark.Chat{ID: pair.ID, Version: pair.Version})
+	s.announceUpdate(ctx, tidemark.Chat{ID: pair.ID, Version: pair.Version}, false)
 	if !pair.State.Closed() {
 		//rule:blocked_is_closed.publish-boundaries-when-opened
 		s.receipts.Recompute(pair.ID)

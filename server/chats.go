@@ -434,12 +434,16 @@ func (s *Server) view(
 type ChatChange = storage.ChatChange
 
 // UpdateChat changes the name or the metadata of a group, for which owners, admins and backends may
-// ask. For how long a chat is kept, and whether it is on hold, only backends change, also of a
-// direct chat. The members' sessions are notified, also of a change that changes nothing: an
-// earlier attempt may have changed it and got no answer.
+// ask. For how long a chat is kept, whether it is on hold, and who sees what its members read, only
+// backends change, also of a direct chat. The members' sessions are notified, also of a change that
+// changes nothing: an earlier attempt may have changed it and got no answer.
 //
-// Errors: those of CheckChatName, CheckMetadata and CheckKeepDays, NotFound, NotMember, Denied,
-// Unavailable.
+// Who sees what the members read decides about what is stored after the call has returned, on every
+// node, like a setting of SetReceipts.
+//
+// Errors: those of CheckChatName, CheckMetadata, CheckKeepDays and CheckReceiptsPolicy, NotFound,
+// NotMember, Denied, Unavailable (the policy of receipts may hold for some members; repeat the
+// call).
 func (s *Server) UpdateChat(
 	ctx context.Context, c Caller, id tidemark.ChatID, change ChatChange,
 ) (ChatView, error) {
@@ -457,11 +461,16 @@ func (s *Server) UpdateChat(
 	}
 	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
+	if change.Receipts != nil {
+		// As in SetReceipts: what was read on this node before is written first.
+		//rule:shown_within_real.earlier-reads-before-the-policy
+		s.receipts.Flush(ctx)
+	}
 	chat, err := s.storage.UpdateChat(ctx, id, change)
 	if err != nil {
 		return ChatView{}, err
 	}
-	s.announceUpdate(ctx, chat)
+	s.announceUpdate(ctx, chat, change.Receipts != nil)
 	view, err := s.view(ctx, c, m, id)
 	return view, afterwards(err)
 }
@@ -485,12 +494,8 @@ func (s *Server) mayChange(
 	ctx context.Context, c Caller, id tidemark.ChatID, change ChatChange,
 ) (m tidemark.Member, err error) {
 	//rule:caller_does_only_what_they_may.backends-change-policies
-	if !c.Backend && (change.KeepDays != nil || change.Hold != nil) {
+	if param := policyIn(change); !c.Backend && param != "" {
 		if _, m, err = s.chats.Member(ctx, c.User, id); err == nil {
-			param := "hold"
-			if change.KeepDays != nil {
-				param = "keep_days"
-			}
 			err = tidemark.BadParam(tidemark.Denied, param, "can be changed only by a backend")
 		}
 		return m, err
@@ -512,6 +517,20 @@ func (s *Server) mayChange(
 	return m, err
 }
 
+// policyIn names what a change has of a policy, or "".
+func policyIn(change ChatChange) string {
+	switch {
+	case change.KeepDays != nil:
+		return "keep_days"
+	case change.Hold != nil:
+		return "hold"
+	//rule:shown_within_real.backends-decide-for-a-chat
+	case change.Receipts != nil:
+		return "read_receipts"
+	}
+	return ""
+}
+
 // checkChange returns a change as storage takes it.
 func checkChange(change ChatChange) (ChatChange, error) {
 	if change.Name != nil {
@@ -526,7 +545,12 @@ func checkChange(change ChatChange) (ChatChange, error) {
 		change.Metadata = json.RawMessage{}
 	}
 	if change.KeepDays != nil {
-		return change, tidemark.CheckKeepDays(*change.KeepDays)
+		if err := tidemark.CheckKeepDays(*change.KeepDays); err != nil {
+			return change, err
+		}
+	}
+	if change.Receipts != nil {
+		return change, tidemark.CheckReceiptsPolicy(*change.Receipts)
 	}
 	return change, nil
 }
@@ -537,9 +561,9 @@ func emptyObject(raw json.RawMessage) bool {
 	return len(raw) >= 2 && len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0
 }
 
-// announceUpdate notifies the sessions of a chat's members that the chat changed. It is a hint: who
-// misses it sees the version in their list of chats.
-func (s *Server) announceUpdate(ctx context.Context, chat tidemark.Chat) {
+// announceUpdate notifies the sessions of a chat's members that the chat changed, and perhaps who
+// sees what its members read. It is a hint: who misses it sees the version in their list of chats.
+func (s *Server) announceUpdate(ctx context.Context, chat tidemark.Chat, receipts bool) {
 	roster, err := s.chats.Roster(ctx, chat.ID, 0)
 	if err != nil {
 		s.log.Warn("a change of a chat is not announced, because its members cannot be read",
@@ -548,7 +572,7 @@ func (s *Server) announceUpdate(ctx context.Context, chat tidemark.Chat) {
 	}
 	event := bus.Event{Update: &bus.Update{
 		ChatUpdate:     tidemark.ChatUpdate{ChatID: chat.ID, Version: chat.Version},
-		MembersVersion: roster.Version,
+		MembersVersion: roster.Version, Receipts: receipts,
 	}}
 	s.delivery.Publish(ctx, []delivery.Announcement{{To: roster.Users, Event: event}}, false)
 }
@@ -563,6 +587,9 @@ func (s *Server) receiveUpdate(to []registry.Lease, e *bus.Update) {
 		//rule:nothing_outside_membership.updates-for-members-only
 		if member, _ := chat.MayKnow(sess.User(), e.MembersVersion); member {
 			sess.ChatUpdated(e.ChatUpdate)
+			if e.Receipts {
+				sess.PolicyChanged(e.ChatID)
+			}
 		}
 	}
 }

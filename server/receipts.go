@@ -14,11 +14,14 @@ type ReceiptsSettings struct {
 	// Chat is empty for the setting of all chats.
 	Chat    tidemark.ChatID
 	Setting tidemark.ReceiptsSetting
-	// Hidden says that others do not see what the user reads now. It follows from both settings.
+	// Policy is that of the chat. It comes before the settings. It is empty for all chats.
+	Policy tidemark.ReceiptsPolicy
+	// Hidden says that others do not see what the user reads now. It follows from the policy and
+	// from both settings.
 	Hidden bool
 }
 
-// Receipts returns a user's setting for a chat, or for all chats if chat is "".
+// Receipts returns a user's setting for a chat, or for all chats if chat is "", and what holds.
 //
 // Errors: Invalid (a bad id), NotFound, NotMember, Unavailable.
 func (s *Server) Receipts(
@@ -31,13 +34,18 @@ func (s *Server) Receipts(
 	if err != nil {
 		return ReceiptsSettings{}, err
 	}
-	settings := ReceiptsSettings{
-		Chat: chat, Setting: inChat, Hidden: inChat.Or(inAll) == tidemark.ReceiptsOff,
-	}
+	hides := inChat.Or(inAll) == tidemark.ReceiptsOff
 	if chat == "" {
-		settings.Setting = inAll
+		return ReceiptsSettings{Setting: inAll, Hidden: hides}, nil
 	}
-	return settings, nil
+	stored, err := s.storage.Chat(ctx, chat)
+	if err != nil {
+		return ReceiptsSettings{}, err
+	}
+	policy := stored.Policy.Receipts
+	return ReceiptsSettings{
+		Chat: chat, Setting: inChat, Policy: policy, Hidden: policy.Hides(hides),
+	}, nil
 }
 
 // SetReceipts stores a user's setting for a chat, or for all chats if chat is "". The setting

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"encoding/json"
 	"time"
 
 	"github.com/tidemark-im/tidemark"
@@ -71,6 +72,17 @@ func (n *NewChat) Chat(created time.Time) tidemark.Chat {
 	}
 }
 
+// ChatChange says what to change of a chat. What is nil stays as it is.
+type ChatChange struct {
+	Name *string
+	// Metadata takes the place of the whole object. If it is empty and not nil, none remains.
+	Metadata json.RawMessage
+	// KeepDays, Hold and Receipts change Chat.Policy.
+	KeepDays *int
+	Hold     *bool
+	Receipts *tidemark.ReceiptsPolicy
+}
+
 // Apply returns the chat after the change. It reports whether anything changed.
 func (c *ChatChange) Apply(chat tidemark.Chat) (after tidemark.Chat, changed bool) {
 	if c.Name != nil && *c.Name != chat.Name {
@@ -88,6 +100,9 @@ func (c *ChatChange) Apply(chat tidemark.Chat) (after tidemark.Chat, changed boo
 	}
 	if c.Hold != nil {
 		policy.Hold = *c.Hold
+	}
+	if c.Receipts != nil {
+		policy.Receipts = *c.Receipts
 	}
 	if policy != chat.Policy {
 		chat.Policy, changed = policy, true

@@ -7,12 +7,13 @@ import (
 )
 
 // Receipts stores who hides from others what they have read. A user has a setting for all chats,
-// and may have one for a single chat, which comes before it. Without any, they show it.
+// and may have one for a single chat, which comes before it. Without any, they show it. Before both
+// comes the policy of the chat, if it has one: Policy.Receipts, which UpdateChat changes.
 //
-// A setting decides about the raises of Read that follow it. A raise that begins after SetReceipts
-// returned never shows what the setting hides, by whichever process it is written. What was hidden
-// stays hidden until the user reads further while they show it. Settings of users who were never a
-// member of a chat may have no effect there.
+// A setting, or a policy, decides about the raises of Read that follow it. A raise that begins
+// after SetReceipts or UpdateChat returned never shows what is hidden then, by whichever process it
+// is written. What was hidden stays hidden until the user reads further while it is shown. Settings
+// and policies may have no effect for users who were never a member of a chat.
 type Receipts interface {
 	// SetReceipts stores a user's setting, for one chat or, if chat is "", for all chats. It may be
 	// repeated. It does not check the membership, and the setting for a chat stays when the user

@@ -101,8 +101,13 @@ type Chats interface {
 	Chat(ctx context.Context, chat tidemark.ChatID) (tidemark.Chat, error)
 
 	// UpdateChat changes a chat in one step, and returns it: the stored chat becomes
-	// ChatChange.Apply of it. An equal change that is repeated changes nothing more. NotFound: no
-	// such chat.
+	// ChatChange.Apply of it. An equal change that is repeated changes nothing more.
+	//
+	// A raise of Read that begins after the call returned heeds Policy.Receipts (Receipts). After
+	// an error, the chat may have that policy already, and the raises of some members may not heed
+	// it yet: the caller repeats the call.
+	//
+	// NotFound: no such chat.
 	UpdateChat(ctx context.Context, chat tidemark.ChatID, change ChatChange) (tidemark.Chat, error)
 
 	// ChatsOf returns a page of the chats in which the user is a member now. The chat with the
@@ -237,7 +242,7 @@ type Deliveries interface {
 	// Advance raises watermarks: the stored state becomes Raise.Apply of it. Each item is one
 	// atomic step with the check against the chat's head (Raise.Bounded). A stale raise succeeds
 	// and returns the stored state. The first raise that moves a watermark creates the row. Advance
-	// does not check the membership (ADR-008 §3.1). If the user hides what they read in the chat
+	// does not check the membership (ADR-008 §3.1). If what the user reads in the chat is hidden
 	// (Receipts), the same step sets Raise.Hidden.
 	//
 	// A refused item fails alone: Err of its Advanced is set, and the item changed nothing.
@@ -354,16 +359,6 @@ type NewChat struct {
 	Creator tidemark.UserID
 	// Members may be empty in a Group without a Creator.
 	Members []tidemark.UserID
-}
-
-// ChatChange says what to change of a chat. What is nil stays as it is.
-type ChatChange struct {
-	Name *string
-	// Metadata takes the place of the whole object. If it is empty and not nil, none remains.
-	Metadata json.RawMessage
-	// KeepDays and Hold change Chat.Policy.
-	KeepDays *int
-	Hold     *bool
 }
 
 // ChatsPage selects a page of a user's chats. The zero position is the first page.

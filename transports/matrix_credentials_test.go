@@ -163,7 +163,9 @@ func (w *matrix) credentials(kind string, user tidemark.UserID) http.Header {
 // tickets.
 func apiCalls() map[string]call {
 	calls := chatCalls()
-	delete(calls, "updateChat/policy") // Only backends may: see membershipTable.
+	// Only backends may: see membershipTable.
+	delete(calls, "updateChat/policy")
+	delete(calls, "updateChat/reads")
 	calls["createTicket"] = call{"POST", "/tickets", ""}
 	calls["listSessions"] = call{"GET", "/sessions", ""}
 	calls["getUnread"] = call{"GET", "/unread", ""}

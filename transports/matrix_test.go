@@ -42,6 +42,10 @@ updateChat/policy   group    403D    403D    403N    403N    200        200 200
 updateChat/policy   direct   403D    403D    403N    403N    200        200 200
 updateChat/policy   large    403D    403D    403N    403N    200        200 200
 updateChat/policy   unknown  404F    404F    404F    404F    404F       404F 404F
+updateChat/reads    group    403D    403D    403N    403N    200        200 200
+updateChat/reads    direct   403D    403D    403N    403N    200        200 200
+updateChat/reads    large    403D    403D    403N    403N    200        200 200
+updateChat/reads    unknown  404F    404F    404F    404F    404F       404F 404F
 deleteChat          group    204     403D    403N    403N    204        204 204
 deleteChat          direct   403D    403D    403N    403N    204        204 204
 deleteChat          large    204     403D    403N    403N    204        204 204
@@ -201,6 +205,7 @@ func chatCalls() map[string]call {
 		"getChat":           {"GET", "/chats/CHAT", ""},
 		"updateChat":        {"PATCH", "/chats/CHAT", `{"name":"other"}`},
 		"updateChat/policy": {"PATCH", "/chats/CHAT", `{"keep_days":30,"hold":true}`},
+		"updateChat/reads":  {"PATCH", "/chats/CHAT", `{"read_receipts":"off"}`},
 		"deleteChat":        {"DELETE", "/chats/CHAT", ""},
 		"listMembers":       {"GET", "/chats/CHAT/members", ""},
 		"addMembers":        {"POST", "/chats/CHAT/members", `{"user_ids":["added"]}`},

@@ -87,11 +87,14 @@ type Membership struct {
 	Members int
 }
 
-// Update says that the name or the metadata of a chat changed.
+// Update says that the name, the metadata or the policy of a chat changed.
 type Update struct {
 	tidemark.ChatUpdate
 	// MembersVersion is the membership version from which the receivers were taken.
 	MembersVersion uint64
+	// Receipts says that it may have changed who sees what the members read. The sessions read that
+	// again.
+	Receipts bool
 }
 
 // Presence says what happened on a node in a second: which users came and left, and whether

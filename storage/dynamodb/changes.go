@@ -75,15 +75,20 @@ func (c caller) begin(
 	return done || doubtful && r.Text("changing") == token, r.Flag("may_stand"), err
 }
 
-// prepare puts the token into the items of the new members. It returns false if the change was
-// taken over.
+// prepare puts the token into the items of the new members, and the number of the chat's policy. It
+// returns false if the change was taken over.
 //
 // It reads the items first, and then checks that the counter still has the token. It writes an item
 // only if the item has not changed since. So an author whose change was taken over cannot undo the
 // preparation of the other process.
 func (c caller) prepare(
 	ctx context.Context, chat tidemark.ChatID, token string, join []record.Membership,
+	policy int64,
 ) (bool, error) {
+	//rule:shown_within_real.states-of-an-earlier-attempt
+	if err := c.copyPolicy(ctx, chat, usersOf(join), policy); err != nil {
+		return false, err
+	}
 	rows, err := c.Memberships(ctx, chat, usersOf(join))
 	if err != nil {
 		return false, err
@@ -92,7 +97,7 @@ func (c caller) prepare(
 	if err != nil {
 		return false, err
 	}
-	hiders, err := c.hiders(ctx, usersOf(join))
+	hiders, err := c.hiders(ctx, usersOf(join), policy)
 	if err != nil {
 		return false, err
 	}
@@ -212,7 +217,7 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 	if err != nil || !begun {
 		return nil, err
 	}
-	prepared, err := a.prepare(ctx, a.chat, a.token, join)
+	prepared, err := a.prepare(ctx, a.chat, a.token, join, now.PolicyNumber)
 	if err != nil || !prepared {
 		return nil, err
 	}
@@ -235,6 +240,7 @@ func (a *adding) many(ctx context.Context) (*storage.Added, error) {
 			":count": call.Number(now.MemberCount + len(join)),
 		},
 	}
+	u.Condition += " AND " + policyIs(now.PolicyNumber, u.Values)
 	if large {
 		u.Change += ", is_large = :yes"
 		u.Values[":yes"] = call.Flag(true)
@@ -319,7 +325,7 @@ func (c caller) createMany(
 		ready, standing, err := c.begin(ctx, new.ID, token, 0, made.Large)
 		made.Standing = standing
 		if err == nil && ready {
-			ready, err = c.prepare(ctx, new.ID, token, join)
+			ready, err = c.prepare(ctx, new.ID, token, join, 0)
 		}
 		if err == nil && ready && made.Large {
 			err = c.PutAll(ctx, record.Pendings, rows)

@@ -44,7 +44,7 @@ func (c caller) create(ctx context.Context, new storage.NewChat) (tidemark.Chat,
 	if 2+2*len(new.Members) > call.MostActions {
 		return c.createMany(ctx, new, made)
 	}
-	hiders, err := c.hiders(ctx, new.Members)
+	hiders, err := c.hiders(ctx, new.Members, 0)
 	if err != nil {
 		return tidemark.Chat{}, false, err
 	}

@@ -76,6 +76,9 @@ func (s *Store) PutChat(ctx context.Context, chat storage.CopiedChat) error {
 	if chat.Floor > 1 {
 		it["floor"] = call.Number(chat.Floor)
 	}
+	if chat.Policy.Receipts != tidemark.ReceiptsOptional {
+		it["receipts_policy"] = call.Number(record.NextPolicy(0, chat.Policy.Receipts))
+	}
 	if chat.Policy.Hold {
 		it["on_hold"] = call.Flag(true)
 	}
@@ -125,7 +128,7 @@ func (s *Store) PutMembers(
 		m := &members[i]
 		row := record.Membership{Member: m.Member, Version: m.Version, ChangedBy: copied}
 		rows = append(rows, row.Item(chat))
-		if it := stateItem(m, chat, counter.Floor); it != nil {
+		if it := stateItem(m, counter); it != nil {
 			states = append(states, it)
 		} else {
 			stateless = append(stateless, record.StateKey(m.UserID, chat))
@@ -154,10 +157,8 @@ func (s *Store) PutMembers(
 
 // stateItem returns the item of a member's delivery state, or nil if it would say nothing. It has
 // no settings: SetReceipts writes them.
-func stateItem(
-	m *storage.CopiedMember, chat tidemark.ChatID, floor tidemark.Sequence,
-) call.Item {
-	key := record.StateKey(m.UserID, chat)
+func stateItem(m *storage.CopiedMember, counter *record.Counter) call.Item {
+	key := record.StateKey(m.UserID, counter.ID)
 	keys, it := len(key), key
 	if m.Intervals.Open() {
 		it["is_member"] = call.Flag(true)
@@ -186,11 +187,15 @@ func stateItem(
 		it["unread_from"] = call.Number(st.UnreadFrom)
 		it["mark_read"], it["mark_sent"] = call.Number(st.Read), call.Number(m.SentBefore)
 	}
-	if m.Sent > 0 && floor > 1 {
-		it["expired"], it["expired_at"] = call.Number(0), call.Number(floor)
+	if m.Sent > 0 && counter.Floor > 1 {
+		it["expired"], it["expired_at"] = call.Number(0), call.Number(counter.Floor)
 	}
 	if len(it) == keys {
 		return nil
+	}
+	//rule:copy_equal.the-policy-in-the-states-in-dynamodb
+	if counter.PolicyNumber > 0 {
+		it["receipts_policy"] = call.Number(counter.PolicyNumber)
 	}
 	return it
 }

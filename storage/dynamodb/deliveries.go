@@ -219,6 +219,7 @@ func (c caller) stateOf(
 	}
 	s.Receipts = tidemark.ReceiptsSetting(r.Text("read_receipts"))
 	s.HidesAll = int64(r.Number("hides_read"))
+	s.PolicyNumber = int64(r.Number("receipts_policy"))
 	if r.Has("acked_at") {
 		s.AckedAt = r.Time("acked_at")
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -111,17 +112,26 @@ func (c caller) describeAll(
 	return nil
 }
 
-// UpdateChat implements storage.Chats.
+// UpdateChat implements storage.Chats. A change of who sees what the members read takes a write for
+// each user who is or was a member.
 func (s *Store) UpdateChat(
 	ctx context.Context, id tidemark.ChatID, change storage.ChatChange,
 ) (tidemark.Chat, error) {
-	c, ctx, leave, err := s.enter(ctx, "update_chat", 0)
+	var more time.Duration
+	if change.Receipts != nil {
+		more = time.Minute
+	}
+	c, ctx, leave, err := s.enter(ctx, "update_chat", more)
 	if err != nil {
 		return tidemark.Chat{}, err
 	}
 	defer leave()
 	for again := 0; ; again++ {
 		chat, done, err := c.updateChat(ctx, id, change)
+		//rule:shown_within_real.spread-the-policy
+		if err == nil && done && change.Receipts != nil {
+			err = c.spreadPolicy(ctx, id)
+		}
 		if err != nil || done {
 			return chat, call.Public(err)
 		}
@@ -151,7 +161,7 @@ func (c caller) updateChat(
 		":n": call.Text(chat.Name), ":next": call.Number(chat.Version),
 		":version": call.Number(before.Chat.Version),
 	}
-	set, remove := policyChange(chat.Policy, before.Policy, values)
+	set, remove := policyChange(chat.Policy, before, values)
 	u := call.Update{
 		Table: record.Counters, Key: record.ChatKey(id),
 		Change:    record.OpenBacklog(id, "SET #n = :n, version = :next"+set, values),
@@ -188,8 +198,13 @@ func (c caller) updateChat(
 // policyChange returns what a SET of a counter has for another policy, and what a REMOVE has. It
 // adds to the values.
 func policyChange(
-	after, before tidemark.Policy, values call.Item,
+	after tidemark.Policy, counter *record.Counter, values call.Item,
 ) (set string, remove []string) {
+	before := counter.Policy
+	if after.Receipts != before.Receipts {
+		set = ", receipts_policy = :receipts"
+		values[":receipts"] = call.Number(record.NextPolicy(counter.PolicyNumber, after.Receipts))
+	}
 	switch {
 	case after.KeepDays == before.KeepDays:
 	case after.KeepDays == 0:

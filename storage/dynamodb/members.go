@@ -119,6 +119,12 @@ func (a *adding) few(ctx context.Context) (added *storage.Added, many bool, err 
 	if many = a.crosses(now, len(join)) || 1+each*len(join) > call.MostActions; many {
 		return nil, true, nil
 	}
+	// A call that died may have left states with an older policy.
+	//rule:shown_within_real.states-that-were-left
+	err = a.copyPolicy(ctx, a.chat, usersOf(join), now.PolicyNumber)
+	if err != nil {
+		return nil, false, err
+	}
 	actions, err := a.actions(ctx, now, join)
 	if err != nil {
 		return nil, false, err
@@ -211,7 +217,8 @@ func (a *adding) actions(
 }
 
 // counted returns the update of a counter when n members join, or leave if n is negative. The
-// condition includes the head, since the members' intervals begin or end there.
+// condition includes the head, since the members' intervals begin or end there, and the policy that
+// new members copy.
 func counted(c *record.Counter, n int) call.Update {
 	values := call.Item{
 		":head": call.Number(c.Head), ":version": call.Number(c.MembersVersion),
@@ -223,8 +230,9 @@ func counted(c *record.Counter, n int) call.Update {
 		Key:   record.ChatKey(c.ID),
 		Change: record.OpenBacklog(c.ID,
 			"SET members_version = :next, member_count = :count", values),
-		Condition: "head = :head AND members_version = :version",
-		Values:    values,
+		Condition: "head = :head AND members_version = :version AND " +
+			policyIs(c.PolicyNumber, values),
+		Values: values,
 	}
 }
 
@@ -234,7 +242,7 @@ func (a *adding) starts(
 	ctx context.Context, now record.Seen, join []record.Membership,
 ) ([]call.Update, error) {
 	starts := make([]call.Update, len(join))
-	hiders, err := a.hiders(ctx, usersOf(join))
+	hiders, err := a.hiders(ctx, usersOf(join), now.PolicyNumber)
 	if err != nil {
 		return nil, err
 	}

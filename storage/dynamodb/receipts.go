@@ -23,48 +23,77 @@ import (
 // makes a user a member writes the copy into the state that it creates. The setting may change
 // between the read of it and that step, and SetReceipts does not see the state yet. So the setting
 // is read once more after the step, before the call answers.
+//
+// Each state also has a copy of the number of the chat's policy, which is in the counter.
+// UpdateChat writes the counter first, and then the copies of all who are or were members. The step
+// that makes a user a member has the condition that the policy is the one that it copies. So that
+// step comes before the change of the policy, which then finds the member, or it is tried again.
 
 // allChats names the state that has the user's setting for all chats.
 const allChats tidemark.ChatID = "."
 
-// hiders has the settings of some users for all chats.
-type hiders map[tidemark.UserID]int64
+// hiders has what is copied into the states of new members: their settings for all chats, and the
+// number of the chat's policy.
+type hiders struct {
+	all    map[tidemark.UserID]int64
+	policy int64
+}
 
-// hiders reads the settings of some users for all chats.
-func (c caller) hiders(ctx context.Context, users []tidemark.UserID) (hiders, error) {
+// hiders reads the settings of some users for all chats. policy is that of the chat that they join.
+func (c caller) hiders(
+	ctx context.Context, users []tidemark.UserID, policy int64,
+) (hiders, error) {
 	wanted := make([]call.Item, len(users))
 	for i, user := range users {
 		wanted[i] = record.StateKey(user, allChats)
 	}
 	items, err := c.GetAll(ctx, call.Read{Table: record.States}, wanted)
 	if err != nil {
-		return nil, err
+		return hiders{}, err
 	}
-	found := make(hiders, len(items))
+	found := hiders{all: make(map[tidemark.UserID]int64, len(items)), policy: policy}
 	for _, it := range items {
 		r := call.Reader{Item: it}
-		found[tidemark.UserID(r.Text("user_id"))] = int64(r.Number("hides_read"))
+		found.all[tidemark.UserID(r.Text("user_id"))] = int64(r.Number("hides_read"))
 		if r.Err != nil {
-			return nil, r.Err
+			return hiders{}, r.Err
 		}
 	}
 	return found, nil
 }
 
-// set and values are the parts of an update that writes the copy for a user who joins. set follows
-// a SET. A state that exists has a copy that SetReceipts keeps.
-func (h hiders) set(user tidemark.UserID) string {
-	if h[user] > 0 {
-		return ", hides_read = if_not_exists(hides_read, :hides)"
+// set and values are the parts of an update that writes the copies for a user who joins. set
+// follows a SET. A state that exists has copies already, which SetReceipts and copyPolicy keep.
+func (h hiders) set(user tidemark.UserID) (set string) {
+	if h.all[user] > 0 {
+		set = ", hides_read = if_not_exists(hides_read, :hides)"
 	}
-	return ""
+	//rule:shown_within_real.join-with-the-policy
+	if h.policy > 0 {
+		set += ", receipts_policy = if_not_exists(receipts_policy, :policy)"
+	}
+	return set
 }
 
 func (h hiders) values(user tidemark.UserID) call.Item {
-	if h[user] > 0 {
-		return call.Item{":hides": call.Number(h[user])}
+	values := call.Item{}
+	if h.all[user] > 0 {
+		values[":hides"] = call.Number(h.all[user])
 	}
-	return call.Item{}
+	if h.policy > 0 {
+		values[":policy"] = call.Number(h.policy)
+	}
+	return values
+}
+
+// policyIs returns the condition that a counter has the policy of a number, and adds to the values.
+func policyIs(number int64, values call.Item) string {
+	//rule:shown_within_real.join-under-this-policy
+	if number == 0 {
+		return "attribute_not_exists(receipts_policy)"
+	}
+	values[":policy"] = call.Number(number)
+	return "receipts_policy = :policy"
 }
 
 // namesOf returns the keys of the states of some users in a chat.
@@ -83,7 +112,7 @@ func (c caller) copyReceipts(ctx context.Context, names []storage.StateKey) erro
 		users[i] = name.User
 	}
 	slices.Sort(users)
-	hiders, err := c.hiders(ctx, slices.Compact(users))
+	hiders, err := c.hiders(ctx, slices.Compact(users), 0)
 	if err != nil {
 		return err
 	}
@@ -94,23 +123,84 @@ func (c caller) copyReceipts(ctx context.Context, names []storage.StateKey) erro
 	var older []storage.StateKey
 	for i, name := range names {
 		//rule:shown_within_real.copy-what-differs
-		if images[i].HidesAll < hiders[name.User] {
+		if images[i].HidesAll < hiders.all[name.User] {
 			older = append(older, name)
 		}
 	}
 	return call.Together(ctx, len(older), func(ctx context.Context, i int) error {
-		return c.putHides(ctx, older[i], hiders[older[i].User])
+		return c.putCopy(ctx, older[i], "hides_read", hiders.all[older[i].User])
 	})
 }
 
-// putHides raises the copy in a state, if there is one.
-func (c caller) putHides(ctx context.Context, name storage.StateKey, hides int64) error {
+// copyPolicy raises the copies of a chat's policy in the states of some users, as far as they have
+// states.
+func (c caller) copyPolicy(
+	ctx context.Context, chat tidemark.ChatID, users []tidemark.UserID, policy int64,
+) error {
+	if policy == 0 {
+		return nil
+	}
+	wanted := make([]call.Item, len(users))
+	for i, user := range users {
+		wanted[i] = record.StateKey(user, chat)
+	}
+	items, err := c.GetAll(ctx, call.Read{
+		Table: record.States, Only: []string{"user_id", "receipts_policy"},
+	}, wanted)
+	if err != nil {
+		return err
+	}
+	var older []storage.StateKey
+	for _, it := range items {
+		r := call.Reader{Item: it}
+		//rule:shown_within_real.copy-the-policy-that-differs
+		if int64(r.Number("receipts_policy")) < policy {
+			older = append(older,
+				storage.StateKey{User: tidemark.UserID(r.Text("user_id")), Chat: chat})
+		}
+		if r.Err != nil {
+			return r.Err
+		}
+	}
+	return call.Together(ctx, len(older), func(ctx context.Context, i int) error {
+		return c.putCopy(ctx, older[i], "receipts_policy", policy)
+	})
+}
+
+// spreadPolicy copies the policy of a chat into the states of all who are or were members.
+func (c caller) spreadPolicy(ctx context.Context, chat tidemark.ChatID) error {
+	counter, err := c.Counter(ctx, chat)
+	if err != nil || counter.PolicyNumber == 0 {
+		return err
+	}
+	var users []tidemark.UserID
+	q := call.Query{
+		Read:      call.Read{Table: record.Memberships, Only: []string{"user_id"}},
+		Partition: "chat_id", Of: call.Text(chat),
+	}
+	err = c.Each(ctx, q, func(it call.Item) (bool, error) {
+		r := call.Reader{Item: it}
+		users = append(users, tidemark.UserID(r.Text("user_id")))
+		return true, r.Err
+	})
+	for some := range slices.Chunk(users, chunk) {
+		if err == nil {
+			err = c.copyPolicy(ctx, chat, some, counter.PolicyNumber)
+		}
+	}
+	return err
+}
+
+// putCopy raises a copy in a state, if there is a state.
+func (c caller) putCopy(
+	ctx context.Context, name storage.StateKey, attribute string, number int64,
+) error {
 	it, done, _, err := c.Update(ctx, call.Update{
 		Table: record.States, Key: record.StateKey(name.User, name.Chat),
-		Change: "SET hides_read = :hides",
+		Change: "SET " + attribute + " = :number",
 		Condition: "attribute_exists(user_id) AND " +
-			"(attribute_not_exists(hides_read) OR hides_read < :hides)",
-		Values: call.Item{":hides": call.Number(hides)},
+			"(attribute_not_exists(" + attribute + ") OR " + attribute + " < :number)",
+		Values: call.Item{":number": call.Number(number)},
 	})
 	if err != nil || !done {
 		return err
@@ -120,7 +210,7 @@ func (c caller) putHides(ctx context.Context, name storage.StateKey, hides int64
 }
 
 // expectShown adds to an update that raises the read watermark, what others see of it. It adds the
-// condition that the settings and what is hidden are as in the image.
+// condition that the settings, the policy and what is hidden are as in the image.
 func expectShown(u *call.Update, image record.State, wanted tidemark.DeliveryState) {
 	if u.Condition != "" {
 		u.Condition += " AND "
@@ -130,6 +220,13 @@ func expectShown(u *call.Update, image record.State, wanted tidemark.DeliverySta
 	} else {
 		u.Condition += "hides_read = :hides_before"
 		u.Values[":hides_before"] = call.Number(image.HidesAll)
+	}
+	//rule:shown_within_real.raise-under-this-policy
+	if image.PolicyNumber == 0 {
+		u.Condition += " AND attribute_not_exists(receipts_policy)"
+	} else {
+		u.Condition += " AND receipts_policy = :policy_before"
+		u.Values[":policy_before"] = call.Number(image.PolicyNumber)
 	}
 	if image.Receipts == "" {
 		u.Condition += " AND attribute_not_exists(read_receipts)"
@@ -201,11 +298,11 @@ func (s *Store) SetReceipts(
 // setForAll stores the setting for all chats, and then its copies.
 func (c caller) setForAll(ctx context.Context, user tidemark.UserID, hides bool) error {
 	for again := 0; ; again++ {
-		found, err := c.hiders(ctx, []tidemark.UserID{user})
+		found, err := c.hiders(ctx, []tidemark.UserID{user}, 0)
 		if err != nil {
 			return err
 		}
-		n := found[user]
+		n := found.all[user]
 		if n%2 == 1 == hides {
 			break
 		}

@@ -176,8 +176,8 @@ func deletion(counter *record.Counter, after *tidemark.Chat) call.Update {
 		Table: record.Counters,
 		Key:   record.ChatKey(counter.ID),
 		Change: record.OpenBacklog(counter.ID, change, values) +
-			" REMOVE metadata_item, keep_days, senders, changing, changing_at, change, " +
-			"change_head, change_version",
+			" REMOVE metadata_item, keep_days, receipts_policy, senders, changing, changing_at, " +
+			"change, change_head, change_version",
 		Condition: "head = :head AND members_version = :members AND version = :version",
 		Values:    values,
 		Names:     map[string]string{"#name": "name", "#creation": "creation"},

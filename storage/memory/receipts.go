@@ -58,10 +58,15 @@ func settingOf(hides bool) tidemark.ReceiptsSetting {
 	return tidemark.ReceiptsOn
 }
 
-// hidden reports whether a user hides what they read in a chat. The mutex is held.
+// hidden reports whether what a user reads in a chat is hidden. The mutex is held.
 func (s *Store) hidden(user tidemark.UserID, chat tidemark.ChatID) bool {
-	if hides, set := s.hides[storage.StateKey{User: user, Chat: chat}]; set {
-		return hides
+	hides, set := s.hides[storage.StateKey{User: user, Chat: chat}]
+	if !set {
+		hides = s.hides[storage.StateKey{User: user}]
 	}
-	return s.hides[storage.StateKey{User: user}]
+	//rule:shown_within_real.policy-first-in-memory
+	if c := s.chats[chat]; c != nil {
+		return c.Policy.Receipts.Hides(hides)
+	}
+	return hides
 }

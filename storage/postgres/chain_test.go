@@ -19,7 +19,7 @@ import (
 )
 
 // newest is the number of this program's newest migration.
-const newest = 11
+const newest = 12
 
 // later are the migrations of programs to come, up and down.
 var later = [2][2]string{

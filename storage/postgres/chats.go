@@ -17,7 +17,8 @@ import (
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
 	c.members_version, c.large, c.creation, c.version, c.floor,
 	(SELECT metadata FROM chat_metadata WHERE chat = c.key LIMIT 1), coalesce(c.state, ''),
-	coalesce(c.deleted_at, 0), coalesce(c.keep_days, 0), coalesce(c.hold, false)`
+	coalesce(c.deleted_at, 0), coalesce(c.keep_days, 0), coalesce(c.hold, false),
+	coalesce(c.read_receipts, '')`
 
 // A chatRow is a row of chats.
 type chatRow struct {
@@ -43,7 +44,7 @@ func (r *chatRow) columns() []any {
 	return []any{
 		&r.id, &r.kind, &r.name, &r.history, &r.createdAt, &r.head, &r.members, &r.version,
 		&r.large, &r.creation, &r.changes, &r.floor, &r.metadata, &r.state,
-		&r.deletedAt, &r.policy.KeepDays, &r.policy.Hold,
+		&r.deletedAt, &r.policy.KeepDays, &r.policy.Hold, &r.policy.Receipts,
 	}
 }
 
@@ -215,7 +216,8 @@ const (
 		ON CONFLICT (chat) DO UPDATE SET metadata = excluded.metadata
 	)
 	UPDATE chats AS c SET name = $2, version = $3, keep_days = nullif($5::integer, 0),
-		hold = nullif($6::boolean, false), ` + opened + ` WHERE key = $1`
+		hold = nullif($6::boolean, false), read_receipts = nullif($7::text, ''), ` + opened + `
+		WHERE key = $1`
 )
 
 // UpdateChat implements storage.Chats.
@@ -244,7 +246,8 @@ func (s *Store) UpdateChat(
 				return nil
 			}
 			_, err = tx.Exec(ctx, updateChat, key, chat.Name, int64(chat.Version),
-				textOrNull(chat.Metadata), chat.Policy.KeepDays, chat.Policy.Hold)
+				textOrNull(chat.Metadata), chat.Policy.KeepDays, chat.Policy.Hold,
+				string(chat.Policy.Receipts))
 			return err
 		})
 	})

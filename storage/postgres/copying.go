@@ -42,10 +42,10 @@ const (
 	putChat = `INSERT INTO chats AS c (id, type, history, name, direct_key, created_at, activity_at,
 			head, floor, uncounted, last_uncounted, member_count, members_version, large, creation,
 			version, outbox_shard, outbox_sequence, outbox_members, outbox_version, outbox_split,
-			state, deleted_at, keep_days, hold)
+			state, deleted_at, keep_days, hold, read_receipts)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
 			$19, $20, $21, $22, nullif($23::bigint, 0), nullif($24::integer, 0),
-			nullif($25::boolean, false))
+			nullif($25::boolean, false), nullif($26::text, ''))
 		ON CONFLICT (id) DO UPDATE SET name = excluded.name, direct_key = excluded.direct_key,
 			activity_at = excluded.activity_at, head = excluded.head, floor = excluded.floor,
 			uncounted = excluded.uncounted, last_uncounted = excluded.last_uncounted,
@@ -54,7 +54,8 @@ const (
 			outbox_shard = excluded.outbox_shard, outbox_sequence = excluded.outbox_sequence,
 			outbox_members = excluded.outbox_members, outbox_version = excluded.outbox_version,
 			outbox_split = excluded.outbox_split, state = excluded.state,
-			deleted_at = excluded.deleted_at, keep_days = excluded.keep_days, hold = excluded.hold
+			deleted_at = excluded.deleted_at, keep_days = excluded.keep_days, hold = excluded.hold,
+			read_receipts = excluded.read_receipts
 		RETURNING key`
 	freePair           = `UPDATE chats SET direct_key = NULL WHERE direct_key = $1 AND id <> $2`
 	dropCopiedMetadata = `DELETE FROM chat_metadata WHERE chat = $1 AND $2::text IS NULL`
@@ -91,7 +92,8 @@ func (s *Store) PutChat(ctx context.Context, copied storage.CopiedChat) error {
 				int64(copied.MembersVersion), copied.Large, copied.Creation,
 				int64(copied.Version), shard, from.sequence, from.members, from.version,
 				copied.Split, stateOrNull(copied.State), orNever(copied.DeletedAt),
-				copied.Policy.KeepDays, copied.Policy.Hold).Scan(&key)
+				copied.Policy.KeepDays, copied.Policy.Hold,
+				string(copied.Policy.Receipts)).Scan(&key)
 			if err != nil {
 				return err
 			}

@@ -13,12 +13,14 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// hiddenBy says whether the user of a row r hides what they read in the chat of a row c.
+// hiddenBy says whether what the user of a row r reads in the chat of a row c is hidden.
 //
 //rule:shown_within_real.decide-in-the-step-in-postgres
-const hiddenBy = `coalesce(
+const hiddenBy = `CASE c.read_receipts WHEN 'required' THEN false WHEN 'off' THEN true
+			ELSE coalesce(
 			(SELECT hidden FROM receipts WHERE user_id = r.user_id AND chat = c.key LIMIT 1),
-			(SELECT hidden FROM receipts WHERE user_id = r.user_id AND chat = 0 LIMIT 1), false)`
+			(SELECT hidden FROM receipts WHERE user_id = r.user_id AND chat = 0 LIMIT 1), false)
+			END`
 
 // raiseStates is tidemark.Raise.Apply for many rows in one step, each of another user and chat.
 //
@@ -42,7 +44,7 @@ const raiseStates = `WITH raise AS MATERIALIZED (
 		$7::bigint[], $8::bigint[], $9::bigint[])
 		WITH ORDINALITY AS r (chat_id, user_id, to_acked, acked_from, to_read, within_acked,
 			first_read, first_now, read_now, no)
-	CROSS JOIN LATERAL (SELECT key, head, floor FROM chats
+	CROSS JOIN LATERAL (SELECT key, head, floor, read_receipts FROM chats
 		WHERE id = r.chat_id AND state IS DISTINCT FROM 'deleted' LIMIT 1) AS c
 	LEFT JOIN LATERAL (SELECT ctid, * FROM delivery_state
 		WHERE chat = c.key AND user_id = r.user_id LIMIT 1) AS s ON true
@@ -320,7 +322,8 @@ func (r *stateRow) state(user tidemark.UserID, chat tidemark.ChatID) tidemark.De
 // statesOfPairs returns a row for each pair: one without a state may hide what it reads.
 const statesOfPairs = `SELECT r.no, ` + hiddenBy + `, ` + stateColumns + `
 	FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS r (chat_id, user_id, no)
-	LEFT JOIN LATERAL (SELECT key FROM chats WHERE id = r.chat_id LIMIT 1) AS c ON true
+	LEFT JOIN LATERAL (SELECT key, read_receipts FROM chats WHERE id = r.chat_id LIMIT 1) AS c
+		ON true
 	LEFT JOIN LATERAL (SELECT * FROM delivery_state
 		WHERE chat = c.key AND user_id = r.user_id LIMIT 1) AS d ON true`
 

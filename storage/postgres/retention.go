@@ -69,9 +69,11 @@ func (s *Store) Expire(
 	return done, nil
 }
 
-const policiesOf = `SELECT n.no, coalesce(c.keep_days, 0), coalesce(c.hold, false)
+const policiesOf = `SELECT n.no, coalesce(c.keep_days, 0), coalesce(c.hold, false),
+		coalesce(c.read_receipts, '')
 	FROM unnest($1::text[]) WITH ORDINALITY AS n (id, no)
-	CROSS JOIN LATERAL (SELECT keep_days, hold FROM chats WHERE id = n.id LIMIT 1) AS c`
+	CROSS JOIN LATERAL (SELECT keep_days, hold, read_receipts FROM chats
+		WHERE id = n.id LIMIT 1) AS c`
 
 // Policies implements storage.Retention.
 func (s *Store) Policies(
@@ -85,7 +87,7 @@ func (s *Store) Policies(
 		return c.each(ctx, policiesOf, []any{texts(chats)}, func(row pgx.Rows) error {
 			var no int64
 			var policy tidemark.Policy
-			err := row.Scan(&no, &policy.KeepDays, &policy.Hold)
+			err := row.Scan(&no, &policy.KeepDays, &policy.Hold, &policy.Receipts)
 			if err == nil {
 				policies[no-1] = policy
 			}

@@ -48,7 +48,7 @@ func alive(row *chatRow) error {
 const (
 	deleteChat = `UPDATE chats AS c SET state = 'deleted', deleted_at = $2, floor = $3,
 			version = $4, members_version = $5, member_count = 0, name = '', creation = '',
-			direct_key = NULL, keep_days = NULL, hold = NULL, ` + opened + `
+			direct_key = NULL, keep_days = NULL, hold = NULL, read_receipts = NULL, ` + opened + `
 		WHERE key = $1`
 	undescribe = `DELETE FROM chat_metadata WHERE chat = $1`
 	// unmarkMembers removes the pending rows. The key of their table begins with the user.

@@ -87,6 +87,7 @@ func TestMigrate_stays_in_the_schema_of_the_tables(t *testing.T) {
 		{"", "SELECT 1", Down, "public"},
 		{"", "SELECT 1", Down, "public"},
 		{"", "SELECT 1", Down, "public"},
+		{"", "SELECT 1", Down, "public"},
 		{"", "SELECT 1", Down, ""},
 		{"&search_path=%22To%20come%22", "DROP TABLE schema_migrations", Up, "To come"},
 	} {

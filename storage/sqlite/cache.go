@@ -28,8 +28,9 @@ type chat struct {
 	version  uint64
 	large    bool
 	// named is the column version, and outbox has those that begin with outbox_.
-	named  uint64
-	outbox outbox
+	named    uint64
+	outbox   outbox
+	receipts tidemark.ReceiptsPolicy
 	// uncounted and lastUncounted are the columns of these names.
 	uncounted     int64
 	lastUncounted tidemark.Sequence
@@ -62,7 +63,7 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 	s, err := w.c.prepared(`SELECT key, type, history, head, activity_at, member_count,
 			members_version, large, uncounted, last_uncounted, seats, version,
 			outbox_shard, outbox_sequence, outbox_members, outbox_version, outbox_split, floor,
-			state
+			state, read_receipts
 		FROM chats WHERE id = ?`)
 	if err != nil {
 		return nil, err
@@ -83,6 +84,7 @@ func (w *writer) chat(id tidemark.ChatID) (*chat, error) {
 		c.outbox = outbox{!row.nullAt(12), positionAt(row, 13), row.integerAt(16) != 0}
 		c.floor = tidemark.Sequence(row.integerAt(17))
 		c.state = tidemark.ChatState(row.stringAt(18))
+		c.receipts = tidemark.ReceiptsPolicy(row.stringAt(19))
 	})
 	if err = cmp.Or(err, bad); err != nil || !found {
 		return nil, err

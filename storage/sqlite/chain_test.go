@@ -15,7 +15,7 @@ import (
 )
 
 // newest is the number of this program's newest migration.
-const newest = 8
+const newest = 9
 
 // later are the migrations of programs to come, up and down.
 var later = [2][2]string{

@@ -15,10 +15,10 @@ import (
 const chatColumns = `c.id, c.type, c.name, c.history, c.created_at, c.head, c.member_count,
 	c.members_version, c.large, c.creation, c.version, c.floor,
 	(SELECT metadata FROM chat_metadata WHERE chat = c.key), c.state,
-	c.deleted_at, c.keep_days, c.hold`
+	c.deleted_at, c.keep_days, c.hold, c.read_receipts`
 
 // chatWidth is the number of chatColumns.
-const chatWidth = 17
+const chatWidth = 18
 
 func scanChat(row *stmt) tidemark.Chat {
 	chat := tidemark.Chat{
@@ -44,10 +44,12 @@ func scanChat(row *stmt) tidemark.Chat {
 	return chat
 }
 
-// scanPolicy returns the policy that the columns keep_days and hold have. The first of them is i.
+// scanPolicy returns the policy that the columns keep_days, hold and read_receipts have. The first
+// of them is i.
 func scanPolicy(row *stmt, i int) tidemark.Policy {
 	return tidemark.Policy{
 		KeepDays: int(row.integerAt(i)), Hold: row.integerAt(i+1) != 0,
+		Receipts: tidemark.ReceiptsPolicy(row.stringAt(i + 2)),
 	}
 }
 
@@ -223,8 +225,8 @@ func (s *Store) UpdateChat(
 				return err
 			}
 		}
-		q, err := w.c.prepared(`UPDATE chats SET name = ?, version = ?, keep_days = ?, hold = ?
-			WHERE key = ?`)
+		q, err := w.c.prepared(`UPDATE chats SET name = ?, version = ?, keep_days = ?,
+			hold = ?, read_receipts = nullif(?, '') WHERE key = ?`)
 		if err != nil {
 			return err
 		}
@@ -232,11 +234,13 @@ func (s *Store) UpdateChat(
 		q.integer(2, int64(chat.Version))
 		q.integerOrNull(3, int64(chat.Policy.KeepDays))
 		q.integerOrNull(4, flag(chat.Policy.Hold))
-		q.integer(5, row.key)
+		q.string(5, string(chat.Policy.Receipts))
+		q.integer(6, row.key)
 		if err := q.run(); err != nil {
 			return err
 		}
-		row.named = chat.Version
+		//rule:shown_within_real.policy-of-a-cached-chat
+		row.named, row.receipts = chat.Version, chat.Policy.Receipts
 		return w.openBacklog(row)
 	})
 	if err != nil {

@@ -43,9 +43,9 @@ func (s *Store) PutLives(ctx context.Context, of []tidemark.Incarnation) error {
 const putChat = `INSERT INTO chats (id, type, history, name, direct_key, created_at, activity_at,
 		head, floor, uncounted, last_uncounted, seats, member_count, members_version, large,
 		creation, version, outbox_shard, outbox_sequence, outbox_members, outbox_version,
-		outbox_split, state, deleted_at, keep_days, hold)
+		outbox_split, state, deleted_at, keep_days, hold, read_receipts)
 	VALUES (?, ?, ?, ?, nullif(?, ''), ?, ?, ?, ?, ?, ?, '[]', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-		nullif(?, ''), nullif(?, 0), nullif(?, 0), nullif(?, 0))
+		nullif(?, ''), nullif(?, 0), nullif(?, 0), nullif(?, 0), nullif(?, ''))
 	ON CONFLICT (id) DO UPDATE SET name = excluded.name, direct_key = excluded.direct_key,
 		activity_at = excluded.activity_at, head = excluded.head, floor = excluded.floor,
 		uncounted = excluded.uncounted, last_uncounted = excluded.last_uncounted,
@@ -55,7 +55,8 @@ const putChat = `INSERT INTO chats (id, type, history, name, direct_key, created
 		outbox_shard = excluded.outbox_shard, outbox_sequence = excluded.outbox_sequence,
 		outbox_members = excluded.outbox_members, outbox_version = excluded.outbox_version,
 		outbox_split = excluded.outbox_split, state = excluded.state,
-		deleted_at = excluded.deleted_at, keep_days = excluded.keep_days, hold = excluded.hold`
+		deleted_at = excluded.deleted_at, keep_days = excluded.keep_days, hold = excluded.hold,
+		read_receipts = excluded.read_receipts`
 
 // PutChat implements storage.CopyTarget.
 func (s *Store) PutChat(ctx context.Context, copied storage.CopiedChat) error {
@@ -92,6 +93,7 @@ func (s *Store) PutChat(ctx context.Context, copied storage.CopiedChat) error {
 		q.integer(23, orNever(copied.DeletedAt))
 		q.integer(24, int64(copied.Policy.KeepDays))
 		q.integer(25, flag(copied.Policy.Hold))
+		q.string(26, string(copied.Policy.Receipts))
 		if err := q.run(); err != nil {
 			return err
 		}

@@ -227,9 +227,10 @@ func (w *writer) advance(a *storage.Advance) (storage.Advanced, error) {
 	return done, err
 }
 
-const statesOfPairs = `SELECT ` + stateColumns + `, coalesce(
-		(SELECT hidden FROM receipts WHERE user_id = j.value ->> 0 AND chat = c.key),
-		(SELECT hidden FROM receipts WHERE user_id = j.value ->> 0 AND chat = 0), 0)
+const statesOfPairs = `SELECT ` + stateColumns + `, CASE c.read_receipts
+		WHEN 'required' THEN 0 WHEN 'off' THEN 1 ELSE coalesce(
+			(SELECT hidden FROM receipts WHERE user_id = j.value ->> 0 AND chat = c.key),
+			(SELECT hidden FROM receipts WHERE user_id = j.value ->> 0 AND chat = 0), 0) END
 	FROM json_each(?) AS j
 	LEFT JOIN chats AS c ON c.id = j.value ->> 1
 	LEFT JOIN delivery_state AS d ON d.chat = c.key AND d.user_id = j.value ->> 0`

@@ -7,8 +7,12 @@ import (
 	"github.com/tidemark-im/tidemark/storage"
 )
 
-// hides reports whether a user hides what they read in a chat.
+// hides reports whether what a user reads in a chat is hidden.
 func (w *writer) hides(c *chat, user tidemark.UserID) (hidden bool, err error) {
+	//rule:shown_within_real.policy-first-in-sqlite
+	if c.receipts != tidemark.ReceiptsOptional {
+		return c.receipts.Hides(false), nil
+	}
 	q, err := w.c.prepared(`SELECT chat, hidden FROM receipts
 		WHERE user_id = ? AND chat IN (0, ?)`)
 	if err != nil {

@@ -48,7 +48,7 @@ func (s *Store) Expire(
 
 // notOnHold returns nil if something of a chat may be removed.
 func (w *writer) notOnHold(c *chat) error {
-	q, err := w.c.prepared(`SELECT keep_days, hold FROM chats WHERE key = ?`)
+	q, err := w.c.prepared(`SELECT keep_days, hold, read_receipts FROM chats WHERE key = ?`)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *Store) Policies(
 	}
 	policies := make([]tidemark.Policy, 0, len(chats))
 	err := s.read(ctx, func(c *conn) error {
-		q, err := c.prepared(`SELECT c.keep_days, c.hold FROM json_each(?) AS j
+		q, err := c.prepared(`SELECT c.keep_days, c.hold, c.read_receipts FROM json_each(?) AS j
 			LEFT JOIN chats AS c ON c.id = j.value`)
 		if err != nil {
 			return err

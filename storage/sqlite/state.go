@@ -95,7 +95,7 @@ func (w *writer) delete(c *chat, after *tidemark.Chat) error {
 	}
 	q, err := w.c.prepared(`UPDATE chats SET state = ?2, deleted_at = ?3, floor = ?4, version = ?5,
 			members_version = ?6, member_count = 0, name = '', creation = '', direct_key = NULL,
-			keep_days = NULL, hold = NULL
+			keep_days = NULL, hold = NULL, read_receipts = NULL
 		WHERE key = ?1`)
 	if err != nil {
 		return err

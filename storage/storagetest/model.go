@@ -485,8 +485,25 @@ func (m *model) changePolicy(rt *rapid.T) {
 	if rapid.Bool().Draw(rt, "hold") {
 		change = holding(rapid.IntRange(0, 2).Draw(rt, "on hold") == 0)
 	}
+	if rapid.IntRange(0, 2).Draw(rt, "receipts") > 0 && m.gathers(chat) {
+		change = showing(rapid.SampledFrom([]tidemark.ReceiptsPolicy{
+			tidemark.ReceiptsOptional, tidemark.ReceiptsRequired, tidemark.ReceiptsNever,
+		}).Draw(rt, "shown"))
+	}
 	m.both("UpdateChat",
 		func(f *fixture) (any, error) { return f.store.UpdateChat(f.ctx, chat, change) })
+}
+
+// gathers makes everyone a member of a chat. It returns false if they cannot be. A policy about
+// receipts may have no effect for users who were never a member.
+func (m *model) gathers(chat tidemark.ChatID) bool {
+	now := at(m.tick())
+	m.both("AddMembers", func(f *fixture) (any, error) {
+		return f.store.AddMembers(f.ctx, chat, m.everyone, tidemark.Ordinary, now)
+	})
+	rosters, err := m.spec.store.Rosters(m.ctx, []tidemark.ChatID{chat})
+	m.ok(err)
+	return rosters[0] != nil && len(rosters[0].Members) == len(m.everyone)
 }
 
 func (m *model) finishImport(rt *rapid.T) {

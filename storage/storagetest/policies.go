@@ -9,6 +9,11 @@ import (
 func keeping(days int) storage.ChatChange  { return storage.ChatChange{KeepDays: &days} }
 func holding(hold bool) storage.ChatChange { return storage.ChatChange{Hold: &hold} }
 
+// showing is a change of who sees what the members of a chat read.
+func showing(policy tidemark.ReceiptsPolicy) storage.ChatChange {
+	return storage.ChatChange{Receipts: &policy}
+}
+
 // updates changes a chat, and returns it.
 func (f *fixture) updates(c tidemark.ChatID, change storage.ChatChange) tidemark.Chat {
 	f.Helper()
@@ -33,6 +38,7 @@ var policyRules = []rule{
 		f.updates(c, described("a name", `{"a":1}`))
 		both := keeping(9)
 		both.Hold = holding(true).Hold
+		const required, never = tidemark.ReceiptsRequired, tidemark.ReceiptsNever
 		for i, one := range []struct {
 			change storage.ChatChange
 			want   tidemark.Policy
@@ -48,6 +54,13 @@ var policyRules = []rule{
 			{holding(false), tidemark.Policy{}, 0},
 			{both, tidemark.Policy{KeepDays: 9, Hold: true}, 1},
 			{described("a fourth", `{"b":2}`), tidemark.Policy{KeepDays: 9, Hold: true}, 1},
+			{showing(never), tidemark.Policy{KeepDays: 9, Hold: true, Receipts: never}, 1},
+			{showing(never), tidemark.Policy{KeepDays: 9, Hold: true, Receipts: never}, 0},
+			{keeping(0), tidemark.Policy{Hold: true, Receipts: never}, 1},
+			{showing(required), tidemark.Policy{Hold: true, Receipts: required}, 1},
+			{renamed("a fifth"), tidemark.Policy{Hold: true, Receipts: required}, 1},
+			{showing(""), tidemark.Policy{Hold: true}, 1},
+			{showing(never), tidemark.Policy{Hold: true, Receipts: never}, 1},
 		} {
 			before := f.info(c)
 			after := f.updates(c, one.change)

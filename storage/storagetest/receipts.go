@@ -147,6 +147,99 @@ var receiptRules = []rule{
 		f.send(back, alice, 1)
 		f.equal("shown after the return", f.shownRead(bob, back, 7), tidemark.Sequence(7))
 	}},
+	{"shown_within_real_policy_comes_before_settings", func(f *fixture) {
+		alice, bob := f.user("alice"), f.user("bob")
+		c, other := f.group("c", alice, bob), f.group("other", alice, bob)
+		f.send(c, alice, 50)
+		f.send(other, alice, 1)
+		const on, off, inherit = tidemark.ReceiptsOn, tidemark.ReceiptsOff, tidemark.ReceiptsDefault
+		const optional = tidemark.ReceiptsOptional
+		const required, never = tidemark.ReceiptsRequired, tidemark.ReceiptsNever
+		var read tidemark.Sequence
+		for _, tt := range []struct {
+			policy        tidemark.ReceiptsPolicy
+			inAll, inChat tidemark.ReceiptsSetting
+			hidden        bool
+		}{
+			{required, off, inherit, false}, {required, off, off, false},
+			{never, off, off, true}, {never, on, on, true}, {never, on, inherit, true},
+			{required, on, off, false}, {optional, on, off, true}, {optional, off, on, false},
+			{never, off, on, true}, {optional, off, on, false}, {optional, off, inherit, true},
+			{required, off, inherit, false}, {required, on, inherit, false},
+			{optional, on, inherit, false}, {never, on, inherit, true},
+		} {
+			f.hide(bob, "", tt.inAll)
+			f.hide(bob, c, tt.inChat)
+			f.updates(c, showing(tt.policy))
+			f.updates(c, showing(tt.policy))
+			inChat, inAll, err := f.store.ReceiptsOf(f.ctx, bob, c)
+			f.ok(err)
+			f.equal("settings", []tidemark.ReceiptsSetting{inChat, inAll},
+				[]tidemark.ReceiptsSetting{tt.inChat, tt.inAll})
+			f.equal("hides", f.state(bob, c).Hides, tt.hidden)
+			f.equal("hides in another chat", f.state(bob, other).Hides, tt.inAll == off)
+			f.equal("alice hides", f.state(alice, c).Hides, tt.policy == never)
+			for range 2 {
+				read++
+				f.equal("hidden", f.shownRead(bob, c, read) < read, tt.hidden)
+			}
+		}
+	}},
+	{"shown_within_real_policy_of_a_chat_that_users_join", func(f *fixture) {
+		alice, early, late := f.user("alice"), f.user("early"), f.user("late")
+		back, stranger := f.user("back"), f.user("stranger")
+		for _, c := range []tidemark.ChatID{
+			f.group("full", alice, back), f.sinceJoin("since", alice, back),
+		} {
+			f.send(c, alice, 2)
+			f.remove(c, back)
+			// Of a stranger, a store may have a state that says nothing about the policy.
+			f.hide(stranger, c, tidemark.ReceiptsOn)
+			f.raise(stranger, c, tidemark.Raise{Acked: 1, Read: 1}, at(1))
+			f.updates(c, showing(tidemark.ReceiptsRequired))
+			f.hide(early, c, tidemark.ReceiptsOff)
+			f.add(c, early, stranger)
+			f.send(c, alice, 2)
+			for _, user := range []tidemark.UserID{early, stranger} {
+				f.equal("shown while required", f.shownRead(user, c, 4), tidemark.Sequence(4))
+			}
+			f.updates(c, showing(tidemark.ReceiptsNever))
+			f.add(c, early, late, back, stranger)
+			f.send(c, alice, 2)
+			for _, user := range []tidemark.UserID{alice, early, late, back, stranger} {
+				f.equal("hides", f.state(user, c).Hides, true)
+				f.equal("hidden", f.shownRead(user, c, 6) < 6, true)
+			}
+			f.updates(c, showing(tidemark.ReceiptsOptional))
+			f.send(c, alice, 1)
+			f.equal("optional again", f.shownRead(late, c, 7), tidemark.Sequence(7))
+			f.equal("the own setting again", f.shownRead(early, c, 7) < 7, true)
+		}
+	}},
+	{"shown_within_real_policy_of_a_large_chat", func(f *fixture) {
+		users := f.many(tidemark.PendingFanoutLimit + 2)
+		c := f.group("c", users[0])
+		f.send(c, users[0], 1)
+		f.hide(users[1], "", tidemark.ReceiptsOff)
+		f.updates(c, showing(tidemark.ReceiptsNever))
+		f.add(c, users...)
+		f.send(c, users[0], 3)
+		last := users[len(users)-1]
+		f.equal("hidden", f.shownRead(last, c, 2), tidemark.Sequence(0))
+		f.updates(c, showing(tidemark.ReceiptsRequired))
+		for _, user := range []tidemark.UserID{last, users[1]} {
+			f.equal("hides", f.state(user, c).Hides, false)
+			f.equal("shown", f.shownRead(user, c, 4), tidemark.Sequence(4))
+		}
+	}},
+	{"UpdateChat_refuses_no_policy_of_a_deleted_chat", func(f *fixture) {
+		c := f.group("c", f.user("bob"))
+		f.updates(c, showing(tidemark.ReceiptsNever))
+		f.deletes(c)
+		f.equal("policy", f.info(c).Policy, tidemark.Policy{})
+		_, err := f.store.UpdateChat(f.ctx, c, showing(tidemark.ReceiptsRequired))
+		f.code(err, tidemark.NotFound)
+	}},
 	{"SetReceipts_refuses", func(f *fixture) {
 		bob := f.user("bob")
 		f.code(f.store.SetReceipts(f.ctx, bob, f.chat("none"), tidemark.ReceiptsOff),

@@ -80,21 +80,42 @@ func (e NewHistory) Valid() bool {
 	}
 }
 
+// Defines values for NewReceiptsPolicy.
+const (
+	NewReceiptsPolicyOff      NewReceiptsPolicy = "off"
+	NewReceiptsPolicyOptional NewReceiptsPolicy = "optional"
+	NewReceiptsPolicyRequired NewReceiptsPolicy = "required"
+)
+
+// Valid indicates whether the value is a known member of the NewReceiptsPolicy enum.
+func (e NewReceiptsPolicy) Valid() bool {
+	switch e {
+	case NewReceiptsPolicyOff:
+		return true
+	case NewReceiptsPolicyOptional:
+		return true
+	case NewReceiptsPolicyRequired:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NewReceiptsSettingsReadReceipts.
 const (
-	Default NewReceiptsSettingsReadReceipts = "default"
-	Off     NewReceiptsSettingsReadReceipts = "off"
-	On      NewReceiptsSettingsReadReceipts = "on"
+	NewReceiptsSettingsReadReceiptsDefault NewReceiptsSettingsReadReceipts = "default"
+	NewReceiptsSettingsReadReceiptsOff     NewReceiptsSettingsReadReceipts = "off"
+	NewReceiptsSettingsReadReceiptsOn      NewReceiptsSettingsReadReceipts = "on"
 )
 
 // Valid indicates whether the value is a known member of the NewReceiptsSettingsReadReceipts enum.
 func (e NewReceiptsSettingsReadReceipts) Valid() bool {
 	switch e {
-	case Default:
+	case NewReceiptsSettingsReadReceiptsDefault:
 		return true
-	case Off:
+	case NewReceiptsSettingsReadReceiptsOff:
 		return true
-	case On:
+	case NewReceiptsSettingsReadReceiptsOn:
 		return true
 	default:
 		return false
@@ -246,7 +267,7 @@ type BlockList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
-// Chat Example: {"chat_id":"team","closed":false,"created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":42,"history":"full","hold":null,"keep_days":30,"last_acked_sequence":42,"last_message":null,"last_read_sequence":40,"member_count":3,"mention_count":1,"metadata":{"color":"teal"},"name":"Team","peer":null,"role":"admin","type":"group","unread_count":2,"unread_from_sequence":null,"version":2}
+// Chat Example: {"chat_id":"team","closed":false,"created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":42,"history":"full","hold":null,"keep_days":30,"last_acked_sequence":42,"last_message":null,"last_read_sequence":40,"member_count":3,"mention_count":1,"metadata":{"color":"teal"},"name":"Team","peer":null,"read_receipts":"optional","role":"admin","type":"group","unread_count":2,"unread_from_sequence":null,"version":2}
 type Chat struct {
 	// ChatId Not `.` and not `..`. Ids that begin with `erased:` are reserved.
 	ChatId Id `json:"chat_id"`
@@ -292,6 +313,10 @@ type Chat struct {
 	Name     string        `json:"name"`
 	Peer     *Peer         `json:"peer"`
 
+	// ReadReceipts Who sees what the members read: all of all (`required`), nobody of others (`off`), or as
+	// each member has set it (`optional`).
+	ReadReceipts string `json:"read_receipts"`
+
 	// Role The caller's own. It is null if a backend calls without a user, or for a user who is no
 	// member.
 	Role        *Role        `json:"role"`
@@ -301,7 +326,8 @@ type Chat struct {
 	// UnreadFromSequence From here on I marked messages as unread; null without a mark.
 	UnreadFromSequence *UnreadFrom `json:"unread_from_sequence"`
 
-	// Version Grows by one with every change of `name`, `metadata`, `keep_days`, `hold` or `closed`.
+	// Version Grows by one with every change of `name`, `metadata`, `keep_days`, `hold`, `read_receipts`
+	// or `closed`.
 	Version ChatVersion `json:"version"`
 }
 
@@ -321,7 +347,7 @@ type ChatBoundary struct {
 // ChatBoundaryScope defines model for ChatBoundary.Scope.
 type ChatBoundaryScope string
 
-// ChatList Example: {"chats":[{"chat_id":"dm","closed":false,"created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":1,"history":"full","hold":null,"keep_days":null,"last_acked_sequence":1,"last_message":{"attachments":[],"chat_id":"dm","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1},"last_read_sequence":0,"member_count":2,"mention_count":0,"metadata":null,"name":"","peer":{"last_acked_sequence":1,"last_read_sequence":1,"user_id":"alice"},"role":"owner","type":"direct","unread_count":1,"unread_from_sequence":null,"version":1}],"pagination":{"has_more":true,"next_cursor":"MTc2OTg1MzYwNTEwMCBkbQ"}}
+// ChatList Example: {"chats":[{"chat_id":"dm","closed":false,"created_at":"2026-01-31T10:00:00.000Z","floor_sequence":1,"head_sequence":1,"history":"full","hold":null,"keep_days":null,"last_acked_sequence":1,"last_message":{"attachments":[],"chat_id":"dm","client_message_id":"b2f1","content":"hello","content_type":"text/plain","created_at":"2026-01-31T10:00:05.100Z","kind":"message","members_version":1,"mentions":null,"message_id":"0190b5a1-7c5e-7000-8000-000000000001","metadata":null,"relation":null,"revision":null,"sender_id":"alice","sequence":1},"last_read_sequence":0,"member_count":2,"mention_count":0,"metadata":null,"name":"","peer":{"last_acked_sequence":1,"last_read_sequence":1,"user_id":"alice"},"read_receipts":"optional","role":"owner","type":"direct","unread_count":1,"unread_from_sequence":null,"version":1}],"pagination":{"has_more":true,"next_cursor":"MTc2OTg1MzYwNTEwMCBkbQ"}}
 type ChatList struct {
 	Chats []Chat `json:"chats"`
 
@@ -351,7 +377,8 @@ type ChatUnread struct {
 	UnreadFromSequence *UnreadFrom `json:"unread_from_sequence"`
 }
 
-// ChatVersion Grows by one with every change of `name`, `metadata`, `keep_days`, `hold` or `closed`.
+// ChatVersion Grows by one with every change of `name`, `metadata`, `keep_days`, `hold`, `read_receipts`
+// or `closed`.
 type ChatVersion = int64
 
 // Code What went wrong. There will be more codes.
@@ -731,6 +758,9 @@ type NewMentions struct {
 	UserIds *[]Id `json:"user_ids,omitempty"`
 }
 
+// NewReceiptsPolicy Who sees what the members of a chat read. `UpdateChat` says what each does.
+type NewReceiptsPolicy string
+
 // NewReceiptsSettings Example: {"chat_id":"team","read_receipts":"off"}
 type NewReceiptsSettings struct {
 	// ChatId The chat of the setting. Without it, the setting is for all chats.
@@ -910,15 +940,19 @@ type ReactionList struct {
 	Reactions  []Reaction `json:"reactions"`
 }
 
-// ReceiptsSettings Example: {"chat_id":"team","hidden":true,"read_receipts":"off"}
+// ReceiptsSettings Example: {"chat_id":"team","chat_read_receipts":"optional","hidden":true,"read_receipts":"off"}
 type ReceiptsSettings struct {
 	// ChatId The chat of the setting; null for the setting for all chats.
 	ChatId *Id `json:"chat_id"`
 
-	// Hidden Others do not see now what I read. This follows from both settings.
+	// ChatReadReceipts `read_receipts` of the chat, which comes before my settings unless it is `optional`.
+	// Null without a chat.
+	ChatReadReceipts *string `json:"chat_read_receipts"`
+
+	// Hidden Others do not see now what I read. This follows from the chat and from both settings.
 	Hidden bool `json:"hidden"`
 
-	// ReadReceipts Whether others see what I read.
+	// ReadReceipts Whether others see what I read, as I have set it.
 	ReadReceipts string `json:"read_receipts"`
 }
 
@@ -1229,6 +1263,11 @@ type UpdateChat struct {
 
 	// Name At most 256 bytes.
 	Name *string `json:"name,omitempty"`
+
+	// ReadReceipts Who sees what the members read. With `required`, all see it of all. With `off`, nobody
+	// sees it of others. Neither heeds the members' settings (`/receipts/settings`), which
+	// decide with `optional`. Only for backends.
+	ReadReceipts *NewReceiptsPolicy `json:"read_receipts,omitempty"`
 }
 
 // UpdateMember Example: {"metadata":{"team":"blue"},"role":"admin"}
@@ -1739,7 +1778,7 @@ type ServerInterface interface {
 	// GetChat One chat, as I see it
 	// (GET /chats/{chat_id})
 	GetChat(ctx echo.Context, chatId ChatId) error
-	// UpdateChat Change a chat's name or metadata, or for how long it is kept
+	// UpdateChat Change a chat's name, metadata or policy
 	// (PATCH /chats/{chat_id})
 	UpdateChat(ctx echo.Context, chatId ChatId) error
 	// ListBans Who is banned from a group, by user id

@@ -78,7 +78,7 @@ func (h *Handler) GetChat(c echo.Context, id ChatId) error {
 	return answer(c, http.StatusOK, wire.AppendChat(nil, &view, caller(c).Backend))
 }
 
-// UpdateChat changes the name or the metadata of a chat, or what may be removed of it.
+// UpdateChat changes the name, the metadata or the policy of a chat.
 func (h *Handler) UpdateChat(c echo.Context, id ChatId) error {
 	chat, err := chatID(id)
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *Handler) UpdateChat(c echo.Context, id ChatId) error {
 		return err
 	}
 	//rule:audited_before_done.what-may-be-removed
-	if change.KeepDays != nil || change.Hold != nil {
+	if change.KeepDays != nil || change.Hold != nil || change.Receipts != nil {
 		err = h.audited(c, "updateChat", audit.Target{Chat: chat}, update)
 	} else {
 		err = update()

@@ -172,6 +172,13 @@ func kinds(s *suite) {
 				ChatUpdate: tidemark.ChatUpdate{ChatID: "c", Version: 2}, MembersVersion: 3,
 			},
 		},
+		{
+			To: leases,
+			Update: &bus.Update{
+				ChatUpdate: tidemark.ChatUpdate{ChatID: "c", Version: 2}, MembersVersion: 3,
+				Receipts: true,
+			},
+		},
 		{To: leases, Own: &bus.Own{Chat: "c"}},
 		{To: leases, Own: &bus.Own{}},
 		{To: leases, Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},

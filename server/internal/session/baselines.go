@@ -24,7 +24,7 @@ func sightOf(st tidemark.DeliveryState) sight {
 }
 
 // baselines is what was read of chats before their statuses are sent, since the session came to
-// this node or the user's settings changed.
+// this node, or the user's settings or the chat's policy changed.
 type baselines struct {
 	// members has the members whose boundaries were read.
 	members map[tidemark.ChatID]*chat.Roster
@@ -82,7 +82,7 @@ func (b *baselines) mask(
 	return u.Boundary.Unread(), news
 }
 
-// leave drops everything about a chat that the user left.
+// leave drops everything about a chat.
 func (b *baselines) leave(chat tidemark.ChatID) {
 	delete(b.members, chat)
 	delete(b.hides, chat)
@@ -103,5 +103,35 @@ func (s *statuses) receiptsChanged() {
 	if s.snapshot {
 		s.members = 0
 		s.list(forStatuses, atOnce)
+	}
+}
+
+// policyChanged makes the session read again whether what is read in a chat is hidden. Clients that
+// asked for statuses get those of the chat.
+func (s *statuses) policyChanged(chat tidemark.ChatID) {
+	// What is being read now may be from before the change.
+	//rule:shown_within_real.void-baselines-of-a-chat
+	s.left++
+	s.baselines.leave(chat)
+	for _, key := range s.order {
+		if p := s.pending[key]; key.chat == chat && p.state == ready {
+			p.state = needBaseline
+			s.pending[key] = p
+			s.unread = append(s.unread, key)
+		}
+	}
+	if s.snapshot {
+		s.refreshChat(chat)
+	}
+}
+
+// PolicyChanged makes the session read again whether what is read in a chat is hidden, and with it
+// the statuses of the chat.
+func (s *Session) PolicyChanged(chat tidemark.ChatID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.residence.final() {
+		s.statuses.policyChanged(chat)
+		s.attachment.flag.Set()
 	}
 }

@@ -117,6 +117,8 @@ func FuzzAgreement_of_schema_and_decoder(f *testing.F) {
 			`{"type":"group","member_ids":["a b"],"history":"none","chat_id":""}`,
 			`{"name":null}`, `{"user_ids":[]}`, `{"keep_days":30}`, `{"keep_days":7}`,
 			`{"keep_days":0,"hold":false}`, `{"keep_days":36501}`, `{"hold":null}`, `{"hold":1}`,
+			`{"read_receipts":"required"}`, `{"read_receipts":"optional"}`,
+			`{"read_receipts":"default"}`,
 			`{"type":"read","request_id":null,"payload":{"chat_id":"a"}}`, `{"type":"typing"}`,
 			`{"type":"sync_request"}`, `{"chats":[],"incarnation":"a b"}`,
 			`{"chats":[{"chat_id":"a","last_acked_sequence":1,"incarnation":null}]}`,

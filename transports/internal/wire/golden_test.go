@@ -219,7 +219,9 @@ func TestResponses_golden(t *testing.T) {
 		Peer:  &tidemark.DeliveryState{UserID: "bob", Acked: 3, Read: 4},
 	}
 	held := server.ChatView{Chat: chat.Chat}
-	held.Policy = tidemark.Policy{KeepDays: 30, Hold: true}
+	held.Policy = tidemark.Policy{
+		KeepDays: 30, Hold: true, Receipts: tidemark.ReceiptsRequired,
+	}
 	status := server.DeliveryStatus{
 		Chat: chat.Chat, Sequence: 8, Summary: storage.Summary{Members: 2, Delivered: 1, Read: 1},
 		Members: []tidemark.DeliveryState{state, fresh}, NextCursor: "n",

@@ -92,6 +92,12 @@ func AppendReceiptsSettings(b []byte, s server.ReceiptsSettings) []byte {
 	b = appendOrNull(b, string(s.Chat))
 	b = append(b, `,"read_receipts":`...)
 	b = tidemark.AppendString(b, string(s.Setting))
+	b = append(b, `,"chat_read_receipts":`...)
+	if s.Chat == "" {
+		b = append(b, "null"...)
+	} else {
+		b = tidemark.AppendString(b, receiptsName(s.Policy))
+	}
 	b = append(b, `,"hidden":`...)
 	return append(strconv.AppendBool(b, s.Hidden), '}')
 }

@@ -415,13 +415,16 @@ func DecodeChatChange(raw []byte) (change server.ChatChange, err error) {
 		case "hold":
 			change.Hold = new(bool)
 			return v.boolean(key, change.Hold)
+		case "read_receipts":
+			change.Receipts = new(tidemark.ReceiptsPolicy)
+			return v.receipts(key, change.Receipts)
 		}
 		return nil
 	})
 	if err == nil && change.Name == nil && change.Metadata == nil && change.KeepDays == nil &&
-		change.Hold == nil {
+		change.Hold == nil && change.Receipts == nil {
 		err = tidemark.BadParam(tidemark.Invalid, "name",
-			"or metadata, keep_days or hold is needed")
+			"or metadata, keep_days, hold or read_receipts is needed")
 	}
 	return change, err
 }

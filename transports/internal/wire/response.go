@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -67,9 +68,11 @@ func AppendChat(b []byte, c *server.ChatView, backend bool) []byte {
 	return append(b, '}')
 }
 
-// appendPolicy appends for how long a chat is kept. Whether it is on hold is null for all but
-// backends.
+// appendPolicy appends for how long a chat is kept, and who sees what is read there. Whether it is
+// on hold is null for all but backends.
 func appendPolicy(b []byte, p tidemark.Policy, backend bool) []byte {
+	b = append(b, `,"read_receipts":`...)
+	b = tidemark.AppendString(b, receiptsName(p.Receipts))
 	b = append(b, `,"keep_days":`...)
 	if p.KeepDays != 0 {
 		b = strconv.AppendInt(b, int64(p.KeepDays), 10)
@@ -83,6 +86,12 @@ func appendPolicy(b []byte, p tidemark.Policy, backend bool) []byte {
 	}
 	return strconv.AppendBool(b, p.Hold)
 }
+
+// optional is the name of tidemark.ReceiptsOptional in requests and answers.
+const optional = "optional"
+
+// receiptsName returns the name of a policy of receipts.
+func receiptsName(p tidemark.ReceiptsPolicy) string { return cmp.Or(string(p), optional) }
 
 // appendOrNull appends a string, or null if it is empty.
 func appendOrNull(b []byte, s string) []byte {

@@ -116,6 +116,16 @@ func (v value) days(to *int) error {
 	return tidemark.CheckKeepDays(n)
 }
 
+// receipts decodes a policy of receipts.
+func (v value) receipts(field string, to *tidemark.ReceiptsPolicy) error {
+	err := choice(v, field, to,
+		optional, tidemark.ReceiptsRequired, tidemark.ReceiptsNever)
+	if *to == optional {
+		*to = tidemark.ReceiptsOptional
+	}
+	return err
+}
+
 // integer reports whether v is a number without fraction and exponent.
 func (v value) integer() bool {
 	for i, c := range v {

@@ -110,13 +110,15 @@ export interface Client {
    */
   signOut(options?: { unsent?: 'refuse' | 'discard' }): Promise<void>;
   /**
-   * Returns whether others see what the user reads, in a chat or, without one, in all. It is asked
-   * for at the server. Rejects with a `TidemarkError`.
+   * Returns whether others see what the user reads, in a chat or, without one, in all. A chat whose
+   * `chat_read_receipts` is not `optional` decides for its members. It is asked for at the server.
+   * Rejects with a `TidemarkError`.
    */
   readReceipts(chatId?: string): Promise<ReceiptsSettings>;
   /**
    * Sets whether others see what the user reads from now on, in a chat or, without one, in all.
-   * While it is `off`, the user does not see what others read. Rejects with a `TidemarkError`.
+   * While it is `off`, the user does not see what others read. It has no effect in a chat that
+   * decides for its members (`readReceipts`). Rejects with a `TidemarkError`.
    */
   setReadReceipts(
     setting: 'on' | 'off' | 'default', chatId?: string,

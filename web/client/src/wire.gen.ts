@@ -72,10 +72,14 @@ export interface paths {
         readonly options?: never;
         readonly head?: never;
         /**
-         * Change a chat's name or metadata, or for how long it is kept
+         * Change a chat's name, metadata or policy
          * @description Owners, admins and backends change the name and the metadata of a group. Only backends
-         *     change `keep_days` and `hold`, also of a direct chat. What is not named stays as it is. The
-         *     members get `chat_updated`.
+         *     change `keep_days`, `hold` and `read_receipts`, also of a direct chat. What is not named
+         *     stays as it is. The members get `chat_updated`.
+         *
+         *     `read_receipts` decides about all that is read after the answer. After a 503 it may hold for
+         *     some members: repeat the request.
+         *
          *     Two changes at the same time both happen; the later one decides about what both name.
          */
         readonly patch: operations["updateChat"];
@@ -678,7 +682,8 @@ export interface paths {
          *     that I read before it. A chat with `default` follows the setting for all chats.
          *
          *     The setting holds for all that I read after the answer. After a 503 it may hold in some
-         *     chats: repeat the request.
+         *     chats: repeat the request. A chat whose `read_receipts` is `required` or `off` does not heed
+         *     it.
          */
         readonly put: operations["putReceiptsSettings"];
         readonly post?: never;
@@ -1621,7 +1626,8 @@ export interface components {
         } | null;
         /**
          * Format: int64
-         * @description Grows by one with every change of `name`, `metadata`, `keep_days`, `hold` or `closed`.
+         * @description Grows by one with every change of `name`, `metadata`, `keep_days`, `hold`, `read_receipts`
+         *     or `closed`.
          */
         readonly ChatVersion: number;
         /**
@@ -1647,6 +1653,12 @@ export interface components {
              *     erasure of a user waits. Edits and redactions go on. Only for backends.
              */
             readonly hold?: boolean | null;
+            /**
+             * @description Who sees what the members read. With `required`, all see it of all. With `off`, nobody
+             *     sees it of others. Neither heeds the members' settings (`/receipts/settings`), which
+             *     decide with `optional`. Only for backends.
+             */
+            readonly read_receipts?: components["schemas"]["NewReceiptsPolicy"] | null;
         } | {
             readonly name: string;
         } | {
@@ -1655,7 +1667,14 @@ export interface components {
             readonly keep_days: number;
         } | {
             readonly hold: boolean;
+        } | {
+            readonly read_receipts: string;
         };
+        /**
+         * @description Who sees what the members of a chat read. `UpdateChat` says what each does.
+         * @enum {string}
+         */
+        readonly NewReceiptsPolicy: "optional" | "required" | "off";
         /**
          * @example {
          *       "role": "admin",
@@ -1710,6 +1729,7 @@ export interface components {
          *       "member_count": 3,
          *       "head_sequence": 42,
          *       "floor_sequence": 1,
+         *       "read_receipts": "optional",
          *       "keep_days": 30,
          *       "hold": null,
          *       "closed": false,
@@ -1743,6 +1763,11 @@ export interface components {
              *     It is `head_sequence` + 1 if all have.
              */
             readonly floor_sequence: components["schemas"]["Sequence"];
+            /**
+             * @description Who sees what the members read: all of all (`required`), nobody of others (`off`), or as
+             *     each member has set it (`optional`).
+             */
+            readonly read_receipts: string;
             /**
              * @description For how many days the messages of this chat are kept, at most. Null if the chat has no
              *     number of its own.
@@ -1855,6 +1880,7 @@ export interface components {
          *           "member_count": 2,
          *           "head_sequence": 1,
          *           "floor_sequence": 1,
+         *           "read_receipts": "optional",
          *           "keep_days": null,
          *           "hold": null,
          *           "closed": false,
@@ -2685,15 +2711,21 @@ export interface components {
          * @example {
          *       "chat_id": "team",
          *       "read_receipts": "off",
+         *       "chat_read_receipts": "optional",
          *       "hidden": true
          *     }
          */
         readonly ReceiptsSettings: {
             /** @description The chat of the setting; null for the setting for all chats. */
             readonly chat_id: components["schemas"]["Id"] | null;
-            /** @description Whether others see what I read. */
+            /** @description Whether others see what I read, as I have set it. */
             readonly read_receipts: string;
-            /** @description Others do not see now what I read. This follows from both settings. */
+            /**
+             * @description `read_receipts` of the chat, which comes before my settings unless it is `optional`.
+             *     Null without a chat.
+             */
+            readonly chat_read_receipts: string | null;
+            /** @description Others do not see now what I read. This follows from the chat and from both settings. */
             readonly hidden: boolean;
         };
         /**
@@ -4673,6 +4705,7 @@ export type CreateChat = components['schemas']['CreateChat'];
 export type ChatMetadata = components['schemas']['ChatMetadata'];
 export type ChatVersion = components['schemas']['ChatVersion'];
 export type UpdateChat = components['schemas']['UpdateChat'];
+export type NewReceiptsPolicy = components['schemas']['NewReceiptsPolicy'];
 export type UpdateMember = components['schemas']['UpdateMember'];
 export type AddMembers = components['schemas']['AddMembers'];
 export type NewRole = components['schemas']['NewRole'];

@@ -206,7 +206,8 @@ void test('who hides what they read is not seen to read, and sees no reads', asy
   bob.chat('team').shown(2);
   await scene.until(() => scene.state('bob').read === 2);
   const all = await of(bob.setReadReceipts('off'));
-  assert.deepEqual(all, { chat_id: null, read_receipts: 'off', hidden: true });
+  assert.deepEqual(all,
+    { chat_id: null, read_receipts: 'off', chat_read_receipts: null, hidden: true });
   bob.chat('team').shown(4);
   await scene.until(() => scene.state('bob').read === 4);
   const readBy = async (client: typeof ann, user: string) => {
@@ -225,6 +226,46 @@ void test('who hides what they read is not seen to read, and sees no reads', asy
   await scene.until(() => scene.state('bob').read === 5);
   assert.equal(await readBy(ann, 'bob'), 5);
   assert.equal(await readBy(bob, 'ann'), 5);
+});
+
+void test('the policy of a chat comes before what its members have set', async () => {
+  const scene = new Scene('ann', 'bob');
+  const { client: bob } = await scene.started('bob');
+  const { client: ann } = await scene.started('ann');
+  const { server } = scene;
+  const { platform } = server.place();
+  const of = async <T>(promise: Promise<T>): Promise<T> => scene.within(5_000, promise);
+  const policy = async (read_receipts: string) => {
+    const { status } = await of(platform.fetch(`${server.url}/api/v1/chats/team`, {
+      method: 'PATCH', body: JSON.stringify({ read_receipts }),
+      headers: { authorization: `Bearer ${server.apiKey}`, 'content-type': 'application/json' },
+    }));
+    assert.equal(status, 200);
+    await scene.until(() => ann.chat('team').row.get()?.chat.read_receipts === read_receipts);
+  };
+  const readBy = async (client: typeof ann, user: string) => {
+    const { members } = await of(client.chat('team').status());
+    return members.find((m) => m.user_id === user)?.last_read_sequence;
+  };
+  for (let i = 0; i < 4; i++) scene.says('ann', `text ${i}`);
+  await scene.until(() => bob.unread.get().total === 4);
+  await of(bob.setReadReceipts('off'));
+  await policy('required');
+  bob.chat('team').shown(2);
+  await scene.until(() => scene.state('bob').read === 2);
+  assert.equal(await readBy(ann, 'bob'), 2);
+  const { chat_read_receipts, hidden } = await of(bob.readReceipts('team'));
+  assert.deepEqual([chat_read_receipts, hidden], ['required', false]);
+  await policy('off');
+  assert.equal(await readBy(ann, 'bob'), 0);
+  bob.chat('team').shown(3);
+  await scene.until(() => scene.state('bob').read === 3);
+  await policy('required');
+  assert.equal(await readBy(ann, 'bob'), 2);
+  bob.chat('team').shown(4);
+  await scene.until(() => scene.state('bob').read === 4);
+  assert.equal(await readBy(ann, 'bob'), 4);
+  assert.equal(server.call('ann', 'PATCH', '/chats/team', { read_receipts: 'off' }).status, 403);
 });
 
 void test('a block closes the direct chat, until it is lifted', async () => {

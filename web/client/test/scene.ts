@@ -65,7 +65,8 @@ export function chatOf(chat_id: string): Chat {
   return {
     chat_id, type: 'group', name: chat_id, metadata: null, version: 1, history: 'full',
     created_at: '2026-01-31T10:00:00.000Z', role: 'member', member_count: 3,
-    head_sequence: 0, floor_sequence: 1, keep_days: null, hold: null, closed: false,
+    head_sequence: 0, floor_sequence: 1, read_receipts: 'optional', keep_days: null, hold: null,
+    closed: false,
     last_acked_sequence: 0, last_read_sequence: 0, unread_from_sequence: null,
     unread_count: 0, mention_count: 0, peer: null, last_message: null,
   };

@@ -80,7 +80,11 @@ func AppendEvent(b []byte, e *bus.Event) []byte {
 		body = appendText(body, e.Update.ChatID)
 		body = binary.AppendUvarint(body, e.Update.Version)
 		body = binary.AppendUvarint(body, e.Update.MembersVersion)
-		return appendEvent(b, kindUpdate, appendLeases(body, e.To))
+		body = appendLeases(body, e.To)
+		if e.Update.Receipts {
+			body = append(body, 1) // Earlier versions ignore it.
+		}
+		return appendEvent(b, kindUpdate, body)
 	case e.Typing != nil:
 		body = appendText(appendText(body, e.Typing.ChatID), e.Typing.UserID)
 		return appendEvent(b, kindTyping, appendLeases(body, e.To))

@@ -148,12 +148,10 @@ func examples() map[string]bus.Event {
 				Members: 300,
 			},
 		},
-		"update": {
-			To: leases("eve"),
-			Update: &bus.Update{
-				ChatUpdate: tidemark.ChatUpdate{ChatID: "c", Version: 1 << 40}, MembersVersion: 7,
-			},
-		},
+		"update": updated(1<<40, false, "eve"),
+
+		"update_receipts": updated(3, true, "eve", "bob"),
+
 		"own":      {To: leases("bob"), Own: &bus.Own{Chat: "c"}},
 		"receipts": {To: leases("bob"), Own: &bus.Own{}},
 		"typing":   {To: leases("eve"), Typing: &tidemark.Typing{ChatID: "c", UserID: "bob"}},

@@ -69,6 +69,7 @@ func (c *Contents) add(kind byte, r reader) {
 	case kindUpdate:
 		e.Update = r.update()
 		e.To = r.leases()
+		e.Update.Receipts = len(r.rest) > 0 && r.byte() == 1
 	case kindTyping:
 		e.To, e.Typing = r.typing()
 	case kindPresence:

@@ -30,6 +30,8 @@ type Counter struct {
 	Described string
 	// CreatedBy is the token of the call that created the chat.
 	CreatedBy string
+	// PolicyNumber is the number of Policy.Receipts (ReceiptsPolicyOf).
+	PolicyNumber int64
 	// Bans is the number of users who are banned.
 	Bans   int
 	Outbox Outbox
@@ -71,13 +73,15 @@ func CounterOf(it call.Item) (*Counter, error) {
 			DeletedAt:      r.Time("deleted_at"),
 			Policy: tidemark.Policy{
 				KeepDays: int(r.Number("keep_days")), Hold: r.Flag("on_hold"),
+				Receipts: ReceiptsPolicyOf(int64(r.Number("receipts_policy"))),
 			},
 		},
-		Activity:  r.Time("activity_at"),
-		Standing:  r.Flag("may_stand"),
-		Senders:   sendersOf(&r, "senders"),
-		LastMoved: r.Sequence("last_moved"),
-		Uncounted: int64(r.Number("uncounted")), LastUncounted: r.Sequence("last_uncounted"),
+		PolicyNumber: int64(r.Number("receipts_policy")),
+		Activity:     r.Time("activity_at"),
+		Standing:     r.Flag("may_stand"),
+		Senders:      sendersOf(&r, "senders"),
+		LastMoved:    r.Sequence("last_moved"),
+		Uncounted:    int64(r.Number("uncounted")), LastUncounted: r.Sequence("last_uncounted"),
 		LastMention: r.Sequence("last_mention"),
 		Described:   r.Text("metadata_item"),
 		CreatedBy:   r.Text("created_by"),

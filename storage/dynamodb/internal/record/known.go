@@ -73,14 +73,35 @@ type State struct {
 	// Sender has the numbers that were moved here from the counter.
 	Sender Sender
 	// Receipts is the user's setting for the chat, or "". HidesAll is a copy of the one for all
-	// chats: they hide what they read if it is odd.
-	Receipts tidemark.ReceiptsSetting
-	HidesAll int64
+	// chats: they hide what they read if it is odd. PolicyNumber is a copy of that of the chat.
+	Receipts     tidemark.ReceiptsSetting
+	HidesAll     int64
+	PolicyNumber int64
 }
 
-// Hidden reports whether the user hides what they read.
+// Hidden reports whether what the user reads is hidden.
 func (s *State) Hidden() bool {
-	return s.Receipts == tidemark.ReceiptsOff || s.Receipts == "" && s.HidesAll%2 == 1
+	hides := s.Receipts == tidemark.ReceiptsOff || s.Receipts == "" && s.HidesAll%2 == 1
+	return ReceiptsPolicyOf(s.PolicyNumber).Hides(hides)
+}
+
+// policies are those of ReceiptsPolicyOf.
+var policies = [...]tidemark.ReceiptsPolicy{
+	tidemark.ReceiptsOptional, tidemark.ReceiptsRequired, tidemark.ReceiptsNever,
+}
+
+// ReceiptsPolicyOf returns the policy for which a number stands. Each change of the policy raises
+// the number, so a later one is known by its number. The policies repeat: 0 and 3 are the same.
+func ReceiptsPolicyOf(number int64) tidemark.ReceiptsPolicy {
+	return policies[number%int64(len(policies))]
+}
+
+// NextPolicy returns the next number above one that stands for a policy.
+func NextPolicy(number int64, policy tidemark.ReceiptsPolicy) int64 {
+	for number++; ReceiptsPolicyOf(number) != policy; {
+		number++
+	}
+	return number
 }
 
 // SentBefore returns the number of the user's messages up to UnreadAfter.

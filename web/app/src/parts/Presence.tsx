@@ -74,8 +74,22 @@ export function Visible({ session: { client } }: { session: Session }) {
   </>;
 }
 
-/** Shows whether others see what the user reads, and changes it. */
+/** Says that the open chat decides who sees what its members read, if it does. */
+function Decides({ client, chat: id }: { client: Session['client'], chat: string }) {
+  const policy = useView(client.chat(id).row)?.chat.read_receipts;
+  if (policy !== 'required' && policy !== 'off') return null;
+  return <p class="note" data-testid="receipts-of-chat">
+    {policy === 'required' ? 'The open chat always shows what each member has read.'
+      : 'The open chat never shows what others have read.'}
+  </p>;
+}
+
+/**
+ * Shows whether others see what the user reads, and changes it. If the open chat decides that for
+ * its members, it says so.
+ */
 export function Receipts({ session: { client } }: { session: Session }) {
+  const { chat } = useView(route);
   const [shown, setShown] = useState<boolean>();
   const [failed, setFailed] = useState(false);
   useEffect(() => {
@@ -93,6 +107,7 @@ export function Receipts({ session: { client } }: { session: Session }) {
       title="While you hide it, you do not see it of others either" onClick={change}>
       Show what I have read<span class="knob" aria-hidden="true" />
     </button>
+    {chat !== undefined && <Decides key={chat} client={client} chat={chat} />}
     {failed && <p class="problem" role="alert">It does not work now. Try again later.</p>}
   </>;
 }

@@ -7,7 +7,7 @@ export function chat(over: Partial<Chat> = {}): Chat {
   return {
     chat_id: 'team', type: 'group', name: '', metadata: null, version: 1, history: 'full',
     created_at: '2026-01-31T10:00:00.000Z', role: 'member', member_count: 3, head_sequence: 0,
-    floor_sequence: 1, keep_days: null, hold: null, closed: false,
+    floor_sequence: 1, read_receipts: 'optional', keep_days: null, hold: null, closed: false,
     last_acked_sequence: 0, last_read_sequence: 0, unread_count: 0, mention_count: 0,
     unread_from_sequence: null, peer: null, last_message: null, ...over,
   };

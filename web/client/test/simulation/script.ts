@@ -576,6 +576,7 @@ export class Script {
     } else if (roll < 8) {
       await this.#call(user, 'PATCH', `/chats/${this.#chat(this.#anyChat())}`, d.pick([
         { name: `n${String(d.roll(3))}` }, { metadata: { a: d.roll(3) } }, { metadata: {} }, {},
+        { read_receipts: 'off' }, { read_receipts: 'on' },
       ]));
     } else if (roll < 9) {
       await this.#call(user, 'POST', `/chats/${this.#chat(this.#anyChat())}/typing`);

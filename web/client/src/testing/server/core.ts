@@ -685,6 +685,12 @@ export class Core implements Host {
     for (const session of this.sessionsOf(user)) session.receiptsChanged();
   }
 
+  /** Sets who sees what the members of a chat read. */
+  setPolicy(chat: ChatRecord, receipts: ChatRecord['receipts']): void {
+    this.#flush();
+    chat.receipts = receipts;
+  }
+
   /** A user blocks another one, or does so no longer. */
   block(user: string, other: string, blocks: boolean): void {
     const pair = [...this.data.chats.values()].find((c) => c.type === 'direct'
@@ -721,9 +727,10 @@ export class Core implements Host {
     }
   }
 
-  announceUpdate(chat: ChatRecord): void {
+  announceUpdate(chat: ChatRecord, receipts = false): void {
     this.#forSessions(this.data.roster(chat), (session) => {
       session.chatUpdated({ chat_id: chat.id, version: chat.version });
+      if (receipts) session.policyChanged(chat.id);
     });
   }
 

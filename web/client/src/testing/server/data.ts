@@ -20,6 +20,8 @@ export interface ChatRecord {
   name: string;
   metadata: Chat['metadata'];
   version: number;
+  /** Who sees what the members read. */
+  receipts: 'optional' | 'required' | 'off';
   readonly history: string;
   readonly createdAt: number;
   /** What the request that made the chat said. */
@@ -166,8 +168,10 @@ export class Data {
     return this.states.get(stateKey(user, chat)) ?? nothing;
   }
 
-  /** Whether a user hides what they read in a chat. */
+  /** Whether what a user reads in a chat is hidden. */
   hidden(user: string, chat: string): boolean {
+    const policy = this.chats.get(chat)?.receipts ?? 'optional';
+    if (policy !== 'optional') return policy === 'off';
     return this.hides.get(stateKey(user, chat)) ?? this.hides.get(stateKey(user, '')) ?? false;
   }
 

@@ -219,8 +219,8 @@ export class Rest {
     }
     const now = this.#core.clock.now();
     const chat: ChatRecord = {
-      id, type, name, metadata, version: 1, history, createdAt: now, creation, membersVersion: 1,
-      messages: [], lives: [], named: new Map(), keys: new Map(),
+      id, type, name, metadata, version: 1, receipts: 'optional', history, createdAt: now,
+      creation, membersVersion: 1, messages: [], lives: [], named: new Map(), keys: new Map(),
       members: new Map(members.map((user) => [user, {
         user, role: user === who.user ? 'owner' : 'member', joinedAt: now, metadata: null,
         intervals: [{ from: 1, to: 0 }],
@@ -243,14 +243,28 @@ export class Rest {
     const f = bodyOf(request);
     const name = decode.text(f, 'name');
     const metadata = decode.object(f, 'metadata', 4096);
-    if (name === undefined && metadata === undefined) throw invalid('name', 'is needed');
+    const receipts = decode.text(f, 'read_receipts');
+    if (receipts !== undefined && receipts !== 'optional' && receipts !== 'required'
+      && receipts !== 'off') {
+      throw invalid('read_receipts', 'is unknown');
+    }
+    if (name === undefined && metadata === undefined && receipts === undefined) {
+      throw invalid('name', 'is needed');
+    }
     if (decode.bytes(name ?? '') > 256) throw new Refusal('TOO_LARGE', 'name', 'name');
-    const { chat } = this.#manage(who, id);
-    const before = JSON.stringify([chat.name, chat.metadata]);
+    if (receipts !== undefined && !who.backend) {
+      this.#core.data.member(who.user, id);
+      throw new Refusal('DENIED', 'only a backend may do that', 'read_receipts');
+    }
+    const chat = name === undefined && metadata === undefined
+      ? this.#core.data.chat(id) : this.#manage(who, id).chat;
+    const said = () => JSON.stringify([chat.name, chat.metadata, chat.receipts]);
+    const before = said();
     if (name !== undefined) chat.name = name;
     if (metadata !== undefined) chat.metadata = emptyToNull(metadata);
-    if (JSON.stringify([chat.name, chat.metadata]) !== before) chat.version++;
-    this.#core.announceUpdate(chat);
+    if (receipts !== undefined) this.#core.setPolicy(chat, receipts);
+    if (said() !== before) chat.version++;
+    this.#core.announceUpdate(chat, receipts !== undefined);
     return { body: this.#view(who, chat) };
   }
 
@@ -284,7 +298,8 @@ export class Rest {
       history: c.history, created_at: timeOf(c.createdAt),
       role: own && isOpen(member?.intervals ?? []) ? member?.role ?? null : null,
       member_count: data.roster(c).length, head_sequence: headOf(c),
-      floor_sequence: 1, keep_days: null, hold: who.backend ? false : null,
+      floor_sequence: 1, read_receipts: c.receipts,
+      keep_days: null, hold: who.backend ? false : null,
       closed: data.blocks.closed(c),
       last_acked_sequence: own ? state.acked : null, last_read_sequence: own ? state.read : null,
       unread_count: own ? unread.messages : null, mention_count: own ? unread.mentions : null,
@@ -783,6 +798,7 @@ export class Rest {
       chat_id: chat ?? null,
       read_receipts: set === undefined ? (chat === undefined ? 'on' : 'default')
         : set ? 'off' : 'on',
+      chat_read_receipts: chat === undefined ? null : data.chat(chat).receipts,
       hidden: data.hidden(user, chat ?? ''),
     };
   }

@@ -317,6 +317,15 @@ export class Session {
     this.#wake();
   }
 
+  /** It may have changed who sees what the members of a chat read. */
+  policyChanged(chat: string): void {
+    for (const key of this.#masked.keys()) {
+      if (key.startsWith(`${chat} `)) this.#masked.delete(key);
+    }
+    if (this.#snapshot) add(this.#refresh, chat);
+    this.#wake();
+  }
+
   #raise(update: StatusUpdate): void {
     this.#raised.set(keyOf(update), update);
     this.#wake();
