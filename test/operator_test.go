@@ -91,7 +91,7 @@ func (o *operator) here(text string) string {
 func (o *operator) roles() {
 	o.t.Helper()
 	said := strings.TrimSpace(o.run("## Roles and schema"))
-	if want := fmt.Sprintf("postgres://127.0.0.1:%d/tidemark: schema 11, compatible 1, needed 11",
+	if want := fmt.Sprintf("postgres://127.0.0.1:%d/tidemark: schema 12, compatible 1, needed 12",
 		o.server.Port()); !strings.HasSuffix(said, want) {
 		o.t.Errorf("the commands said %q, want %q at the end", said, want)
 	}

@@ -45,7 +45,7 @@ func TestOperations_postgres_over_tls(t *testing.T) {
 
 	p := processOf(t, o.binary)
 	said, err := p.command("migrate", "status", "--store", o.store()+mode+o.dir+"/db-ca.pem")
-	if err != nil || !strings.Contains(said, "schema 11, compatible 1, needed 11") {
+	if err != nil || !strings.Contains(said, "schema 12, compatible 1, needed 12") {
 		t.Errorf("with its certificate: %v: %s", err, said)
 	}
 	for name, store := range map[string]string{

@@ -40,10 +40,10 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 	serve := []string{"serve", "--dev", "--listen", "127.0.0.1:0", "--store", store}
 	p.env = []string{"TIDEMARK_STORE=" + store}
 	schema := func(n int) string {
-		return fmt.Sprintf("%sschema %d, compatible %d, needed 11", shown, n, min(n, 1))
+		return fmt.Sprintf("%sschema %d, compatible %d, needed 12", shown, n, min(n, 1))
 	}
 	const tooNew = "for programs that need version 999 or a later one, and this program needs " +
-		"11; run a newer program"
+		"12; run a newer program"
 	for _, step := range []struct {
 		name string
 		sql  string
@@ -57,15 +57,16 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 			"nothing to take down",
 			"", []string{"migrate", "down"}, true, "there is no schema to take down",
 		},
-		{"the command", "", []string{"migrate", "up"}, false, schema(11)},
-		{"again", "", []string{"migrate", "up"}, false, schema(11)},
-		{"down", "", []string{"migrate", "down"}, false, schema(10)},
+		{"the command", "", []string{"migrate", "up"}, false, schema(12)},
+		{"again", "", []string{"migrate", "up"}, false, schema(12)},
+		{"down", "", []string{"migrate", "down"}, false, schema(11)},
 		{
 			"old",
 			"", serve, true,
-			"the schema has version 10, and this program needs 11; run tidemark migrate up",
+			"the schema has version 11, and this program needs 12; run tidemark migrate up",
 		},
-		{"down again", "", []string{"migrate", "down"}, false, schema(9)},
+		{"down again", "", []string{"migrate", "down"}, false, schema(10)},
+		{"once again", "", []string{"migrate", "down"}, false, schema(9)},
 		{"once more", "", []string{"migrate", "down"}, false, schema(8)},
 		{"one more", "", []string{"migrate", "down"}, false, schema(7)},
 		{"the next one", "", []string{"migrate", "down"}, false, schema(6)},
@@ -78,9 +79,9 @@ func TestPostgres_older_schema_is_refused_with_the_command(t *testing.T) {
 		{
 			"older",
 			"", serve, true,
-			"the schema has version 0, and this program needs 11; run tidemark migrate up",
+			"the schema has version 0, and this program needs 12; run tidemark migrate up",
 		},
-		{"up again", "", []string{"migrate", "up"}, false, schema(11)},
+		{"up again", "", []string{"migrate", "up"}, false, schema(12)},
 		{
 			"newer",
 			"UPDATE schema_migrations SET version = 999; " +

@@ -40,7 +40,7 @@ func TestDoctor_says_what_is_wrong_and_what_to_do(t *testing.T) {
 			"a good one", secret,
 			[]string{"--store", "sqlite:" + dir + "/a.db", "--listen", unused},
 			exitOK, []string{
-				"ok       configuration", "tokens of " + secretVariable, "a.db: schema 8",
+				"ok       configuration", "tokens of " + secretVariable, "a.db: schema 9",
 				"note     server         none answers",
 			},
 		},
@@ -159,7 +159,7 @@ func TestDoctor_says_what_is_wrong_and_what_to_do(t *testing.T) {
 				}
 			}
 		}
-		doctor(exitOK, "ok       redis", "which serve brings to 11")
+		doctor(exitOK, "ok       redis", "which serve brings to 12")
 		server.Do(t, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 		doctor(exitFailure, "PROBLEM  redis", "set maxmemory-policy noeviction (it is allkeys-lru)")
 		server.Do(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")

@@ -202,12 +202,12 @@ func TestMigrate_leaves_a_newer_schema_alone(t *testing.T) {
 	}
 	db, err := sql.Open("sqlite", path)
 	if err == nil {
-		_, err = db.ExecContext(t.Context(), "UPDATE schema_migrations SET version = 9")
+		_, err = db.ExecContext(t.Context(), "UPDATE schema_migrations SET version = 10")
 	}
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}
-	const schema = "a.db: schema 9, compatible 1, needed 8\n"
+	const schema = "a.db: schema 10, compatible 1, needed 9\n"
 	for _, tc := range []struct {
 		args []string
 		code int
@@ -216,11 +216,11 @@ func TestMigrate_leaves_a_newer_schema_alone(t *testing.T) {
 		{[]string{"migrate", "status"}, exitOK, schema},
 		{[]string{"migrate", "up"}, exitOK, schema + "nothing to do: a newer program made the " +
 			"schema, and this program can use it\n"},
-		{[]string{"migrate", "down"}, exitFailure, "this program has the migrations up to 8; run " +
+		{[]string{"migrate", "down"}, exitFailure, "this program has the migrations up to 9; run " +
 			"tidemark migrate down with the newer program"},
 		{
 			[]string{"doctor", "--dev", "--listen", "127.0.0.1:1"}, exitOK,
-			"a.db: schema 9 of a newer program, which this program can use",
+			"a.db: schema 10 of a newer program, which this program can use",
 		},
 		{[]string{"migrate", "status"}, exitOK, schema},
 	} {
@@ -239,17 +239,18 @@ func TestMigrate_up_status_down(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"migrate", "up", "--config", file}, "schema 8, compatible 1, needed 8"},
-		{[]string{"migrate", "status", "--store", store}, "schema 8, compatible 1, needed 8"},
-		{[]string{"migrate", "down", "--store", store}, "schema 7, compatible 1, needed 8"},
-		{[]string{"migrate", "down", "--store", store}, "schema 6, compatible 1, needed 8"},
-		{[]string{"migrate", "down", "--store", store}, "schema 5, compatible 1, needed 8"},
-		{[]string{"migrate", "down", "--store", store}, "schema 4, compatible 1, needed 8"},
-		{[]string{"migrate", "down", "--store", store}, "schema 3, compatible 1, needed 8"},
-		{[]string{"migrate", "down", "--store", store}, "schema 2, compatible 1, needed 8"},
-		{[]string{"migrate", "down", "--store", store}, "schema 1, compatible 1, needed 8"},
-		{[]string{"migrate", "down", "--store", store}, "schema 0, compatible 0, needed 8"},
-		{[]string{"migrate", "status", "--store", store}, "schema 0, compatible 0, needed 8"},
+		{[]string{"migrate", "up", "--config", file}, "schema 9, compatible 1, needed 9"},
+		{[]string{"migrate", "status", "--store", store}, "schema 9, compatible 1, needed 9"},
+		{[]string{"migrate", "down", "--store", store}, "schema 8, compatible 1, needed 9"},
+		{[]string{"migrate", "down", "--store", store}, "schema 7, compatible 1, needed 9"},
+		{[]string{"migrate", "down", "--store", store}, "schema 6, compatible 1, needed 9"},
+		{[]string{"migrate", "down", "--store", store}, "schema 5, compatible 1, needed 9"},
+		{[]string{"migrate", "down", "--store", store}, "schema 4, compatible 1, needed 9"},
+		{[]string{"migrate", "down", "--store", store}, "schema 3, compatible 1, needed 9"},
+		{[]string{"migrate", "down", "--store", store}, "schema 2, compatible 1, needed 9"},
+		{[]string{"migrate", "down", "--store", store}, "schema 1, compatible 1, needed 9"},
+		{[]string{"migrate", "down", "--store", store}, "schema 0, compatible 0, needed 9"},
+		{[]string{"migrate", "status", "--store", store}, "schema 0, compatible 0, needed 9"},
 	} {
 		code, out, stderr := invoke(t, nil, tc.args...)
 		if code != exitOK || !strings.Contains(out, tc.want) {
