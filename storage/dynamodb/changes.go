@@ -85,10 +85,6 @@ func (c caller) prepare(
 	ctx context.Context, chat tidemark.ChatID, token string, join []record.Membership,
 	policy int64,
 ) (bool, error) {
-	//rule:shown_within_real.states-of-an-earlier-attempt
-	if err := c.copyPolicy(ctx, chat, usersOf(join), policy); err != nil {
-		return false, err
-	}
 	rows, err := c.Memberships(ctx, chat, usersOf(join))
 	if err != nil {
 		return false, err
@@ -137,19 +133,21 @@ func (c caller) prepare(
 		u = call.Update{
 			Table:  record.States,
 			Key:    record.StateKey(m.UserID, chat),
-			Change: "SET member_change = :token" + hiders.set(m.UserID),
+			Change: "SET member_change = :token" + hiders.prepare(m.UserID),
 			Values: hiders.values(m.UserID),
 		}
 		ready, err = c.putToken(ctx, u, "member_change", token, lists[m.UserID])
 		taken[i] = err == nil && !ready
 		return err
 	})
-	for i := range taken {
-		if taken[i] {
-			return false, err
-		}
+	if err != nil || slices.Contains(taken, true) {
+		return false, err
 	}
-	return true, err
+	// An earlier attempt may have left states with an older policy. From now on the tokens keep its
+	// writes out.
+	//rule:shown_within_real.states-of-an-earlier-attempt
+	err = c.copyPolicy(ctx, chat, usersOf(join), policy)
+	return err == nil, err
 }
 
 // putToken writes a token into an attribute of an item. The attribute must still have the value

@@ -190,12 +190,13 @@ func stateItem(m *storage.CopiedMember, counter *record.Counter) call.Item {
 	if m.Sent > 0 && counter.Floor > 1 {
 		it["expired"], it["expired_at"] = call.Number(0), call.Number(counter.Floor)
 	}
-	if len(it) == keys {
-		return nil
-	}
+	// Also the state of a user who left needs it: Advance does not check the membership.
 	//rule:copy_equal.the-policy-in-the-states-in-dynamodb
 	if counter.PolicyNumber > 0 {
 		it["receipts_policy"] = call.Number(counter.PolicyNumber)
+	}
+	if len(it) == keys {
+		return nil
 	}
 	return it
 }

@@ -119,12 +119,6 @@ func (a *adding) few(ctx context.Context) (added *storage.Added, many bool, err 
 	if many = a.crosses(now, len(join)) || 1+each*len(join) > call.MostActions; many {
 		return nil, true, nil
 	}
-	// A call that died may have left states with an older policy.
-	//rule:shown_within_real.states-that-were-left
-	err = a.copyPolicy(ctx, a.chat, usersOf(join), now.PolicyNumber)
-	if err != nil {
-		return nil, false, err
-	}
 	actions, err := a.actions(ctx, now, join)
 	if err != nil {
 		return nil, false, err

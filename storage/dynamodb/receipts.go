@@ -28,6 +28,8 @@ import (
 // UpdateChat writes the counter first, and then the copies of all who are or were members. The step
 // that makes a user a member has the condition that the policy is the one that it copies. So that
 // step comes before the change of the policy, which then finds the member, or it is tried again.
+// A call that died may have left a state with an older number. So a transaction overwrites the
+// number, and a change raises it once its tokens keep the calls before it out.
 
 // allChats names the state that has the user's setting for all chats.
 const allChats tidemark.ChatID = "."
@@ -62,15 +64,29 @@ func (c caller) hiders(
 	return found, nil
 }
 
-// set and values are the parts of an update that writes the copies for a user who joins. set
-// follows a SET. A state that exists has copies already, which SetReceipts and copyPolicy keep.
-func (h hiders) set(user tidemark.UserID) (set string) {
+// set, prepare and values are the parts of an update that writes the copies for a user who joins.
+// set and prepare follow a SET. set is for the step in which the user joins, which has the condition
+// policyIs.
+func (h hiders) set(user tidemark.UserID) string {
+	//rule:shown_within_real.states-that-were-left
+	return h.copies(user, ":policy")
+}
+
+// prepare is for a step before the user joins. The policy may have changed since it was read, so a
+// number that is there stays.
+func (h hiders) prepare(user tidemark.UserID) string {
+	return h.copies(user, "if_not_exists(receipts_policy, :policy)")
+}
+
+// copies returns the assignments. A state that exists has a copy of the setting already, which
+// SetReceipts keeps.
+func (h hiders) copies(user tidemark.UserID, policy string) (set string) {
 	if h.all[user] > 0 {
 		set = ", hides_read = if_not_exists(hides_read, :hides)"
 	}
 	//rule:shown_within_real.join-with-the-policy
 	if h.policy > 0 {
-		set += ", receipts_policy = if_not_exists(receipts_policy, :policy)"
+		set += ", receipts_policy = " + policy
 	}
 	return set
 }

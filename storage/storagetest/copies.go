@@ -94,19 +94,22 @@ func (f *fixture) copyChat(s copyable, from, to tidemark.ChatID) {
 var copyRules = []rule{
 	{"copy_equal_policy_of_receipts", func(f *fixture) {
 		s := f.copyable()
-		alice, bob := f.user("alice"), f.user("bob")
+		alice, bob, left := f.user("alice"), f.user("bob"), f.user("left")
 		for _, policy := range []tidemark.ReceiptsPolicy{
 			tidemark.ReceiptsNever, tidemark.ReceiptsRequired, tidemark.ReceiptsOptional,
 		} {
 			name := "c" + string(policy)
-			from, to := f.group(name, alice, bob), f.chat(name+".copy")
+			from, to := f.group(name, alice, bob, left), f.chat(name+".copy")
 			f.append(f.draft(from, alice, "hello"))
+			f.remove(from, left)
 			f.updates(from, showing(tidemark.ReceiptsRequired))
 			f.updates(from, showing(policy))
 			f.copyChat(s, from, to)
 			f.equal("policy", f.info(to).Policy.Receipts, policy)
-			f.equal("hides", f.state(bob, to).Hides, policy == tidemark.ReceiptsNever)
-			f.equal("hidden", f.shownRead(bob, to, 1) < 1, policy == tidemark.ReceiptsNever)
+			for _, user := range []tidemark.UserID{bob, left} {
+				f.equal("hides", f.state(user, to).Hides, policy == tidemark.ReceiptsNever)
+				f.equal("hidden", f.shownRead(user, to, 1) < 1, policy == tidemark.ReceiptsNever)
+			}
 		}
 	}},
 	{"copy_equal_a_chat_is_as_it_was", func(f *fixture) {
