@@ -564,7 +564,9 @@ func emptyObject(raw json.RawMessage) bool {
 // announceUpdate notifies the sessions of a chat's members that the chat changed, and perhaps who
 // sees what its members read. It is a hint: who misses it sees the version in their list of chats.
 func (s *Server) announceUpdate(ctx context.Context, chat tidemark.Chat, receipts bool) {
-	roster, err := s.chats.Roster(ctx, chat.ID, 0)
+	// Who joined before the change may have read the policy before it.
+	//rule:shown_within_real.tell-all-who-joined-before
+	roster, err := s.chats.Roster(ctx, chat.ID, chat.MembersVersion)
 	if err != nil {
 		s.log.Warn("a change of a chat is not announced, because its members cannot be read",
 			"chat", chat.ID, "error", err)

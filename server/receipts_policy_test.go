@@ -7,6 +7,8 @@ import (
 
 	"github.com/tidemark-im/tidemark"
 	"github.com/tidemark-im/tidemark/server"
+	"github.com/tidemark-im/tidemark/server/bus"
+	"github.com/tidemark-im/tidemark/server/registry"
 )
 
 // setPolicy sets who sees what the members of a chat read, as a backend.
@@ -174,6 +176,31 @@ func TestReceipts_shown_within_real_policy_is_mutual(t *testing.T) {
 		a.setPolicy(chat, tidemark.ReceiptsOptional)
 		settle()
 		want(t, "optional again", statusesAbout(bob.drain(), "alice"), "status ab alice 5 0")
+	})
+}
+
+// A node that does not know of a join yet still tells the new member of a change of the policy.
+func TestReceipts_shown_within_real_policy_told_to_newcomers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCluster(t)
+		a, b := w.node("a"), w.node("b")
+		chat := a.chat("abc", "alice", "bob", "carol")
+		for range 3 {
+			a.send("carol", chat)
+		}
+		nodesTrust()
+		a.send("carol", chat)
+		w.dropping(func(to registry.Node, e bus.Event) bool {
+			return to.ID == "a" && isMembership(to, e)
+		})
+		b.add(chat, "dave")
+		dave := b.open("dave", func(r *openRequest) { r.Statuses = true })
+		b.ack("alice", chat, 4, 2)
+		settle()
+		want(t, "before", statusesAbout(dave.drain(), "alice"), "status abc alice 4 2")
+		a.setPolicy(chat, tidemark.ReceiptsNever)
+		settle()
+		want(t, "off", statusesAbout(dave.drain(), "alice"), "status abc alice 4 0")
 	})
 }
 
