@@ -65,8 +65,8 @@ func (c caller) hiders(
 }
 
 // set, prepare and values are the parts of an update that writes the copies for a user who joins.
-// set and prepare follow a SET. set is for the step in which the user joins, which has the condition
-// policyIs.
+// set and prepare follow a SET. set is for the step in which the user joins. That step has the
+// condition policyIs.
 func (h hiders) set(user tidemark.UserID) string {
 	//rule:shown_within_real.states-that-were-left
 	return h.copies(user, ":policy")
