@@ -6611,10 +6611,10 @@ export interface operations {
                 readonly key?: components["schemas"]["Id"];
                 /** @description Only entries of this operation. */
                 readonly operation?: components["schemas"]["Id"];
-                /** @description Only entries from this time on. */
-                readonly from?: string;
-                /** @description Only entries before this time. */
-                readonly to?: string;
+                /** @description Only entries of calls that began at this time or later. */
+                readonly begun_from?: string;
+                /** @description Only entries of calls that began before this time. */
+                readonly begun_before?: string;
                 /** @description The size of the page. More than 1,000 is clamped to 1,000. */
                 readonly limit?: components["parameters"]["limit"];
                 /** @description The `next_cursor` of the page before. Opaque. */
