@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import {
-  caughtUp, comeIn, connection, goOffline, messages, numbered, oneWindow, openChat, rest, rows, say,
-  shows, until, wholeChat, write,
+  caughtUp, comeIn, connection, editStore, goOffline, messages, numbered, oneWindow, openChat, rest,
+  rows, say, shows, until, wholeChat, write,
 } from './browser.mjs';
 
 const alice = oneWindow();
@@ -175,6 +175,47 @@ test('who is at the end stays there, however much comes at once', async () => {
   await say(b, chat, ['one more']);
   await alice.page.getByTestId('jump').getByText('1 new message').waitFor();
   assert.equal(await log.evaluate((element) => element.scrollTop), before);
+  noErrors();
+});
+
+test('older messages that come late move nothing on the screen', async () => {
+  const [a, b, chat] = await pair();
+  const texts = numbered('old', 120);
+  await say(b, chat, texts);
+  await comeIn(alice.page, a);
+  await openChat(alice.page, b);
+  await wholeChat(alice.page, texts.at(-1));
+  await alice.page.getByTestId('log').press('End');
+  await until('all is read', async () => await readUpTo(a, chat) === 120, () => readUpTo(a, chat));
+  // A device that has only the last sixty, and a server that fails at first.
+  await editStore(alice.page, a, { forgetUpTo: 60 });
+  await alice.newTab();
+  await alice.page.route(/\/messages\?/, (route) => route.abort());
+  await comeIn(alice.page, a);
+  await openChat(alice.page, b);
+  await until('the log is scrolled up a little', async () => {
+    await alice.page.getByTestId('log').hover();
+    await alice.page.mouse.wheel(0, -500);
+    return alice.page.getByTestId('jump').waitFor({ timeout: 5_000 }).then(() => true, () => false);
+  });
+  const again = alice.page.getByTestId('older').getByText('Try again');
+  await again.waitFor();
+  await alice.page.unroute(/\/messages\?/);
+  const log = () => alice.page.getByTestId('log').evaluate((element) => {
+    const tops = [...element.querySelectorAll('.message')].map((message) =>
+      [message.querySelector('.content').textContent, message.getBoundingClientRect().top]);
+    return { height: element.scrollHeight, tops: tops.filter(([, top]) => top > 0) };
+  });
+  const before = await log();
+  await again.click();
+  let after;
+  await until('the older messages', async () => {
+    after = await log();
+    return after.height > before.height + 1000;
+  }, () => after);
+  const [text, top] = before.tops[0];
+  const same = after.tops.find((one) => one[0] === text);
+  assert.ok(same && Math.abs(same[1] - top) < 2, JSON.stringify([before, after]));
   noErrors();
 });
 
