@@ -112,6 +112,19 @@ var copyRules = []rule{
 			}
 		}
 	}},
+	{"copy_equal_settings_of_who_left", func(f *fixture) {
+		s := f.copyable()
+		alice, left := f.user("alice"), f.user("left")
+		from, to := f.group("from", alice, left), f.chat("to")
+		f.append(f.draft(from, alice, "hello"))
+		f.remove(from, left)
+		f.copyChat(s, from, to)
+		// A copy writes the settings after the members.
+		f.hide(left, "", tidemark.ReceiptsOff)
+		f.equal("hides", f.state(left, to).Hides, true)
+		f.equal("shown", f.shownRead(left, to, 1), tidemark.Sequence(0))
+	}},
+
 	{"copy_equal_a_chat_is_as_it_was", func(f *fixture) {
 		s := f.copyable()
 		alice, bob, carol := f.user("alice"), f.user("bob"), f.user("carol")
