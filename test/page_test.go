@@ -21,7 +21,7 @@ const (
 	maxConsoleBytes = 25 << 10
 	// These parts are loaded when they are shown: files of messages, changes of messages,
 	// reactions, pins, who has received them, and what is under the hood.
-	maxLaterBytes = 11<<10 + 256
+	maxLaterBytes = 11<<10 + 512
 )
 
 // TestPage_is_built_from_its_sources builds the page anew. The embedded files are the same, byte

@@ -77,11 +77,9 @@ export function Visible({ session: { client } }: { session: Session }) {
 /** Says that the open chat decides who sees what its members read, if it does. */
 function Decides({ client, chat: id }: { client: Session['client'], chat: string }) {
   const policy = useView(client.chat(id).row)?.chat.read_receipts;
-  if (policy !== 'required' && policy !== 'off') return null;
-  return <p class="note" data-testid="receipts-of-chat">
-    {policy === 'required' ? 'The open chat always shows what each member has read.'
-      : 'The open chat never shows what others have read.'}
-  </p>;
+  return policy && policy !== 'optional'
+    ? <p class="note">The open chat {policy === 'off' ? 'hides' : 'shows'} what is read.</p>
+    : null;
 }
 
 /**
