@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,23 +21,26 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/redis"
 )
 
-// upgradeFrom is the commit that the nodes are upgraded from, unless TIDEMARK_UPGRADE_FROM names
-// another.
-const upgradeFrom = "5d194226c43df058bc2314375bb7495db906ac45"
-
-// TestRolling_upgrade_loses_nothing replaces three nodes, one at a time, by another program, under
-// load and behind the proxy. Clients of every transport lose nothing, and most of their sessions go
-// on.
+// TestRolling_upgrade_loses_nothing begins with three nodes of an older program, on the frozen data of
+// version 1. Under load and behind the proxy, the present program migrates the store, and then
+// replaces the nodes, one at a time. Clients of every transport lose nothing, most of their sessions
+// go on, and the old data are answered as before.
 func TestRolling_upgrade_loses_nothing(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	older, newer := olderProgram(t), build(t)
 	store, shared := postgres.Start(t), redis.Start(t)
 	r := &rolling{t: t, confirmed: map[string]int64{}}
 	url := store.Database(t)
+	data, err := os.ReadFile("../storage/postgres/testdata/v1.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, _, _ := strings.Cut(path.Base(url), "?")
+	store.Exec(t, name, string(data))
 	var addresses []string
 	for n := range 3 {
 		p := processOf(t, older)
-		p.url, p.flags = url, []string{
+		p.url, p.migrated, p.flags = url, true, []string{
 			"--dev", "--redis", shared.URL(), "--node", fmt.Sprint("n", n+1),
 		}
 		p.start()
@@ -49,7 +53,10 @@ func TestRolling_upgrade_loses_nothing(t *testing.T) {
 	r.url = balanced(t, []string{"fail_timeout=10s", "fail_timeout=2s"}, addresses...).url
 	settle := 4 * time.Second
 	<-time.After(settle)
+	before := r.old()
 	r.begin()
+	r.more(50)
+	r.migrate(newer, url)
 	for _, p := range r.nodes {
 		<-time.After(settle)
 		r.more(50)
@@ -62,31 +69,102 @@ func TestRolling_upgrade_loses_nothing(t *testing.T) {
 	r.more(50)
 	r.end()
 	r.check()
+	if after := r.old(); !maps.Equal(before, after) {
+		t.Errorf("the data of version 1 were\n%v\nand are\n%v", before, after)
+	}
 }
 
-// olderProgram builds the program of the older commit. It is kept below .build, where the next run
-// finds it compiled.
+// migrate brings the store up to date with the new program, while the old nodes serve on it.
+func (r *rolling) migrate(newer, url string) {
+	r.t.Helper()
+	cmd := exec.Command(newer, "migrate", "up", "--store", url)
+	cmd.Env = environment()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		r.t.Fatalf("migrate up: %v\n%s", err, out)
+	}
+	r.more(50)
+}
+
+// old returns what the users of the frozen data see of them, by user, chat and sequence, in words
+// that both programs use.
+func (r *rolling) old() map[string]string {
+	r.t.Helper()
+	found := map[string]string{}
+	for _, name := range []string{"anna", "ben", "cleo", "emil"} {
+		as := user{name: name, url: r.url}
+		for _, chat := range []string{"direct", "group", "joined", "left", "crowd", "big"} {
+			var page struct {
+				Messages []message
+				Members  []json.RawMessage
+			}
+			status, body, err := as.try(r.t.Context(), http.MethodGet,
+				"/chats/"+chat+"/messages?limit=1000&after_sequence=0", nil)
+			if err != nil || status >= http.StatusInternalServerError {
+				r.t.Fatalf("%s in %s: %d: %v", name, chat, status, err)
+			}
+			key := name + "/" + chat
+			found[key] = strconv.Itoa(status)
+			if status != http.StatusOK {
+				continue
+			}
+			if err := json.Unmarshal(body, &page); err != nil {
+				r.t.Fatal(err)
+			}
+			for _, m := range page.Messages {
+				found[key+"/"+strconv.FormatInt(m.Sequence, 10)] =
+					fmt.Sprint(m.SenderID, m.ClientMessageID, m.Content)
+			}
+		}
+	}
+	if len(found) < 50 {
+		r.t.Fatalf("the frozen data are %d things: %v", len(found), found)
+	}
+	return found
+}
+
+// olderProgram builds the program of the commit in upgrade-from, or of TIDEMARK_UPGRADE_FROM, in a
+// worktree below .build, where the next run finds it compiled.
 func olderProgram(t *testing.T) string {
 	t.Helper()
-	commit := cmp.Or(os.Getenv("TIDEMARK_UPGRADE_FROM"), upgradeFrom)
+	named, err := os.ReadFile("upgrade-from")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := cmp.Or(os.Getenv("TIDEMARK_UPGRADE_FROM"), strings.TrimSpace(string(named)))
 	source, err := filepath.Abs("../.build/before/" + commit)
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What a run left that was cut off is made anew.
+	worktree := exec.Command("bash", "-euo", "pipefail", "-c", `
+		git cat-file -e "$0^{commit}" || git fetch --quiet --depth=1 origin "$0"
+		[ "$(git -C "$1" rev-parse HEAD 2>/dev/null)" = "$0" ] && exit
+		rm -rf "$1"
+		git worktree prune
+		git worktree add --quiet --force --detach "$1" "$0"`, commit, source)
 	binary, flags := filepath.Join(source, "bin", "tidemark"), []string{}
-	// A shallow clone lacks the commit.
-	fetch := exec.Command("bash", "-euo", "pipefail", "-c",
-		`mkdir -p "$1" && cd .. && git archive "$0" -- . ':!*_test.go' | tar -x -C "$1"`, commit,
-		source)
-	if out, err := fetch.CombinedOutput(); err != nil {
-		t.Logf("the older program is the present one with another version, since there is no "+
-			"commit %s here:\n%s", commit, out)
+	if out, err := worktree.CombinedOutput(); err != nil {
+		if !shallow(t) {
+			t.Fatalf("no worktree of commit %s, which test/upgrade-from names: %v\n%s", commit, err, out)
+		}
+		t.Logf("the older program is the present one with another version, since this shallow "+
+			"clone lacks commit %s and cannot fetch it:\n%s", commit, out)
 		source, flags = "..", []string{"-ldflags", "-X main.version=before"}
 	}
 	if err := compile(binary, source, flags...); err != nil {
 		t.Fatalf("building %s: %v", commit, err)
 	}
 	return binary
+}
+
+// shallow reports whether git has only the latest commits.
+func shallow(t *testing.T) bool {
+	t.Helper()
+	out, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out)) == "true"
 }
 
 // rolling is the load on a cluster whose nodes are replaced.
