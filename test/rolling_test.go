@@ -21,10 +21,10 @@ import (
 	"github.com/tidemark-im/tidemark/test/services/redis"
 )
 
-// TestRolling_upgrade_loses_nothing begins with three nodes of an older program, on the frozen data of
-// version 1. Under load and behind the proxy, the present program migrates the store, and then
-// replaces the nodes, one at a time. Clients of every transport lose nothing, most of their sessions
-// go on, and the old data are answered as before.
+// TestRolling_upgrade_loses_nothing begins with three nodes of an older program, on the frozen data
+// of version 1. Under load and behind the proxy, the present program migrates the store, and then
+// replaces the nodes, one at a time. Clients of every transport lose nothing, most of their
+// sessions go on, and the old data are answered as before.
 func TestRolling_upgrade_loses_nothing(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	older, newer := olderProgram(t), build(t)
@@ -145,7 +145,8 @@ func olderProgram(t *testing.T) string {
 	binary, flags := filepath.Join(source, "bin", "tidemark"), []string{}
 	if out, err := worktree.CombinedOutput(); err != nil {
 		if !shallow(t) {
-			t.Fatalf("no worktree of commit %s, which test/upgrade-from names: %v\n%s", commit, err, out)
+			t.Fatalf("no worktree of commit %s, which test/upgrade-from names: %v\n%s",
+				commit, err, out)
 		}
 		t.Logf("the older program is the present one with another version, since this shallow "+
 			"clone lacks commit %s and cannot fetch it:\n%s", commit, out)
