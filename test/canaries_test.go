@@ -71,7 +71,11 @@ type canarySite struct {
 	streams  []*rawStream
 	load     sync.WaitGroup
 	stopLoad context.CancelFunc
-	ledger   []string // the flags
+	// devices are alice's, one of each transport. They run until holds.
+	devices     []*device
+	stopDevices context.CancelFunc
+	running     sync.WaitGroup
+	ledger      []string // the flags
 	// zoe is the id of the user who is erased, and direct their chat with bob.
 	zoe, direct string
 	// private is the last message there.
@@ -96,7 +100,9 @@ type canaryPlace interface {
 // (12) are of each fate: edited, redacted, expired, erased, or of a deleted chat. Later none is
 // in an answer, a stream, an event of a webhook, a table, an index, a file of the database or
 // the heap of a node. A restored backup lacks those of an erased user before it serves.
-// (Rules: erased_nowhere, deleted_is_gone, floor_recorded, redacted_stays.)
+// Meanwhile nothing is missing, and no tick falls.
+// (Rules: erased_nowhere, deleted_is_gone, floor_recorded, redacted_stays, sequence_gapless,
+// unread_exact, tick_monotone.)
 func TestCanaries_erased_nowhere_after_their_time(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	binary := buildQuick(t)
@@ -128,6 +134,7 @@ func TestCanaries_erased_nowhere_after_their_time(t *testing.T) {
 			s.finds("afterwards")
 			s.searchEvents()
 			s.endLoad()
+			s.holds()
 			took("answers and events")
 			s.searchHeaps()
 			took("heaps")
@@ -342,8 +349,25 @@ func (s *canarySite) settle() {
 func (s *canarySite) begin() {
 	var ctx context.Context
 	ctx, s.stopLoad = context.WithCancel(context.Background())
+	running, stop := context.WithCancel(context.Background())
+	s.stopDevices = stop
 	s.t.Cleanup(s.endLoad) // also if the test fails: what sends may not outlive it
+	s.t.Cleanup(func() {
+		stop()
+		s.running.Wait()
+	})
+	for _, over := range []transport{overWebSocket, overSSE, overPoll} {
+		d := newDevice(s.as(int(over), "alice"), over)
+		s.devices = append(s.devices, d)
+		s.running.Go(func() { d.run(running) })
+	}
 	for n, chat := range []string{"team", "old"} {
+		s.load.Go(func() {
+			fell, answers := s.as(n+1, "bob").ticksOf(ctx, chat)
+			if len(fell) > 0 || answers < s.count {
+				s.t.Errorf("%s: of %d answers, ticks fell in %q", chat, answers, fell)
+			}
+		})
 		s.load.Go(func() {
 			u := s.as(n, "alice")
 			for i := 0; ; i++ {
@@ -364,6 +388,35 @@ func (s *canarySite) begin() {
 func (s *canarySite) endLoad() {
 	s.stopLoad()
 	s.load.Wait()
+}
+
+// holds checks that nothing is missing in the chats that are left, to no user and no device.
+func (s *canarySite) holds() {
+	t := s.t
+	t.Helper()
+	for n := range s.nodes {
+		for _, name := range []string{"alice", "bob", "carol", "late"} {
+			for _, chat := range []string{"team", "old"} {
+				s.as(n, name).holds(t, chat)
+			}
+		}
+		s.as(n, "bob").holds(t, s.direct)
+	}
+	for _, d := range s.devices {
+		for _, chat := range []string{"team", "old"} {
+			var c struct {
+				Head int64 `json:"head_sequence"`
+			}
+			s.as(0, "bob").call(t, http.MethodGet, "/chats/"+chat, nil, &c)
+			until(t, "a device has all of "+chat, func() bool { return d.heads()[chat] == c.Head },
+				func() string { return fmt.Sprint(d.how(), d.heads(), " of ", c.Head) })
+		}
+		if _, faults := d.observed(); len(faults) > 0 {
+			t.Error(strings.Join(faults, "; "))
+		}
+	}
+	s.stopDevices()
+	s.running.Wait()
 }
 
 // meet lets each text meet its fate, and waits until that has ended.

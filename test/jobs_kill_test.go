@@ -32,7 +32,8 @@ const jobMessages = 1_300
 // It does so after a step of a job: messages expire, a chat is deleted, a user is erased, an
 // import ends. The jobs end all the same, as they do without a kill, and no byte of another chat
 // changes.
-// (Rules: floor_recorded, deleted_is_gone, erased_nowhere, import_once.)
+// (Rules: floor_recorded, deleted_is_gone, erased_nowhere, import_once, sequence_gapless,
+// unread_exact.)
 func TestJobs_deleted_is_gone_after_kills(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	binary := buildQuick(t)
@@ -163,6 +164,11 @@ func (k *jobKills) round(n int, kills bool) {
 	operator.call(t, http.MethodDelete, "/chats/doomed-"+roundName(n), nil, nil)
 	for k.goesOn(n, kills && k.kills > 0) {
 		k.dieAfterStep()
+	}
+	for _, name := range []string{"alice", "bob"} {
+		for _, chat := range []string{"expire", "team"} {
+			as(k.p.address, name).holds(t, chat+"-"+roundName(n))
+		}
 	}
 	k.p.stop()
 }
