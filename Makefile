@@ -229,12 +229,13 @@ backends-dynamodb: ## stage: the same on DynamoDB's emulator
 # updates large groups. On a database that takes most of the time. SQLite, memory (`make check`) and
 # make soak run them. The adapters see of a store only its answers, which storagetest makes the same
 # on each. So they run on one database here, and on each in make soak.
-TABLES := ^TestMatrix_(membership|credentials)$$
-UPDATES := ^TestStatus_(.*_many_large_groups|updates_of_a_group_grow)
+TABLES := ^Test(Matrix_(membership|credentials)|Roles_caller_does_only_what_they_may
+TABLES := $(TABLES)|DeleteChat_who_may)$$
+UPDATES := ^TestStatus_(.*_many_large_groups|updates_of_a_group_grow|least_is_shared)
 # A chat costs milliseconds on DynamoDB's emulator. So tests that need hundreds run on the others.
 MANY := ^Test(Session_overflow_of_the_ready_chats_loses_nothing|Import_import_once_of_many_members
 MANY := $(MANY)|Ack_delivered_is_eventually_consistent_within_a_second
-MANY := $(MANY)|R_WAKESET_close_marks_everything_however_much)$$
+MANY := $(MANY)|R_WAKESET_close_marks_everything_however_much|Presence_linear_reconnects)$$
 backends-postgres: LEFT_OUT = -skip '$(TABLES)|$(UPDATES)'
 backends-dynamodb: LEFT_OUT = -skip '$(TABLES)|$(UPDATES)|$(MANY)'
 backends-dynamodb: STORE_PACKAGES := $(filter-out ./transports,$(STORE_PACKAGES))
