@@ -135,6 +135,9 @@ func (s *Store) advance(
 		if err := c.raise(ctx, advances, folds); err != nil {
 			return nil, err
 		}
+		if err := c.absent(ctx, folds); err != nil {
+			return nil, err
+		}
 		todo = todo[:0]
 		acks := 0
 		for _, f := range folds {
@@ -159,8 +162,9 @@ type fold struct {
 	items       []int // of the advances
 	// The result of the statement. known: the chat exists and is not deleted, with this head and
 	// state before. moves: the raise changes the state. done: the statement has written it.
-	// hidden: the user hides what they read.
+	// hidden: the user hides what they read. deleted: the chat is unknown because it was deleted.
 	known, moves, done, hidden bool
+	deleted                    bool
 	head                       tidemark.Sequence
 	before                     tidemark.DeliveryState
 }
@@ -216,6 +220,8 @@ func (f *fold) answer(
 		answered[i] = true
 		own := advances[i].Bounded(f.head)
 		switch {
+		case f.deleted:
+			results[i] = storage.Advanced{Err: storage.WasDeleted(f.Chat)}
 		case !f.known:
 			results[i] = storage.Advanced{Err: noChat(f.Chat)}
 		case own != nil:
@@ -279,6 +285,31 @@ func (c *conn) raise(ctx context.Context, advances []storage.Advance, folds []*f
 			stored[pair{chat, string(f.User)}] = f
 			return nil
 		})
+}
+
+// absent finds out which of the chats that raise did not find were deleted. Most statements find
+// all of them, and then it reads nothing.
+func (c *conn) absent(ctx context.Context, folds []*fold) error {
+	var unknown []*fold
+	var chats []tidemark.ChatID
+	for _, f := range folds {
+		if !f.known {
+			unknown, chats = append(unknown, f), append(chats, f.Chat)
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	found, err := readRosters(ctx, c, chats)
+	if err != nil {
+		return err
+	}
+	for i, f := range unknown {
+		r := found[i].roster
+		//rule:deleted_is_gone.advance-says-so-in-postgres
+		f.deleted = r != nil && r.State == tidemark.ChatDeleted
+	}
+	return nil
 }
 
 // stateColumns are the columns that stateRow.columns scans, of a row d that may be missing.

@@ -125,8 +125,8 @@ var deletionRules = []rule{
 			Version: before.MembersVersion + 1, Floor: 8,
 		})
 		for call, err := range f.refusedByDeleted(c) {
-			if tidemark.CodeOf(err) != tidemark.NotFound {
-				f.Errorf("%s: got error %v, want NotFound", call, err)
+			if tidemark.CodeOf(err) != tidemark.NotFound || !storage.IsDeletion(err) {
+				f.Errorf("%s: got error %v, want WasDeleted", call, err)
 			}
 		}
 		_, _, err := f.store.CreateChat(f.ctx, storage.NewChat{
