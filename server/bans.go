@@ -73,7 +73,7 @@ func (s *Server) Ban(
 	defer cancel()
 	banned, err := s.ban(ctx, id, user)
 	if err != nil {
-		return err
+		return concealed(c, id, err)
 	}
 	if banned.Left {
 		s.announceRemoval(ctx, id, user, banned.Removed)
@@ -134,5 +134,5 @@ func (s *Server) Unban(
 	}
 	ctx, cancel := delivery.Detach(ctx)
 	defer cancel()
-	return s.storage.Unban(ctx, id, user)
+	return concealed(c, id, s.storage.Unban(ctx, id, user))
 }

@@ -468,7 +468,7 @@ func (s *Server) UpdateChat(
 	}
 	chat, err := s.storage.UpdateChat(ctx, id, change)
 	if err != nil {
-		return ChatView{}, err
+		return ChatView{}, concealed(c, id, err)
 	}
 	s.announceUpdate(ctx, chat, change.Receipts != nil)
 	view, err := s.view(ctx, c, m, id)

@@ -155,10 +155,17 @@ func exists(c Caller, id tidemark.ChatID, state tidemark.ChatState) error {
 
 // conceal replaces the error of a send that says that the chat was deleted, unless a backend sends.
 func conceal(d *tidemark.Draft, sent *Sent) {
-	if storage.IsDeletion(sent.Err) {
-		c := Caller{User: d.SenderID, Backend: d.ByBackend}
-		sent.Err = exists(c, d.ChatID, tidemark.ChatDeleted)
+	sent.Err = concealed(Caller{User: d.SenderID, Backend: d.ByBackend}, d.ChatID, sent.Err)
+}
+
+// concealed returns an error of storage as the caller may see it. The chat may be deleted after
+// their membership was checked, and before the step. Then only a backend learns of it.
+func concealed(c Caller, id tidemark.ChatID, err error) error {
+	//rule:deleted_is_gone.tell-only-backends-in-time
+	if storage.IsDeletion(err) {
+		return exists(c, id, tidemark.ChatDeleted)
 	}
+	return err
 }
 
 // changeable returns nil if the state of a chat lets its members change it. The roster may be old:

@@ -342,6 +342,90 @@ func TestDeleteChat_of_a_message_that_is_not_handed_over(t *testing.T) {
 	})
 }
 
+// A chat that is deleted after the membership was checked, and before the step, is gone for a user
+// as any other one is. A backend learns that it was deleted.
+func TestDeleteChat_deleted_is_gone_also_beside_a_call(t *testing.T) {
+	calls := map[string]string{
+		"UpdateChat": "UpdateChat", "AddMembers": "AddMembers", "UpdateMember": "UpdateMember",
+		"RemoveMember": "RemoveMember", "Send": "Append", "MarkUnread": "MarkUnread",
+		"Acknowledge": "Advance", "SetReceipts": "SetReceipts", "Ban": "Ban", "Unban": "Unban",
+		"Send that is refused": "Sent",
+	}
+	for name, step := range calls {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newCluster(t)
+				a := w.node("a", func(c *server.Config) { c.Reviewer = &rules{} })
+				for _, by := range []server.Caller{{User: "alice"}, backend} {
+					chat := a.chat(tidemark.ChatID("by-"+string(by.User)), "alice", "bob", "carol")
+					a.send("bob", chat)
+					w.before.set(func(method string) error {
+						if method != step {
+							return nil
+						}
+						w.before.clear()
+						_, err := w.raw.DeleteChat(w.ctx, chat, time.Now())
+						return err
+					})
+					err := a.does(name, by, chat)
+					w.before.clear()
+					want := tidemark.NotMember
+					if by.Backend && name != "MarkUnread" && name != "Acknowledge" &&
+						name != "SetReceipts" {
+						want = tidemark.NotFound
+					}
+					wantCode(t, string(by.User), err, want)
+					if want == tidemark.NotMember && strings.Contains(err.Error(), "deleted") {
+						t.Errorf("a user is told that the chat was deleted: %v", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// does makes one call of a chat, and returns its error. What only users do, alice does.
+func (c *core) does(name string, by server.Caller, chat tidemark.ChatID) (err error) {
+	c.t.Helper()
+	another := "another"
+	switch name {
+	case "UpdateChat":
+		_, err = c.UpdateChat(c.ctx, by, chat, server.ChatChange{Name: &another})
+	case "AddMembers":
+		_, err = c.AddMembers(c.ctx, by, chat, []tidemark.UserID{"dave"}, "")
+	case "UpdateMember":
+		_, err = c.UpdateMember(c.ctx, by, chat, "bob", server.MemberChange{Role: tidemark.Reader})
+	case "RemoveMember":
+		err = c.RemoveMember(c.ctx, by, chat, "carol")
+	case "Ban":
+		err = c.Ban(c.ctx, by, chat, "carol")
+	case "Unban":
+		err = c.Unban(c.ctx, by, chat, "dave")
+	case "Send", "Send that is refused":
+		d := tidemark.Draft{ChatID: chat, ClientMessageID: "late", Content: "late"}
+		if name != "Send" {
+			d.Content = "spam"
+		}
+		if by.Author(&d); by.User == "" {
+			d.SenderID = "alice"
+		}
+		_, err = c.Send(c.ctx, "alice", d)
+	case "MarkUnread":
+		_, err = c.MarkUnread(c.ctx, "alice", chat, 1)
+	case "Acknowledge":
+		var acked []server.AckResult
+		acked, err = c.Acknowledge(c.ctx, "alice", []server.Ack{{Chat: chat, Acked: 1}})
+		if err == nil {
+			err = acked[0].Err
+		}
+	case "SetReceipts":
+		_, err = c.SetReceipts(c.ctx, "alice", chat, tidemark.ReceiptsOff)
+	default:
+		c.t.Fatalf("no call is named %s", name)
+	}
+	return err
+}
+
 // While a chat is imported, its members change nothing. A node that has the members of that time in
 // memory asks storage.
 func TestImport_importing_is_closed_for_changes(t *testing.T) {

@@ -107,7 +107,9 @@ func (s *Server) acknowledge(
 		return err
 	}
 	for i, done := range advanced {
-		results[at[i]] = AckResult{State: done.State, Err: done.Err}
+		results[at[i]] = AckResult{
+			State: done.State, Err: concealed(Caller{User: user}, acks[at[i]].Chat, done.Err),
+		}
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (s *Server) AddMembers(
 	defer cancel()
 	added, err := s.add(ctx, chat, users, role)
 	if err != nil {
-		return MemberPage{}, err
+		return MemberPage{}, concealed(c, chat, err)
 	}
 	s.chats.Chat(chat).Invalidate(added.Version)
 	// Users who were members already get a row as well: this call may repeat one whose answer was
@@ -227,7 +227,7 @@ func (s *Server) RemoveMember(
 		return nil
 	}
 	if err != nil {
-		return err
+		return concealed(c, chat, err)
 	}
 	s.announceRemoval(ctx, chat, user, removed)
 	return nil

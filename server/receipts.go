@@ -75,7 +75,7 @@ func (s *Server) SetReceipts(
 	//rule:shown_within_real.earlier-reads-first
 	s.receipts.Flush(ctx)
 	if err := s.storage.SetReceipts(ctx, user, chat, setting); err != nil {
-		return ReceiptsSettings{}, err
+		return ReceiptsSettings{}, concealed(Caller{User: user}, chat, err)
 	}
 	s.delivery.Publish(ctx, []delivery.Announcement{
 		{To: []tidemark.UserID{user}, Event: bus.Event{Own: &bus.Own{}}},

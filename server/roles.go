@@ -61,7 +61,7 @@ func (s *Server) UpdateMember(
 		err = noMember(id, user)
 	}
 	if err != nil {
-		return MemberView{}, err
+		return MemberView{}, concealed(c, id, err)
 	}
 	s.chats.Chat(id).Invalidate(updated.Version)
 	kind := tidemark.MetadataChanged

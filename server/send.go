@@ -70,6 +70,7 @@ func (s *Server) SendAll(
 		}
 		if err != nil {
 			results[at[j]].Err = err
+			conceal(&complete[j], &results[at[j]])
 			continue
 		}
 		pinned, of = append(pinned, complete[j]), append(of, at[j])

@@ -43,7 +43,7 @@ func (s *Server) MarkUnread(
 	s.receipts.Flush(ctx)
 	state, err := s.storage.MarkUnread(ctx, user, chat, from)
 	if err != nil {
-		return ChatUnread{}, err
+		return ChatUnread{}, concealed(Caller{User: user}, chat, err)
 	}
 	//rule:own_state_reaches_devices.mark-set
 	s.receipts.OwnChanged(user, chat)
