@@ -84,6 +84,33 @@ func TestFloor_an_empty_chat_is_received(t *testing.T) {
 	})
 }
 
+// TestFloor_the_gap_of_an_empty_chat_may_be_late: the node has cached the members with the floor of
+// before. A session that finds the chat by its row asks storage where the chat ends, and reads
+// nothing. It gets the gap before the next message, also in a small chat.
+func TestFloor_the_gap_of_an_empty_chat_may_be_late(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, calm)
+		chat := c.chat("team", "alice", "bob", "carol")
+		first := c.open("carol")
+		want(t, "nothing yet", messagesOf(first.drain()))
+		// After a clean close, the next session begins with the rows.
+		if err := first.Close(c.ctx); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			c.send("alice", chat)
+		}
+		time.Sleep(10 * day)
+		want(t, "before", messagesOf(c.open("bob").drain()),
+			"message team 1", "message team 2", "message team 3")
+		c.expire(chat)
+		carol := c.open("carol")
+		want(t, "at first", messagesOf(carol.drain()))
+		c.send("alice", chat)
+		want(t, "with the next one", messagesOf(carol.drain()), "gap team 1-3", "message team 4")
+	})
+}
+
 // TestFloor_history_ends_at_it in both directions, and beside times without membership.
 func TestFloor_history_ends_at_it(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
