@@ -236,7 +236,7 @@ func (b gatedBus) publish(ctx context.Context, to registry.Node, e bus.Event) er
 	p := &publication{to: to, event: e, what: "to " + string(to.ID) + ": " + describe(e)}
 	c := newCall(ctx, b.n, "Publish", p.what)
 	c.publication = p
-	return w.gate.pass(ctx, b.n, c, func(v verdict) error {
+	err := w.gate.pass(ctx, b.n, c, func(v verdict) error {
 		target := w.named(to)
 		if target == nil {
 			return tidemark.Errorf(tidemark.NotFound, "node %s is not subscribed", to.ID)
@@ -250,11 +250,18 @@ func (b gatedBus) publish(ctx context.Context, to registry.Node, e bus.Event) er
 		if v.carry != carryNow {
 			w.post(p)
 		}
+		if v.carry == carryLater || v.carry == carryDoubt {
+			w.misses(ctx)
+		}
 		if v.carry == carryDoubt {
 			return errDown
 		}
 		return nil
 	})
+	if err != nil {
+		w.misses(ctx)
+	}
+	return err
 }
 
 // named returns the subscribed node with a name. A dead node stays subscribed until its death is
@@ -297,9 +304,10 @@ func (w *simulation) boot(id tidemark.NodeID) {
 	s, err := server.New(server.Config{
 		Storage: gatedStore{n}, Registry: gatedRegistry{n}, Nodes: gatedRegistry{n},
 		Bus: gatedBus{n}, Node: id, Logger: w.log, ResumeWindow: resumeWindow, Grace: grace,
-		NodeTTL: leaseTTL, LeaseTTL: leaseTTL, AckInterval: ackInterval,
+		NodeTTL: w.ttl(), LeaseTTL: w.ttl(), AckInterval: ackInterval,
 		StatusInterval: statusInterval, AggregateInterval: aggregateInterval,
 		WrittenInterval: writtenInterval, AuthorRetry: authorRetry, TailMessages: 3,
+		Clock: w.clock,
 	})
 	if err != nil {
 		w.failf("New: %v", err)

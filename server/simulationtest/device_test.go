@@ -39,6 +39,10 @@ type device struct {
 	current *clientSession
 	// has has the messages that the device has stored, from all sessions.
 	has map[tidemark.ChatID]map[tidemark.Sequence]bool
+	// floors has the sequences below which the last read must give nothing (truth.strict).
+	// gone has the chats that were deleted before it, as far as nodes must know.
+	floors map[tidemark.ChatID]tidemark.Sequence
+	gone   map[tidemark.ChatID]bool
 	// ticks has the boundaries of others, merged by maximum.
 	ticks map[storage.StateKey]tidemark.Boundary
 }
@@ -200,6 +204,7 @@ func (d *device) leave() {
 func (d *device) read(keep int) {
 	conn := d.conn
 	d.w.trace.asks(d.name(), frame{"type": "read"})
+	d.floors, d.gone = d.w.truth.stricts()
 	d.act(d.at, "reads", func(ctx context.Context) func() {
 		events, err := conn.Next(ctx, nil, false)
 		return func() {
@@ -305,9 +310,15 @@ func (d *device) take(e tidemark.Event) {
 		s.earlier = append(s.earlier, s.last)
 		s.last = e.ID
 	}
+	// The answer to a send, without a number, may come later. So may the news of a removal.
+	late := e.Type == tidemark.EventMembership || e.Type == tidemark.EventConfirmation && e.ID == 0
+	if d.gone[p.ChatID] && !late {
+		d.w.failf("deleted_is_gone: %s gets %s of %s", d.name(), e.Type, p.ChatID)
+	}
 	switch e.Type {
 	case tidemark.EventMessage:
 		d.w.transcribe("%s < %d message %s %d", d.name(), e.ID, p.ChatID, p.Sequence)
+		d.kept(p)
 		d.takeMessage(p)
 		d.says(p)
 	case tidemark.EventConfirmation:
@@ -317,9 +328,10 @@ func (d *device) take(e tidemark.Event) {
 			return
 		}
 		d.w.count("confirmation in place of an event")
-		// It has no content, because the client has it. A relation has its own event.
+		// It has no content, because the client has it. So it may also come for a message that has
+		// expired. A relation has its own event.
 		p.SenderID = d.user
-		if d.w.truth.sent[p.key()].Relation != nil {
+		if m := d.w.truth.message(p.ChatID, p.Sequence); m != nil && m.Relation != nil {
 			d.w.failf("own_confirmation: %s gets relation %d of %s as a confirmation",
 				d.name(), p.Sequence, p.ChatID)
 		}
@@ -327,11 +339,11 @@ func (d *device) take(e tidemark.Event) {
 	case tidemark.EventGap:
 		d.w.transcribe("%s < %d gap %s %d-%d", d.name(), e.ID, p.ChatID, p.From, p.To)
 		d.w.count("gap told")
-		for n := p.From; n <= p.To; n++ {
-			if d.w.truth.may(d.user, p.ChatID, n) {
-				d.w.failf("%s is told of a gap %d-%d in %s, and may see %d",
-					d.name(), p.From, p.To, p.ChatID, n)
-			}
+		d.w.truth.gap(d.user, tidemark.Gap{
+			ChatID: p.ChatID, From: p.From, To: p.To, Reason: tidemark.GapReason(p.Reason),
+		})
+		for n := p.From; n <= p.To && tidemark.GapReason(p.Reason) == tidemark.GapExpired; n++ {
+			s.got[p.ChatID][n] = true
 		}
 		d.follows(p.ChatID, p.From, p.To)
 	case tidemark.EventStatus:
@@ -360,12 +372,20 @@ func (d *device) take(e tidemark.Event) {
 	}
 }
 
+// kept checks that a message was not gone before the read began.
+func (d *device) kept(p payload) {
+	if floor := d.floors[p.ChatID]; p.Sequence < floor {
+		d.w.failf("%s: %s gets %d of %s, which begins at %d",
+			d.w.truth.rule(p.ChatID), d.name(), p.Sequence, p.ChatID, floor)
+	}
+}
+
 func (d *device) takeMessage(p payload) {
 	if !d.w.truth.may(d.user, p.ChatID, p.Sequence) {
 		d.w.failf("nothing_outside_membership: %s gets %s %d", d.name(), p.ChatID, p.Sequence)
 	}
-	m, there := d.w.truth.sent[p.key()]
-	if !there || m.Sequence != p.Sequence {
+	m := d.w.truth.message(p.ChatID, p.Sequence)
+	if m == nil || d.w.truth.keyOf(m) != p.key() {
 		d.w.failf("delivered_implies_persisted: %s gets %+v, and %v is stored", d.name(), p, m)
 	}
 	d.follows(p.ChatID, p.Sequence, p.Sequence)
@@ -379,7 +399,10 @@ func (d *device) takeMessage(p payload) {
 // says checks what a message says that the device gets. When nothing has gone wrong for long
 // enough, it must say what it says now (R_WIPE).
 func (d *device) says(p payload) {
-	stored := d.w.truth.sent[p.key()]
+	stored := d.w.truth.message(p.ChatID, p.Sequence)
+	if stored == nil {
+		return // takeMessage has said so
+	}
 	m := tidemark.Message{ChatID: p.ChatID, Sequence: p.Sequence, Content: p.Content}
 	if stored.Relation != nil {
 		m.Relation = &tidemark.Relation{Sequence: stored.Relation.Sequence}
@@ -388,8 +411,11 @@ func (d *device) says(p payload) {
 				ChatID: p.ChatID, Sequence: p.Relation.Sequence, Content: p.Relation.Target.Content,
 			}
 		}
-		sees := d.w.truth.may(d.user, p.ChatID, stored.Relation.Sequence)
-		if has := m.Relation.Target != nil; has && !sees || d.w.quiet && has != sees {
+		target := stored.Relation.Sequence
+		sees := d.w.truth.may(d.user, p.ChatID, target) && target >= d.floors[p.ChatID]
+		expired := target < d.w.truth.floor(p.ChatID) // It may have expired during the read.
+		if has := m.Relation.Target != nil; has && !sees ||
+			d.w.quiet && has != sees && !expired {
 			d.w.failf("nothing_outside_membership: %s gets relation %d of %s with its target: %v",
 				d.name(), p.Sequence, p.ChatID, has)
 		}
@@ -447,7 +473,8 @@ func millis(t *time.Time) tidemark.Millis {
 // It gives that as its cursor.
 func (d *device) stored(chat tidemark.ChatID) tidemark.Sequence {
 	n := tidemark.Sequence(0)
-	for n < d.w.truth.heads[chat] && (d.has[chat][n+1] || !d.w.truth.may(d.user, chat, n+1)) {
+	for n < d.w.truth.heads[chat] && (d.has[chat][n+1] || !d.w.truth.may(d.user, chat, n+1) ||
+		n+1 < d.w.truth.floor(chat)) {
 		n++
 	}
 	for n > 0 && !d.has[chat][n] {
@@ -534,6 +561,10 @@ func (d *device) missing() {
 			switch {
 			case s.got[chat][n], !d.w.truth.may(d.user, chat, n):
 				continue
+			case n < d.w.truth.floor(chat) && d.w.truth.floor(chat) > d.w.head(chat):
+				continue // if all has expired, the gap may come before the next message
+			case n < d.w.truth.floor(chat) && n <= acked && d.w.life.lag > 0:
+				continue // it may have expired before it was handed over
 			case n > acked && (n > s.kept[chat] || !d.has[chat][n]):
 			case !weak && !moved && n > s.opened[chat]:
 			case !moved && given && n > cursor && (n <= s.heads[chat] || !weak) && !d.has[chat][n]:

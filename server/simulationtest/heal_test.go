@@ -24,7 +24,8 @@ func (w *simulation) heal() {
 		w.settle()
 	}
 	w.resumeAll()
-	w.pass(2*leaseTTL + grace)
+	w.outlast()
+	w.bury()
 	w.quiet = true
 	w.drain(w.devices)
 	for _, d := range w.devices {
@@ -35,6 +36,7 @@ func (w *simulation) heal() {
 	}
 	w.truth.stored()
 	w.comeBack(w.up(), true)
+	w.inspect()
 	w.converse(w.up())
 	w.visits()
 	if w.roll(2) == 0 {
@@ -52,6 +54,7 @@ func (w *simulation) heal() {
 	w.settle()
 	w.comeBack(w.up(), false)
 	w.truth.stored()
+	w.inspect()
 }
 
 // resumeAll makes devices resume that were cut off, or whose node has died.
@@ -149,7 +152,9 @@ func (d *device) marked() {
 			d.current.changes[chat] != d.w.truth.changes[key] {
 			continue
 		}
-		n := max(d.w.state(d.user, chat).Acked, d.current.opened[chat]) + 1
+		// What expires before it is handed over needs no row.
+		n := max(d.w.state(d.user, chat).Acked, d.current.opened[chat],
+			d.w.truth.floor(chat)-1) + 1
 		if n <= d.w.head(chat) && (first[chat] == 0 || first[chat] > n) {
 			d.w.failf("pending_or_delivered: %s has not acknowledged %s %d in time, and no row "+
 				"says so: %v", d.name(), chat, n, d.w.rows(d.user))

@@ -149,6 +149,7 @@ func (w *simulation) carry(note func(string)) carriage {
 func (w *simulation) step() {
 	w.now++
 	w.wait()
+	w.age()
 	all, fresh := w.gate.waiting()
 	for _, c := range fresh {
 		if seldom := 8; w.chance(stalls, seldom) || w.small && w.chance(stalls, seldom/2) {
@@ -278,7 +279,7 @@ func (w *simulation) losePublications(n *node) {
 	}
 	w.count(string(busRejoins))
 	w.transcribe("%d publications to %s are lost, and it joins anew", lost, n.id)
-	if err := w.reg.Join(context.Background(), n.name, leaseTTL); err != nil {
+	if err := w.reg.Join(context.Background(), n.name, w.ttl()); err != nil {
 		w.failf("Join: %v", err)
 	}
 }
@@ -368,8 +369,9 @@ func (w *simulation) write() {
 			w.trace.answer(string(l.user), frame{"sequence": sent.Message.Sequence}, err)
 			l.busyAt = nil
 			w.transcribe("%s: %d %v", l.key(), sent.Message.Sequence, tidemark.CodeOf(err))
+			floor := w.truth.floor(l.chat) // A key below it is forgotten.
 			switch code := tidemark.CodeOf(err); {
-			case err == nil && l.sequence > 0 && l.sequence != sent.Message.Sequence:
+			case err == nil && l.sequence >= floor && l.sequence != sent.Message.Sequence:
 				w.failf("send_idempotent: %s was confirmed as %d and as %d",
 					l.key(), l.sequence, sent.Message.Sequence)
 			case err == nil:
@@ -377,8 +379,11 @@ func (w *simulation) write() {
 				w.count("confirmed")
 			case code == tidemark.Unavailable:
 				w.count("unknown outcome")
-			case code == tidemark.NotMember && l.sequence == 0:
-			case code == tidemark.Conflict && l.kind == tidemark.KindEdit && l.sequence == 0:
+			case code == tidemark.NotMember && l.sequence < floor:
+			case code == tidemark.NotFound && l.target > 0 && l.target < floor &&
+				!w.truth.deleted[l.chat]:
+				w.count("relation to what has expired")
+			case code == tidemark.Conflict && l.kind == tidemark.KindEdit && l.sequence < floor:
 				w.count("edit of what was redacted")
 			default:
 				w.failf("%s: %v", l.key(), err)
@@ -421,7 +426,7 @@ func (w *simulation) sender(user tidemark.UserID) *device {
 func (w *simulation) members() {
 	up := w.up()
 	chat, user := pick(w, w.chats), pick(w, w.users[1:])
-	if len(up) == 0 || chat == "ab" {
+	if len(up) == 0 || chat == "ab" || w.truth.deleted[chat] {
 		return
 	}
 	n := pick(w, up)
@@ -433,7 +438,7 @@ func (w *simulation) members() {
 				err := n.server.RemoveMember(ctx, server.Caller{User: "alice"}, chat, user)
 				return func() {
 					w.trace.answer("alice", frame{}, err)
-					w.expect(err, tidemark.Unavailable, tidemark.NotMember)
+					w.expect(err, w.orGone(chat, tidemark.Unavailable, tidemark.NotMember)...)
 				}
 			})
 		return
@@ -444,9 +449,17 @@ func (w *simulation) members() {
 			[]tidemark.UserID{user}, "")
 		return func() {
 			w.trace.answer("alice", frame{}, err)
-			w.expect(err, tidemark.Unavailable)
+			w.expect(err, w.orGone(chat, tidemark.Unavailable)...)
 		}
 	})
+}
+
+// orGone returns codes, and for a chat that is deleted also that of a member who is none any more.
+func (w *simulation) orGone(chat tidemark.ChatID, codes ...tidemark.Code) []tidemark.Code {
+	if w.truth.deleted[chat] {
+		codes = append(codes, tidemark.NotMember)
+	}
+	return codes
 }
 
 // expect fails the run unless err is nil or has one of the codes.
@@ -488,8 +501,8 @@ func (w *simulation) acknowledge() {
 				state := results[0].State
 				w.trace.answer(string(user), frame{"acked": state.Acked, "read": state.Read},
 					results[0].Err)
-				w.expect(results[0].Err, tidemark.NotMember, tidemark.Invalid,
-					tidemark.InvalidSequence)
+				w.expect(results[0].Err, w.orGone(chat, tidemark.NotMember, tidemark.Invalid,
+					tidemark.InvalidSequence)...)
 				if st := results[0].State; results[0].Err == nil &&
 					(st.Acked < ack.Acked || st.Read < ack.Read || st.Acked > w.head(chat)) {
 					w.failf("ack_cumulative: %s acknowledged %d/%d of %s and is told %d/%d",

@@ -47,6 +47,7 @@ type simulation struct {
 	quiet bool
 	// trace is nil unless the run is a straight one (trace_test.go).
 	trace *trace
+	life  life
 
 	enabled map[fault]bool
 	crash   crashPoint
@@ -284,6 +285,9 @@ func (w *simulation) found() {
 	w.most, w.hurry, w.above = 2+w.roll(10), pick(w, []int{4, 15, 15, 30}), 1
 	if w.small {
 		w.most, w.hurry = 2+w.roll(4), 4
+	}
+	if w.life.expiries {
+		w.ancient()
 	}
 	if w.roll(4) == 0 && w.trace == nil {
 		w.past()

@@ -140,7 +140,13 @@ func (s gatedStore) DeleteChat(
 ) (storage.Deleted, error) {
 	return through(ctx, s.n, "DeleteChat", string(chat),
 		func(ctx context.Context) (storage.Deleted, error) {
-			return s.n.simulation.raw.DeleteChat(ctx, chat, now)
+			tr := s.n.simulation.truth
+			before := tr.pictures()
+			deleted, err := s.n.simulation.raw.DeleteChat(ctx, chat, now)
+			if err == nil {
+				tr.vanished(chat, before)
+			}
+			return deleted, err
 		})
 }
 
@@ -415,6 +421,27 @@ func (s gatedStore) Expire(
 ) (storage.Expired, error) {
 	return through(ctx, s.n, "Expire", string(chat),
 		func(ctx context.Context) (storage.Expired, error) {
-			return s.n.simulation.raw.Expire(ctx, chat, before, limit)
+			tr := s.n.simulation.truth
+			pictures := tr.pictures()
+			done, err := s.n.simulation.raw.Expire(ctx, chat, before, limit)
+			if err == nil {
+				tr.expired(chat, before, limit, done, pictures)
+			}
+			return done, err
+		})
+}
+
+func (s gatedStore) PurgeChat(
+	ctx context.Context, chat tidemark.ChatID, limit int, members bool,
+) (done bool, err error) {
+	return through(ctx, s.n, "PurgeChat", string(chat),
+		func(ctx context.Context) (done bool, err error) {
+			tr := s.n.simulation.truth
+			pictures := tr.pictures()
+			_, done, err = s.n.simulation.raw.PurgeChat(ctx, chat, limit, members)
+			if err == nil {
+				tr.purged(chat, members, pictures)
+			}
+			return done, err
 		})
 }

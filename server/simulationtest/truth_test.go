@@ -26,6 +26,20 @@ type truth struct {
 	// each of them has said. The last text is the present one.
 	at    map[storage.MessageKey]tidemark.Message
 	texts map[storage.MessageKey][]string
+	// all has the messages of each chat as they were stored first. What has expired stays in it.
+	all map[tidemark.ChatID][]tidemark.Message
+	removals
+}
+
+// removals is what has expired and what was deleted.
+type removals struct {
+	floors map[tidemark.ChatID]tidemark.Sequence
+	// deleted has the chats that are deleted, and before their floors before that. told has those
+	// of which all nodes have been told.
+	deleted, told map[tidemark.ChatID]bool
+	before        map[tidemark.ChatID]tidemark.Sequence
+	// through is the last sequence of the last page of history.
+	through tidemark.Sequence
 }
 
 // span is a range of sequences, both included. A to of 0 is open.
@@ -42,6 +56,13 @@ func newTruth(w *simulation) *truth {
 		sent:    map[string]tidemark.Message{},
 		at:      map[storage.MessageKey]tidemark.Message{},
 		texts:   map[storage.MessageKey][]string{},
+		all:     map[tidemark.ChatID][]tidemark.Message{},
+		removals: removals{
+			floors:  map[tidemark.ChatID]tidemark.Sequence{},
+			deleted: map[tidemark.ChatID]bool{},
+			told:    map[tidemark.ChatID]bool{},
+			before:  map[tidemark.ChatID]tidemark.Sequence{},
+		},
 	}
 }
 
@@ -120,9 +141,13 @@ func (tr *truth) appended(drafts []tidemark.Draft, all []storage.Appended) {
 				key, a.Message.Sequence, tr.heads[d.ChatID])
 		case !known && !tr.member(d.SenderID, d.ChatID):
 			tr.w.failf("nothing_outside_membership: %s was stored", key)
+		case !known && d.Relation != nil && d.Relation.Sequence < tr.floor(d.ChatID):
+			tr.w.failf("floor_recorded: %s was stored, and its target %d has expired",
+				key, d.Relation.Sequence)
 		}
 		if !known {
 			tr.sent[key] = a.Message
+			tr.all[d.ChatID] = append(tr.all[d.ChatID], a.Message)
 			tr.heads[d.ChatID] = a.Message.Sequence
 			tr.says(&d, &a.Message)
 		}
@@ -194,11 +219,16 @@ func (tr *truth) observed(m *tidemark.Message) {
 	}
 }
 
-// stored checks the whole store. The messages of each chat are exactly 1..head, each key exists
-// once, and all confirmed messages exist.
+// stored checks the whole store. The messages of each chat are exactly floor..head, each key exists
+// once, unread counts are exact, and all confirmed messages exist that have not expired.
 func (tr *truth) stored() {
 	w := tr.w
 	for _, chat := range w.chats {
+		if tr.deleted[chat] {
+			tr.isGone(chat)
+			continue
+		}
+		floor := tr.floor(chat)
 		pages, err := w.raw.Ranges(context.Background(),
 			[]storage.Range{{Chat: chat, Limit: 10_000}})
 		if err != nil {
@@ -207,8 +237,9 @@ func (tr *truth) stored() {
 		}
 		keys := map[string]bool{}
 		for i, m := range pages[0] {
-			if m.Sequence != tidemark.Sequence(i+1) {
-				w.failf("sequence_gapless: message %d of %s is %d", i+1, chat, m.Sequence)
+			if m.Sequence != floor+tidemark.Sequence(i) {
+				w.failf("sequence_gapless: message %d of %s from %d on is %d",
+					i+1, chat, floor, m.Sequence)
 			}
 			key := fmt.Sprintf("%s %s", m.SenderID, m.ClientMessageID)
 			if keys[key] {
@@ -217,13 +248,16 @@ func (tr *truth) stored() {
 			keys[key] = true
 			tr.right(&m, true)
 		}
-		if head := w.head(chat); head != tidemark.Sequence(len(pages[0])) {
-			w.failf("sequence_gapless: %s has %d messages, and its head is %d",
-				chat, len(pages[0]), head)
+		if head := w.head(chat); head+1 != floor+tidemark.Sequence(len(pages[0])) {
+			w.failf("sequence_gapless: %s has %d messages from %d on, and its head is %d",
+				chat, len(pages[0]), floor, head)
+		}
+		for _, user := range w.users {
+			tr.counted(user, chat)
 		}
 	}
 	for _, l := range w.outbox {
-		if m, there := tr.sent[l.key()]; l.sequence > 0 &&
+		if m, there := tr.sent[l.key()]; l.sequence >= tr.floor(l.chat) &&
 			(!there || m.Sequence != l.sequence || m.Relation == nil && m.Content != l.content) {
 			w.failf("confirmed_is_durable: %s was confirmed as %d, and is %d",
 				l.key(), l.sequence, m.Sequence)

@@ -31,6 +31,10 @@ func (w *simulation) visits() {
 			w.members()
 			w.settle()
 		}
+		if w.life.dice != nil {
+			w.age()
+			w.settle()
+		}
 		w.visit(round)
 	}
 	w.pass(6 * time.Second) // What was sent last is written.
