@@ -298,6 +298,7 @@ func (s *Server) directStatus(
 func (d *DeliveryStatus) showTo(own tidemark.DeliveryState, states []tidemark.DeliveryState) {
 	d.Members = make([]tidemark.DeliveryState, len(states))
 	for i, state := range states {
+		//rule:shown_within_real.status-of-what-is-shown
 		d.Members[i] = state.ShownTo(own)
 	}
 	//rule:shown_within_real.summary-to-who-hides

@@ -79,6 +79,7 @@ func (b *baselines) mask(
 		b.told = make(map[statusKey]tidemark.Watermark)
 	}
 	b.told[key] = max(b.told[key], u.Acked)
+	//rule:shown_within_real.mask-of-streams
 	return u.Boundary.Unread(), news
 }
 

@@ -251,5 +251,8 @@ func (c Call) All() []*openapi3.Parameter {
 	return all
 }
 
+// Events returns the types of the events of a stream.
+func (c *Contract) Events() []string { return c.types("Event") }
+
 // Frames returns the types of the frames that a WebSocket client sends.
 func (c *Contract) Frames() []string { return c.types("ClientFrame") }
