@@ -31,6 +31,7 @@ func TestEngine_disabled_and_paused_outlets_lose_nothing(t *testing.T) {
 		if info.Reason != "gone" {
 			t.Errorf("the reason is %q", info.Reason)
 		}
+		time.Sleep(2 * time.Second) // until the node has read the list again
 		w.inbox(home).does(nil)
 		for range 100 {
 			w.send(c, p)

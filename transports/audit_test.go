@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -254,16 +255,16 @@ func TestAudit_audited_before_done_by_users(t *testing.T) {
 
 // TestAudit_audited_before_done_in_doubt redacts a list of messages whose authors cannot be read.
 func TestAudit_audited_before_done_in_doubt(t *testing.T) {
-	broken := false
+	var broken atomic.Bool // the server calls the store meanwhile
 	store := storagetest.Fault(memory.New())
 	store.Before = func(method string) error {
-		if broken && method == "Ranges" {
+		if broken.Load() && method == "Ranges" {
 			return tidemark.Errorf(tidemark.Unavailable, "no answer")
 		}
 		return nil
 	}
 	s := auditStack(t, store)
-	broken = true
+	broken.Store(true)
 	exchange{who: "ann", method: "POST", path: "/chats/team/messages", status: 201,
 		body: `{"client_message_id":"c9","kind":"redact","relation":{"sequences":[1,2]}}`,
 	}.try(t, s)
@@ -280,16 +281,16 @@ func TestAudit_audited_before_done_in_doubt(t *testing.T) {
 // TestAudit_audited_before_done_or_refused makes calls while the log cannot be written. They have
 // no effect.
 func TestAudit_audited_before_done_or_refused(t *testing.T) {
-	broken := false
+	var broken atomic.Bool // the server calls the store meanwhile
 	store := storagetest.Fault(memory.New())
 	store.Before = func(method string) error {
-		if broken && method == "RecordAudit" {
+		if broken.Load() && method == "RecordAudit" {
 			return tidemark.Errorf(tidemark.Unavailable, "the disk is full")
 		}
 		return nil
 	}
 	s := auditStack(t, store)
-	broken = true
+	broken.Store(true)
 	requests := good()
 	for operation, want := range audited {
 		e := requests[operation]
@@ -304,7 +305,7 @@ func TestAudit_audited_before_done_or_refused(t *testing.T) {
 		}
 		e.try(t, s)
 	}
-	broken = false
+	broken.Store(false)
 	if got := entriesOf(t, store, map[storage.AuditID]bool{}); len(got) > 0 {
 		t.Errorf("got entries %+v, want none", got)
 	}

@@ -307,7 +307,7 @@ func (w *simulation) boot(id tidemark.NodeID) {
 		NodeTTL: w.ttl(), LeaseTTL: w.ttl(), AckInterval: ackInterval,
 		StatusInterval: statusInterval, AggregateInterval: aggregateInterval,
 		WrittenInterval: writtenInterval, AuthorRetry: authorRetry, TailMessages: 3,
-		Clock: w.clock,
+		Clock: w.clock, StatusFanout: w.crowd.fanout,
 	})
 	if err != nil {
 		w.failf("New: %v", err)

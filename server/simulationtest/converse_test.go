@@ -80,6 +80,10 @@ func (d *device) knowsTicks() {
 		if m.ChatID == "large" || !d.w.truth.member(d.user, m.ChatID) {
 			continue
 		}
+		if d.w.crowded(m.ChatID) {
+			d.knowsAggregate(m.ChatID)
+			continue
+		}
 		for _, user := range d.w.users {
 			if user == m.SenderID || user == d.user || !d.w.truth.member(user, m.ChatID) {
 				continue

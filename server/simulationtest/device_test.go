@@ -291,7 +291,15 @@ func decode(raw []byte) (payload, error) {
 		Change   tidemark.Change      `json:"change"`
 		Relation *related             `json:"relation"`
 	}
-	err := json.Unmarshal(raw, &p)
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return payload{}, err
+	}
+	var all struct {
+		Acked tidemark.Sequence `json:"all_acked_sequence"`
+		Read  tidemark.Sequence `json:"all_read_sequence"`
+	}
+	err := json.Unmarshal(raw, &all)
+	p.Acked, p.Read = max(p.Acked, all.Acked), max(p.Read, all.Read)
 	return payload(p), err
 }
 
@@ -448,6 +456,7 @@ func (d *device) follows(chat tidemark.ChatID, from, to tidemark.Sequence) {
 // takeStatus checks that no tick is above the stored state (tick_monotone, read_implies_delivered).
 func (d *device) takeStatus(p payload) {
 	if p.UserID == "" {
+		d.takeAggregate(p)
 		return
 	}
 	b := tidemark.Boundary{

@@ -121,6 +121,10 @@ func (w *simulation) comeBack(up []*node, ticks bool) {
 		if d.missing(); d.conn == nil || !d.current.caught {
 			w.failf("%s never catches up", d.name())
 		}
+		if ticks && w.crowd.fanout > 0 {
+			w.pass(3 * aggregateInterval)
+			w.drain([]*device{d})
+		}
 		if ticks {
 			d.knows()
 		}
@@ -166,6 +170,10 @@ func (d *device) marked() {
 func (d *device) knows() {
 	for _, chat := range d.w.chats {
 		if chat == "large" || !d.w.truth.member(d.user, chat) {
+			continue
+		}
+		if d.w.crowded(chat) {
+			d.knowsAggregate(chat)
 			continue
 		}
 		for _, user := range d.w.users {

@@ -48,6 +48,7 @@ type simulation struct {
 	// trace is nil unless the run is a straight one (trace_test.go).
 	trace *trace
 	life  life
+	crowd crowd
 
 	enabled map[fault]bool
 	crash   crashPoint

@@ -266,6 +266,7 @@ func (w *simulation) run(seed uint64) {
 		after:  1 + w.roll(3),
 	}
 	w.live(seed)
+	w.crowd = newCrowd(seed)
 	w.found()
 	w.calm = true
 	for _, id := range []tidemark.NodeID{"a", "b", "c"}[:1+w.roll(3)] {

@@ -272,6 +272,9 @@ func (s gatedStore) Summary(
 	ctx context.Context, chat tidemark.ChatID, sequence tidemark.Sequence,
 	author tidemark.UserID,
 ) (storage.Summary, error) {
+	if sequence == 0 && author == "" {
+		s.n.simulation.aggregates(s.n, chat)
+	}
 	return through(ctx, s.n, "Summary",
 		string(chat), func(ctx context.Context) (storage.Summary, error) {
 			return s.n.simulation.raw.Summary(ctx, chat, sequence, author)
