@@ -75,7 +75,8 @@ func nodesOfRoles(t *testing.T, env []string, flags ...string) (gateway, worker 
 }
 
 // TestRoles_workers_clear_what_is_read_at_gateways: what is read by way of the gateway goes from
-// the phone that the worker has notified. Attempts before the pusher is active do nothing.
+// the phone that the worker has notified. Attempts before the pusher is active do nothing. Nor do
+// those in which the read comes before the gateway has heard of the banner.
 func TestRoles_workers_clear_what_is_read_at_gateways(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	fakes := startProviders(t)
@@ -84,6 +85,7 @@ func TestRoles_workers_clear_what_is_read_at_gateways(t *testing.T) {
 	chat := alice.direct(t, "bob")
 	fakes.register(t, bob)
 	var got []pushtest.Received
+	attempt := 0
 	// comes waits for the next push, for up to a time.
 	comes := func(most time.Duration) {
 		n := len(got)
@@ -93,7 +95,8 @@ func TestRoles_workers_clear_what_is_read_at_gateways(t *testing.T) {
 		}
 	}
 	eventually(t, "the worker clears what is read at the gateway", func() bool {
-		n := alice.send(t, chat, "text").Sequence
+		attempt++ // the text is the id of the message, too
+		n := alice.send(t, chat, fmt.Sprint("text ", attempt)).Sequence
 		comes(15 * time.Second)
 		bob.call(t, http.MethodPatch, "/chats/"+chat+"/delivery-state",
 			map[string]any{"last_acked_sequence": n, "last_read_sequence": n}, nil)
