@@ -347,7 +347,8 @@ func TestDeleteChat_of_a_message_that_is_not_handed_over(t *testing.T) {
 func TestDeleteChat_deleted_is_gone_also_beside_a_call(t *testing.T) {
 	calls := map[string]string{
 		"UpdateChat": "UpdateChat", "AddMembers": "AddMembers", "UpdateMember": "UpdateMember",
-		"RemoveMember": "RemoveMember", "Send": "Append", "MarkUnread": "MarkUnread",
+		"RemoveMember": "RemoveMember", "Leave": "RemoveMember", "Send": "Append",
+		"MarkUnread":  "MarkUnread",
 		"Acknowledge": "Advance", "SetReceipts": "SetReceipts", "Ban": "Ban", "Unban": "Unban",
 		"Send that is refused": "Sent",
 	}
@@ -370,6 +371,12 @@ func TestDeleteChat_deleted_is_gone_also_beside_a_call(t *testing.T) {
 					err := a.does(name, by, chat)
 					w.before.clear()
 					want := tidemark.NotMember
+					if name == "Leave" && !by.Backend {
+						if err != nil {
+							t.Errorf("alice cannot leave: %v", err)
+						}
+						continue
+					}
 					if by.Backend && name != "MarkUnread" && name != "Acknowledge" &&
 						name != "SetReceipts" {
 						want = tidemark.NotFound
@@ -397,6 +404,8 @@ func (c *core) does(name string, by server.Caller, chat tidemark.ChatID) (err er
 		_, err = c.UpdateMember(c.ctx, by, chat, "bob", server.MemberChange{Role: tidemark.Reader})
 	case "RemoveMember":
 		err = c.RemoveMember(c.ctx, by, chat, "carol")
+	case "Leave":
+		err = c.RemoveMember(c.ctx, by, chat, "alice")
 	case "Ban":
 		err = c.Ban(c.ctx, by, chat, "carol")
 	case "Unban":

@@ -227,7 +227,12 @@ func (s *Server) RemoveMember(
 		return nil
 	}
 	if err != nil {
-		return concealed(c, chat, err)
+		err = concealed(c, chat, err)
+		//rule:post_retry_safe.leave-what-was-deleted
+		if c.User == user && tidemark.CodeOf(err) == tidemark.NotMember {
+			return nil
+		}
+		return err
 	}
 	s.announceRemoval(ctx, chat, user, removed)
 	return nil

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// holds checks what a member sees of a chat in which nothing is sent meanwhile. Its messages are
-// those from the floor to the head, and as many are unread as a count of them says.
+// holds checks what a member sees of a chat while nothing is sent. Its messages are exactly those
+// from the floor to the head. unread_count is the number of those that the member has not read.
 // (Rules: sequence_gapless, unread_exact.)
 func (u user) holds(t *testing.T, chat string) {
 	t.Helper()
@@ -44,7 +44,9 @@ func (u user) holds(t *testing.T, chat string) {
 				unread++
 			}
 		}
-		more = page.Pagination.HasMore
+		if more = page.Pagination.HasMore; more && len(page.Messages) == 0 {
+			t.Fatalf("%s in %s: nothing follows %d, and there is more", u.name, chat, next-1)
+		}
 	}
 	if next != c.Head+1 {
 		t.Errorf("%s in %s: the last message is %d, and the head %d", u.name, chat, next-1, c.Head)
@@ -58,20 +60,21 @@ func (u user) holds(t *testing.T, chat string) {
 // ticksOf asks how far the members of a chat are until ctx ends. It returns who fell back, and how
 // many answers there were. (Rule: tick_monotone.)
 func (u user) ticksOf(ctx context.Context, chat string) (fell []string, answers int) {
-	highest := map[string]state{}
+	last := map[string]state{}
 	for ; ctx.Err() == nil; <-time.After(20 * time.Millisecond) {
 		status, body, err := u.try(ctx, http.MethodGet, "/chats/"+chat+"/delivery-status", nil)
 		var answer struct{ Members []state }
-		if err != nil || status != http.StatusOK || json.Unmarshal(body, &answer) != nil {
+		if err != nil || status != http.StatusOK || json.Unmarshal(body, &answer) != nil ||
+			len(answer.Members) == 0 {
 			continue
 		}
 		answers++
 		for _, now := range answer.Members {
-			before := highest[now.UserID]
+			before := last[now.UserID]
 			if now.Acked < before.Acked || now.Read < before.Read {
 				fell = append(fell, fmt.Sprintf("%s: %+v after %+v", chat, now, before))
 			}
-			highest[now.UserID] = now
+			last[now.UserID] = now
 		}
 	}
 	return fell, answers

@@ -24,10 +24,11 @@ import (
 // TestRolling_upgrade_loses_nothing begins with three nodes of an older program, on the frozen data
 // of version 1. Under load and behind the proxy, the present program migrates the store, and then
 // replaces the nodes, one at a time. Clients of every transport lose nothing, most of their
-// sessions go on, and the old data are answered as before.
+// sessions go on, and the messages of version 1 are answered as before.
 func TestRolling_upgrade_loses_nothing(t *testing.T) {
 	t.Parallel() // It waits more than it works.
-	older, newer := olderProgram(t), build(t)
+	older, found := olderProgram(t)
+	newer := build(t)
 	store, shared := postgres.Start(t), redis.Start(t)
 	r := &rolling{t: t, confirmed: map[string]int64{}}
 	url := store.Database(t)
@@ -40,7 +41,7 @@ func TestRolling_upgrade_loses_nothing(t *testing.T) {
 	var addresses []string
 	for n := range 3 {
 		p := processOf(t, older)
-		p.url, p.migrated, p.flags = url, true, []string{
+		p.url, p.migrated, p.flags = url, found, []string{
 			"--dev", "--redis", shared.URL(), "--node", fmt.Sprint("n", n+1),
 		}
 		p.start()
@@ -85,18 +86,15 @@ func (r *rolling) migrate(newer, url string) {
 	r.more(50)
 }
 
-// old returns what the users of the frozen data see of them, by user, chat and sequence, in words
-// that both programs use.
+// old returns the messages that the users of the frozen data get, by user, chat and sequence, and
+// the status of each answer.
 func (r *rolling) old() map[string]string {
 	r.t.Helper()
 	found := map[string]string{}
 	for _, name := range []string{"anna", "ben", "cleo", "emil"} {
 		as := user{name: name, url: r.url}
 		for _, chat := range []string{"direct", "group", "joined", "left", "crowd", "big"} {
-			var page struct {
-				Messages []message
-				Members  []json.RawMessage
-			}
+			var page struct{ Messages []message }
 			status, body, err := as.try(r.t.Context(), http.MethodGet,
 				"/chats/"+chat+"/messages?limit=1000&after_sequence=0", nil)
 			if err != nil || status >= http.StatusInternalServerError {
@@ -123,8 +121,9 @@ func (r *rolling) old() map[string]string {
 }
 
 // olderProgram builds the program of the commit in upgrade-from, or of TIDEMARK_UPGRADE_FROM, in a
-// worktree below .build, where the next run finds it compiled.
-func olderProgram(t *testing.T) string {
+// worktree below .build, where the next run finds it compiled. If a shallow clone does not have the
+// commit, and cannot fetch it, found is false: the program is the present one.
+func olderProgram(t *testing.T) (binary string, found bool) {
 	t.Helper()
 	named, err := os.ReadFile("upgrade-from")
 	if err != nil {
@@ -135,35 +134,37 @@ func olderProgram(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a run left that was cut off is made anew.
-	worktree := exec.Command("bash", "-euo", "pipefail", "-c", `
-		git cat-file -e "$0^{commit}" || git fetch --quiet --depth=1 origin "$0"
-		[ "$(git -C "$1" rev-parse HEAD 2>/dev/null)" = "$0" ] && exit
-		rm -rf "$1"
-		git worktree prune
-		git worktree add --quiet --force --detach "$1" "$0"`, commit, source)
-	binary, flags := filepath.Join(source, "bin", "tidemark"), []string{}
-	if out, err := worktree.CombinedOutput(); err != nil {
-		if !shallow(t) {
-			t.Fatalf("no worktree of commit %s, which test/upgrade-from names: %v\n%s",
-				commit, err, out)
+	if shallow(t) {
+		fetch := exec.Command("git", "fetch", "--quiet", "--depth=1", "origin", commit)
+		if out, err := fetch.CombinedOutput(); err != nil {
+			t.Logf("the nodes are upgraded from the present program, since this shallow clone "+
+				"cannot fetch commit %s: %v\n%s", commit, err, out)
+			return build(t), false
 		}
-		t.Logf("the older program is the present one with another version, since this shallow "+
-			"clone lacks commit %s and cannot fetch it:\n%s", commit, out)
-		source, flags = "..", []string{"-ldflags", "-X main.version=before"}
 	}
-	if err := compile(binary, source, flags...); err != nil {
+	// A worktree is whole if all of its files are there.
+	worktree := exec.Command("bash", "-euo", "pipefail", "-c", `
+		[ -e "$1/.git" ] && [ "$(git -C "$1" rev-parse HEAD)" = "$0" ] &&
+			git -C "$1" diff --quiet HEAD && exit
+		rm -rf "$1"
+		git worktree add --quiet --force --force --detach "$1" "$0"`, commit, source)
+	if out, err := worktree.CombinedOutput(); err != nil {
+		t.Fatalf("no worktree of commit %s (of test/upgrade-from, or of TIDEMARK_UPGRADE_FROM): "+
+			"%v\n%s", commit, err, out)
+	}
+	binary = filepath.Join(source, "bin", "tidemark")
+	if err := compile(binary, source); err != nil {
 		t.Fatalf("building %s: %v", commit, err)
 	}
-	return binary
+	return binary, true
 }
 
-// shallow reports whether git has only the latest commits.
+// shallow reports whether the clone has only the latest commits.
 func shallow(t *testing.T) bool {
 	t.Helper()
-	out, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output()
+	out, err := exec.Command("git", "rev-parse", "--is-shallow-repository").CombinedOutput()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the test builds an older commit, so it needs a clone of git: %v\n%s", err, out)
 	}
 	return strings.TrimSpace(string(out)) == "true"
 }

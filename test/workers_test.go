@@ -75,8 +75,8 @@ func nodesOfRoles(t *testing.T, env []string, flags ...string) (gateway, worker 
 }
 
 // TestRoles_workers_clear_what_is_read_at_gateways: what is read by way of the gateway goes from
-// the phone that the worker has notified. Attempts before the pusher is active do nothing. Nor do
-// those in which the read comes before the gateway has heard of the banner.
+// the phone that the worker has notified. An attempt does nothing before the pusher is active. It
+// also does nothing if the read comes before the gateway knows of the notification.
 func TestRoles_workers_clear_what_is_read_at_gateways(t *testing.T) {
 	t.Parallel() // It waits more than it works.
 	fakes := startProviders(t)

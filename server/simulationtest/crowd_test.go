@@ -13,7 +13,7 @@ import (
 type crowd struct {
 	// fanout is the server.Config.StatusFanout of the nodes, or 0 for the default.
 	fanout int
-	// read has when each node began to read the aggregate of a chat last. It is guarded by mu of
+	// read has when each node last began to read the aggregate of each chat. It is guarded by mu of
 	// the simulation.
 	read map[aggregateOf]time.Time
 }
